@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.append import AppendSettings, validate_and_assign
+from kafkaframes.records.append import AppendSettings, validate_and_assign
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.rows import rows_of

@@ -26,11 +26,11 @@ from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.dispatch import Dispatcher
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short import ShortWay
-from kafkaframes.connection import FrameBuffer
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request
+from kafkaframes.protocol.framing import FrameBuffer
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_records
+from kafkaframes.storage.files.names import TopicPartition
 
 RESULTS = Path(__file__).parent / "results" / "broker.md"
 CONNECTIONS, IN_FLIGHT = 8, 16

@@ -21,8 +21,8 @@ from kafkaframes.capture.columns import CALLS
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
-from kafkaframes.capture.wire_cost import Task, measure_kip_636
 from kafkaframes.capture.writer import Conversation, file_header
+from kafkaframes.jobs.analyze.wire_cost import Task, measure_kip_636
 from kafkaframes.records.build import build_records
 
 RESULTS = Path(__file__).parent / "results" / "captures.md"
@@ -51,8 +51,8 @@ def real_calls(*, small: bool) -> list[tuple[bytes, bytes]]:
 
 def large_produce() -> tuple[bytes, bytes]:
     """Return a Produce request of about a megabyte, and its answer."""
-    from kafkaframes.messages import message
-    from kafkaframes.messages.headers import encode_request, encode_response
+    from kafkaframes.protocol.messages import message
+    from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
     data = [{"name": "orders", "partitionData": [{"index": 0, "records": ""}]}]
     body = message("ProduceRequest").from_json(

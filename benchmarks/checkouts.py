@@ -51,8 +51,8 @@ def reading(folder: Path) -> Iterator[Row]:
     import kafkaframes
     from kafkaframes.records.memory import Recycler
     from kafkaframes.records.sections import read_sections
-    from kafkaframes.spark.reading import read_work
-    from kafkaframes.spark.rebatch import rebatch
+    from kafkaframes.scan.log.reading import read_work
+    from kafkaframes.scan.rebatch import rebatch
 
     for codec in ("none", "lz4"):
         directory = log_directory(folder, codec, codec=codec)
@@ -66,7 +66,7 @@ def reading(folder: Path) -> Iterator[Row]:
 
 def appending(folder: Path) -> Iterator[Row]:
     """Produced bytes to a log, and back."""
-    from kafkaframes.append import AppendSettings, validate_and_assign
+    from kafkaframes.records.append import AppendSettings, validate_and_assign
     from kafkaframes.records.build import build_records
 
     for name, count, codec, to, calls in (
@@ -104,8 +104,8 @@ def broker(folder: Path) -> Iterator[Row]:
     from kafkaframes.broker.assembly import open_broker
     from kafkaframes.broker.dispatch import Dispatcher
     from kafkaframes.broker.request import Session
-    from kafkaframes.files.names import TopicPartition
     from kafkaframes.records.build import build_records
+    from kafkaframes.storage.files.names import TopicPartition
 
     state = open_broker(data_dir=str(folder / "broker"))
     for topic in ("small", "large"):
@@ -166,8 +166,8 @@ def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
 
 def produce_frame(topic: str, records: bytes) -> bytes:
     """A request to append one batch, without its size."""
-    from kafkaframes.messages import message
-    from kafkaframes.messages.headers import encode_request
+    from kafkaframes.protocol.messages import message
+    from kafkaframes.protocol.messages.headers import encode_request
 
     types = message("ProduceRequest")
     row = types.PartitionProduceData(index=0, records=records)
@@ -177,8 +177,8 @@ def produce_frame(topic: str, records: bytes) -> bytes:
 
 def fetch_frame(topic: str, offset: int, size: int) -> bytes:
     """A request for records, without its size."""
-    from kafkaframes.messages import message
-    from kafkaframes.messages.headers import encode_request
+    from kafkaframes.protocol.messages import message
+    from kafkaframes.protocol.messages.headers import encode_request
 
     types = message("FetchRequest")
     row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
@@ -188,9 +188,9 @@ def fetch_frame(topic: str, offset: int, size: int) -> bytes:
 
 def rewriting(folder: Path) -> Iterator[Row]:
     """Whole partitions written anew."""
-    from kafkaframes.cleaner import CleanerSettings, clean_partition
-    from kafkaframes.log.discover import discover
-    from kafkaframes.rewrite import RewriteSettings, convert
+    from kafkaframes.jobs.convert import RewriteSettings, convert
+    from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
+    from kafkaframes.storage.log.discover import discover
 
     old, numbers = log_directory(folder, "old", codec="gzip", record_format=1), iter(range(1000))
 

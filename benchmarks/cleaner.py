@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes import build_records
-from kafkaframes.cleaner import CleanerSettings, clean_partition
-from kafkaframes.log.discover import discover
+from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
+from kafkaframes.storage.log.discover import discover
 
 SEGMENT_BYTES = 64 << 20
 VALUE_BYTES = 100

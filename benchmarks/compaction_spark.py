@@ -30,10 +30,10 @@ import pyarrow as pa
 
 import kafkaframes
 from cleaner import write_log
-from kafkaframes.cleaner import CleanerSettings
-from kafkaframes.rewrite.compaction import compact
-from kafkaframes.rewrite.staged_compaction import Split
+from kafkaframes.jobs.compact.compaction import compact
+from kafkaframes.jobs.compact.staged_compaction import Split
 from kafkaframes.spark import jobs
+from kafkaframes.storage.cleaner import CleanerSettings
 
 SETTINGS = CleanerSettings(now_ms=1_800_000_000_000)
 ALONE: dict[str, dict[str, Any]] = {

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from kafkaframes.jobs.convert import RewriteSettings, convert
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
 from kafkaframes.records.decode import decode
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V1
 from kafkaframes.records.scan import as_array, scan_all
-from kafkaframes.rewrite import RewriteSettings, convert
 
 CASES = (
     (1, Codec.GZIP, Codec.ZSTD),

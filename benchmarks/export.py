@@ -27,16 +27,16 @@ from pathlib import Path
 
 import kafkaframes
 from kafkaframes.cli.exporting import pool
-from kafkaframes.export.run import export, one_by_one
-from kafkaframes.export.settings import Settings
-from kafkaframes.export.tables.delta import DeltaTable
-from kafkaframes.export.tables.iceberg import IcebergTable, open_catalog
-from kafkaframes.export.tables.run import TableExport
-from kafkaframes.export.tables.state import table_settings
-from kafkaframes.export.task import export_group
-from kafkaframes.spark.export import plan_export, spark_run
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.tables import table_plan
+from kafkaframes.jobs.export.planning import plan_export, spark_run
+from kafkaframes.jobs.export.run import export, one_by_one
+from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.export.task import export_group
+from kafkaframes.jobs.tables.delta import DeltaTable
+from kafkaframes.jobs.tables.iceberg import IcebergTable, open_catalog
+from kafkaframes.jobs.tables.planning import table_plan
+from kafkaframes.jobs.tables.run import TableExport
+from kafkaframes.jobs.tables.state import table_settings
+from kafkaframes.scan.log.options import ReadOptions
 from spark_source import cpu_seconds, write_log
 
 CODECS = ("none", "zstd")

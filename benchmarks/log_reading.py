@@ -27,15 +27,15 @@ from pathlib import Path
 import numpy as np
 
 from kafkaframes.doors import build_records
-from kafkaframes.files.directory import Partition
-from kafkaframes.files.filesystem import LocalFileSystem
-from kafkaframes.files.names import segment_file_name
-from kafkaframes.files.offset_index import OffsetIndex, write_offset_index
-from kafkaframes.files.scan import scan_segment
-from kafkaframes.files.time_index import TimeIndex, write_time_index
-from kafkaframes.log.discover import discover
-from kafkaframes.log.lookup import find_offset, offset_for_timestamp
 from kafkaframes.records.scan import check_crcs
+from kafkaframes.storage.files.directory import Partition
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.names import segment_file_name
+from kafkaframes.storage.files.offset_index import OffsetIndex, write_offset_index
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.files.time_index import TimeIndex, write_time_index
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.lookup import find_offset, offset_for_timestamp
 
 START_MS = 1_760_000_000_000
 SEGMENT_BYTES = 1 << 30

@@ -17,10 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from kafkaframes.spark.columns import choose_columns
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.reading import read_work
-from kafkaframes.spark.resolve import plan_log
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.log.resolve import plan_log
 from spark_source import BATCH_BYTES, QUERY, build_batches
 
 ASKED = 1.3

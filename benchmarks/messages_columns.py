@@ -19,9 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkaframes.messages import columns
-from kafkaframes.messages.plan import MessagePlan, plan_message
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import columns
+from kafkaframes.protocol.messages.plan import MessagePlan, plan_message
+from kafkaframes.protocol.spec import catalog
 
 # What was asked: (subject, peer, at least so many times faster).
 ASKED = {

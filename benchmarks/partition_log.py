@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkaframes.partition import LogSettings, create_log
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.storage.partition import LogSettings, create_log
 from kafkaframes.wire.checksum import crc32c
 
 RESULTS = Path(__file__).parent / "results" / "partition_log.md"

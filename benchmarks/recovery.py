@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkaframes.files.scan import scan_segment
-from kafkaframes.log.discover import discover
-from kafkaframes.log.recovery.plan import plan_recovery
-from kafkaframes.log.recovery.recover import RecoverySettings, recover_to, work_out
-from kafkaframes.partition import open_log
 from kafkaframes.records.scan import check_crcs
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.partition import open_log
+from kafkaframes.storage.recovery.plan import plan_recovery
+from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to, work_out
 from kafkaframes.wire.checksum import crc32c
 
 RESULTS = Path(__file__).parent / "results" / "recovery.md"

@@ -24,18 +24,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.tiered.store import KeyPair, TieredStore
+from tests.storage.tiered.store import KeyPair, TieredStore
 
 import kafkaframes
-from kafkaframes.files import filesystem
-from kafkaframes.files.offset_index import write_offset_index
-from kafkaframes.files.time_index import write_time_index
-from kafkaframes.log.discover import discover
-from kafkaframes.log.rebuild import rebuild_indexes
-from kafkaframes.spark.columns import choose_columns
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.reading import read_work
-from kafkaframes.spark.resolve import plan_log
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.storage.files import filesystem
+from kafkaframes.storage.files.offset_index import write_offset_index
+from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.rebuild import rebuild_indexes
 from spark_source import BATCH_BYTES, QUERY, best_of, build_batches
 
 ASKED_RATE, ASKED_SHARE = 0.70, 0.03

@@ -44,9 +44,9 @@ def log_directory(folder: Path, name: str, *, count: int = RECORDS, **how: Any) 
 
 def tasks(directory: Path) -> tuple[Any, ...]:
     """Return what Spark plans for a log directory in one task: the work, its columns, its options."""
-    from kafkaframes.spark.columns import choose_columns
-    from kafkaframes.spark.options import ReadOptions
-    from kafkaframes.spark.resolve import plan_log
+    from kafkaframes.scan.columns import choose_columns
+    from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.scan.log.resolve import plan_log
 
     options = ReadOptions(paths=(str(directory),), table="records")
     (work,) = plan_log(options, cores=1).works
@@ -71,8 +71,8 @@ def small_log(directory: Path) -> Any:
 def trips(folder: Path) -> Iterator[tuple[str, float]]:
     """What calls enter: of each trip the files, and the returns."""
     from kafkaframes.records.build import build_records
-    from kafkaframes.spark.reading import read_work
-    from kafkaframes.spark.rebatch import rebatch
+    from kafkaframes.scan.log.reading import read_work
+    from kafkaframes.scan.rebatch import rebatch
 
     work, wanted, options = tasks(log_directory(folder, "followed", count=1000))
     log, batch = small_log(folder / "trip"), build_records(SMALL)

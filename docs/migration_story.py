@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import kafkaframes
 from kafkaframes.broker import Broker
-from kafkaframes.connection import ClientConnection
+from kafkaframes.protocol.framing import ClientConnection
 
 RECORDS = [{"key": b"key-%d" % number, "value": b"value-%d" % number * 5} for number in range(100)]
 PRODUCE_VERSION = {0: 1, 1: 2, 2: 9}

@@ -16,16 +16,16 @@ import kafkaframes
 from kafkaframes.broker.table import all_apis
 from kafkaframes.capture.broker_addresses import BrokerAddresses
 from kafkaframes.capture.redaction import KEPT_TEXTS
-from kafkaframes.copies.decisions import CHECKS
 from kafkaframes.errors import EncodeError
+from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.layout import CODECS
-from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
-from kafkaframes.spark.options import OPTIONS
-from kafkaframes.spark.storage import NAMES
-from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
-from kafkaframes.spark.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
+from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
+from kafkaframes.scan.log.options import OPTIONS
+from kafkaframes.scan.storage import NAMES
+from kafkaframes.scan.topic.options import OPTIONS as TOPIC_OPTIONS
+from kafkaframes.scan.topic.options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
 from kafkaframes.spark.write_options import WRITE_OPTIONS
-from kafkaframes.spec import catalog
+from kafkaframes.storage.copies.decisions import CHECKS
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]

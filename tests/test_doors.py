@@ -14,9 +14,9 @@ from click.testing import CliRunner
 import kafkaframes
 from kafkaframes import doors, errors
 from kafkaframes.cli.main import cli
-from kafkaframes.doors.jobs import RestoreOptions
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.restore.settings import RestoreSettings
+from kafkaframes.jobs.functions import RestoreOptions
+from kafkaframes.jobs.restore.settings import RestoreSettings
 
 SHOP = Path(__file__).parent / "data" / "examples" / "kafka-4.3"
 OLD = Path(__file__).parent / "data" / "examples" / "kafka-2.8-format-1"

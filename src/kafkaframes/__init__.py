@@ -24,7 +24,7 @@ from kafkaframes.doors import (
 if TYPE_CHECKING:
     from kafkaframes import spark
     from kafkaframes.broker import Broker
-    from kafkaframes.spark.export_log import export_log
+    from kafkaframes.jobs.export.export_log import export_log
 
 __all__ = [
     "Broker",
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
 
         return Broker
     if name == "export_log":
-        from kafkaframes.spark.export_log import export_log
+        from kafkaframes.jobs.export.export_log import export_log
 
         return export_log
     if name == "spark":

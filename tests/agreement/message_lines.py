@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 from tests.agreement.kind import differences
-from tests.messages.rows import row_of
+from tests.protocol.messages.rows import row_of
 
 from kafkaframes.errors import DecodeError, EncodeError
-from kafkaframes.messages import Message
+from kafkaframes.protocol.messages import Message
 
 Find = Callable[[str], type[Message]]
 Line = dict[str, Any]

@@ -13,8 +13,8 @@ from kafkaframes.broker.dispatch import Dispatcher
 from kafkaframes.broker.nodes import Endpoint
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import decode_response, encode_request
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import decode_response, encode_request
 
 
 class Asker:

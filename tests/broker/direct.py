@@ -11,8 +11,8 @@ from kafkaframes.broker.dispatch import Dispatcher
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.table import all_apis
-from kafkaframes.connection import ClientConnection
-from kafkaframes.messages import message
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
 
 BEGAN_MS = 1_700_000_000_000
 

@@ -13,7 +13,7 @@ from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAccess
 from kafkaframes.broker.table import all_apis
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 
 ADMIN, ALICE = "User:admin", "User:alice"
 NOTHING_NEEDED = {

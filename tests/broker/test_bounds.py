@@ -15,8 +15,8 @@ from kafkaframes.broker.fetching import MOST_HELD_BYTES
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.table import all_apis
-from kafkaframes.connection import FrameBuffer
-from kafkaframes.messages import message
+from kafkaframes.protocol.framing import FrameBuffer
+from kafkaframes.protocol.messages import message
 
 
 def eventually(holds) -> None:

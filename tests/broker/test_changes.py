@@ -15,7 +15,7 @@ from kafkaframes.broker.changes import Changes, finished, once
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.metadata_file import write_metadata
 from kafkaframes.errors import OptionError, StorageError
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 
 
 class Turns:

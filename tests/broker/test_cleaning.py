@@ -9,14 +9,14 @@ from itertools import pairwise
 
 import confluent_kafka as confluent
 import pytest
-from tests.partition.memory_disk import MemoryDisk, after
+from tests.storage.partition.memory_disk import MemoryDisk, after
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.cleaning import Cleaning
 from kafkaframes.errors import StorageError
-from kafkaframes.files.names import TopicPartition
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
+from kafkaframes.storage.files.names import TopicPartition
 
 COMPACTED = {"cleanup_policy": "compact", "segment_bytes": "400", "segment_index_bytes": "600"}
 WHERE = TopicPartition("orders", 0)

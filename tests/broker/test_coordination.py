@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, Producer
 from tests.broker.polling import polled_by_librdkafka
 
 from kafkaframes.broker import Broker
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.append.append_sets import hole_at_end
+from tests.records.append.append_sets import hole_at_end
 
 from kafkaframes import verify_log
 from kafkaframes.broker.api import CloseConnection, Later

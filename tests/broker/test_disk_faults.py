@@ -16,7 +16,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.disk_faults import EFFECTS, DiskFaults
 from kafkaframes.broker.errors import CODE
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.files.memory_disk import MemoryDisk
+from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 STORAGE = CODE["KAFKA_STORAGE_ERROR"]
 

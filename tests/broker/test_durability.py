@@ -15,12 +15,12 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.assembly import open_broker
-from kafkaframes.connection import ClientConnection
-from kafkaframes.files.disk import LocalDisk
-from kafkaframes.files.memory_disk import MemoryDisk
-from kafkaframes.messages import message
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
+from kafkaframes.storage.files.disk import LocalDisk
+from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 
 def frame_of(number, producer_id, topic="orders", value=None):
@@ -150,7 +150,7 @@ class FailingDisk(LocalDisk):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_the_disk_did_not_take_is_not_acknowledged(tmp_path, monkeypatch):
-    monkeypatch.setattr("kafkaframes.files.disk.LocalDisk", FailingDisk)
+    monkeypatch.setattr("kafkaframes.storage.files.disk.LocalDisk", FailingDisk)
     broker = Broker(data_dir=tmp_path, durability="fsync", journal=False).start()
     broker.create_topic("orders")
     assert ask(broker.port, frame_of(0, -1), 9).responses[0].partition_responses[0].error_code == 0

@@ -6,8 +6,8 @@ import pytest
 
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.table import all_apis
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
 
 CASES = [
     pytest.param(api, version, id=f"{api.name}-{version}")

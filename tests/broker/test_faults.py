@@ -11,7 +11,7 @@ from kafkaframes.broker.inspection import report
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import OptionError
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 

@@ -8,8 +8,8 @@ import pytest
 from tests.broker.direct import DirectBroker, Pending, versions
 
 from kafkaframes.errors import error_code
-from kafkaframes.messages import message
-from kafkaframes.messages.envelopes import decode_coordinator_record
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
 

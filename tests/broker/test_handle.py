@@ -19,9 +19,9 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.properties import read_properties
-from kafkaframes.connection import ClientConnection
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.messages import message
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 

@@ -5,7 +5,7 @@ import socket
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.held_ports import HeldPorts
-from kafkaframes.partition.manager import LogManager
+from kafkaframes.storage.partition.manager import LogManager
 
 
 def can_bind(port):

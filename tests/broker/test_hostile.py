@@ -14,8 +14,8 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.broker.api import CloseConnection, Encoded, Later
 from kafkaframes.broker.table import all_apis
-from kafkaframes.messages import Message, message
-from kafkaframes.messages.headers import encode_request
+from kafkaframes.protocol.messages import Message, message
+from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_records
 
 BATCH = build_records({"key": [b"k"] * 3, "value": [b"v"] * 3}, codec="lz4")

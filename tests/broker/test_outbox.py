@@ -13,10 +13,10 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.dispatch import together
 from kafkaframes.broker.errors import CODE
 from kafkaframes.errors import StorageError
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import decode_response, encode_request
-from kafkaframes.partition.stretch import Stretch
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import decode_response, encode_request
 from kafkaframes.records.batch import read_values
+from kafkaframes.storage.partition.stretch import Stretch
 
 _HELD_BYTES = 1 << 16
 VALUES = [bytes([number]) * 150_000 for number in range(1, 21)]

@@ -8,9 +8,9 @@ from tests.broker.polling import polled_by_kafka_python
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
-from kafkaframes.spec import catalog
-from kafkaframes.spec.emit import to_text
-from kafkaframes.spec.kip_636 import rewrite
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.kip_636 import rewrite
 
 kafka_python = pytest.importorskip("kafka")
 

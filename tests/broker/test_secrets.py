@@ -18,7 +18,6 @@ from kafkaframes.broker.request_log import open_request_log
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import credential_of_password
 from kafkaframes.broker.table import all_apis
-from kafkaframes.connection import ClientConnection
 from kafkaframes.errors.sensitive import (
     CONFIG_NAMES,
     CONFIGS,
@@ -28,8 +27,9 @@ from kafkaframes.errors.sensitive import (
     message_without_secrets,
     without_secrets,
 )
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import body_class
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import body_class
 
 SECRET = "QhiddenQvalueQ"
 PASSWORD_NAMES = ("ssl.key.password", "sasl.jaas.config", "listener.name.x.ssl.keystore.password", "my.token")

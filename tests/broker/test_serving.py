@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.test_handle import ask
-from tests.copies.cluster import Batch, write_partition
+from tests.storage.copies.cluster import Batch, write_partition
 
 import kafkaframes
 from kafkaframes.broker import Broker
@@ -22,10 +22,10 @@ from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, LogDirError, OptionError
-from kafkaframes.files.names import TopicPartition, segment_file_name
-from kafkaframes.log.discover import discover
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
+from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.log.discover import discover
 
 TIERED = Path(__file__).parents[1] / "data" / "tiered"
 CASES = sorted(path.name for path in TIERED.iterdir() if path.is_dir())

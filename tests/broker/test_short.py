@@ -22,10 +22,10 @@ from kafkaframes.broker.nodes import Node, Nodes
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import ShortWay
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request
-from kafkaframes.partition.stretch import Stretch
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records
+from kafkaframes.storage.partition.stretch import Stretch
 
 IDS = [f"{number:032x}" for number in range(1, 100)]
 PRODUCE, FETCH = message("ProduceRequest"), message("FetchRequest")

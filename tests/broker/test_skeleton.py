@@ -11,8 +11,8 @@ from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.table import all_apis
-from kafkaframes.connection import ClientConnection, needs_fallback
-from kafkaframes.messages import message
+from kafkaframes.protocol.framing import ClientConnection, needs_fallback
+from kafkaframes.protocol.messages import message
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import sys
 _SCRIPT = """
 import json, socket, struct, sys
 from kafkaframes.broker import Broker
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
 
 def large():
     names = ("pyarrow", "pyspark", "numba", "llvmlite", "pandas", "kafkaframes.spark", "kafkaframes.records.rows")

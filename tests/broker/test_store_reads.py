@@ -9,16 +9,16 @@ from contextlib import contextmanager
 
 import pytest
 from tests.broker.test_handle import ask
-from tests.copies.cluster import Batch, write_partition
+from tests.storage.copies.cluster import Batch, write_partition
 
 from kafkaframes.broker import Broker, handle
 from kafkaframes.broker.errors import CODE
 from kafkaframes.client import Consumer
-from kafkaframes.copies.served import Served
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.filesystem import LocalFileSystem, ReadAt
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
+from kafkaframes.storage.copies.served import Served
+from kafkaframes.storage.files.filesystem import LocalFileSystem, ReadAt
+from kafkaframes.storage.files.names import TopicPartition
 
 PATIENCE_S = 60
 

@@ -9,7 +9,7 @@ from tests.broker.direct import DirectBroker, versions
 
 from kafkaframes.broker.batches import build_batch
 from kafkaframes.errors import error_code
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 
 
 def code(name: str) -> int:

@@ -6,8 +6,8 @@ import struct
 
 from kafkaframes.capture.layout import ACK, PSH
 from kafkaframes.capture.writer import Conversation, _record, file_header
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request, encode_response
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.records.build import build_records
 
 CLIENT, SERVER = 0, 1

@@ -13,8 +13,8 @@ from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
 from kafkaframes.capture.streams import FORGET_NS, Streams
 from kafkaframes.capture.writer import Conversation, file_header
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request, encode_response
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
 WINDOW = 4096
 COUNT = 300

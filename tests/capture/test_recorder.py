@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.messages.values import make_value
+from tests.protocol.messages.values import make_value
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
@@ -29,10 +29,10 @@ from kafkaframes.capture.relay import MOST_OPEN, Answers, Requests
 from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.errors import DecodeError, OptionError
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import decode_response, encode_request, encode_response
-from kafkaframes.spec import catalog
-from kafkaframes.spec.kip_636 import rewrite
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import decode_response, encode_request, encode_response
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.kip_636 import rewrite
 
 NODES = 2
 HERE = Settings("127.0.0.1", (0,), ("127.0.0.1", 9))

@@ -14,8 +14,8 @@ from tests.fuzz import redaction as campaign
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import KEPT_TEXTS, Pseudonyms, redact, without_payload
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import decode_request, encode_request
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import decode_request, encode_request
 from kafkaframes.records.build import build_records
 
 DATA = Path(__file__).parent.parent / "data" / "captures"

@@ -10,8 +10,8 @@ from tests.capture.conversation import CLIENT, SERVER, START, framed
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.writer import Conversation, file_header
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request, encode_response
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
 COLUMNS = ("clientPort", "correlationId", "apiName", "requestState", "responseState", "_error")
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
-from kafkaframes.messages import message
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.spec import catalog
 
 DATA = Path(__file__).parents[1] / "data"
 

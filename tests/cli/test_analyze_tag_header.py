@@ -7,10 +7,10 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from kafkaframes.analysis.tag_header import SCHEMES
 from kafkaframes.cli.analyze_tag_header import command
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze.tag_header import SCHEMES
 
 
 def test_the_command_prints_tables_and_json():

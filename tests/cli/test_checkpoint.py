@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
-from tests.spark.test_checkpoint import CONNECTOR, checkpoint, first_in_flight  # noqa: F401  fixtures
+from tests.jobs.test_checkpoint import CONNECTOR, checkpoint, first_in_flight  # noqa: F401  fixtures
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.spark.checkpoint import read_checkpoint, starting_offsets
+from kafkaframes.jobs.checkpoint import read_checkpoint, starting_offsets
 
 
 def call(*arguments: str) -> str:

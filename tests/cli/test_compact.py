@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.calling import ask_or_raise as run
-from tests.rewrite.test_compaction import keys, source  # noqa: F401  a fixture
-from tests.rewrite.test_convert import segments
+from tests.jobs.compact.test_compaction import keys, source  # noqa: F401  a fixture
+from tests.jobs.convert.test_convert import segments
 
 from kafkaframes.cli import rewriting
 from kafkaframes.errors import OptionError

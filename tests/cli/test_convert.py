@@ -2,7 +2,7 @@
 
 import pytest
 from tests.cli.calling import ask_or_raise as run
-from tests.rewrite.test_convert import LOGS, records, untyped
+from tests.jobs.convert.test_convert import LOGS, records, untyped
 
 from kafkaframes.errors import OptionError
 

@@ -4,9 +4,9 @@ import pytest
 
 import kafkaframes
 from kafkaframes.cli.copies import MOST_DECISIONS, decision_lines, has_copies, one_log
-from kafkaframes.copies.decisions import Decision
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.discover import discover
+from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
 
 
 @pytest.fixture

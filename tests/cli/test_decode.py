@@ -4,13 +4,13 @@ import base64
 
 import pytest
 from tests.cli.calling import outcome as run
-from tests.messages.values import make_value
+from tests.protocol.messages.values import make_value
 
 import kafkaframes
 from kafkaframes.errors import DecodeError
-from kafkaframes.messages import message
-from kafkaframes.messages.annotate import annotate_body
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.annotate import annotate_body
+from kafkaframes.protocol.spec import catalog
 
 HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from kafkaframes.cli import doctor
 from kafkaframes.cli.main import cli
-from kafkaframes.kernels import places
+from kafkaframes.kernels import directories as places
 from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark import _compat, java
 

@@ -17,8 +17,8 @@ from tests.spark.truth import LOGS, SHOP, rows_of
 import kafkaframes
 from kafkaframes.cli import verify as cli_verify
 from kafkaframes.cli.main import cli
-from kafkaframes.dump.verify import verify
-from kafkaframes.log.discover import discover
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.log.discover import discover
 
 
 def test_export_in_processes_is_kafkas_truth(tmp_path):
@@ -65,7 +65,7 @@ def _is_alive(pid):
 NEVER_DONE = """
 import time
 from kafkaframes.cli.main import main
-from kafkaframes.export import run
+from kafkaframes.jobs.export import run
 run.summed_up = lambda *_: time.sleep(600)
 main()
 """

@@ -4,6 +4,6 @@ from kafkaframes.cli import export as cli_export
 
 
 def test_formats_are_those_that_can_be_written():
-    from kafkaframes.export.writers import FORMATS
+    from kafkaframes.jobs.export.writers import FORMATS
 
     assert tuple(FORMATS) == cli_export.FORMATS

@@ -5,7 +5,7 @@ import json
 from tests.cli.calling import outcome as run
 
 from kafkaframes.errors import OptionError
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 
 HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
 

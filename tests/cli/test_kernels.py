@@ -5,7 +5,8 @@ import time
 
 from tests.cli.calling import ask
 
-from kafkaframes.kernels import places, stock
+from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import stock
 
 
 def test_status_lists_every_unit_and_its_exit_status_says_whether_one_is_missing(monkeypatch):
@@ -27,7 +28,7 @@ def test_path_is_the_folder_of_the_cache_or_a_reason(tmp_path, monkeypatch):
 
 def test_warm_drops_what_is_a_month_out_of_use_and_compiles_nothing_of_an_empty_room(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "cache_folder", lambda: tmp_path)
-    old = tmp_path / places.file_name("kafkaframes.report._kernels")
+    old = tmp_path / places.file_name("kafkaframes.jobs.report._kernels")
     old.write_bytes(b"")
     os.utime(old, (time.time() - 40 * 86_400,) * 2)
     assert ask("kernels", "warm", "no-such-room").output == "0 kernel files ready\n"

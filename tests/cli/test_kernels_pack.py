@@ -7,7 +7,8 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.cli import kernels_pack
-from kafkaframes.kernels import link, places
+from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import link
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 
 from tests.cli.calling import ask_or_raise as run
-from tests.rewrite.test_convert import LOGS, segments
+from tests.jobs.convert.test_convert import LOGS, segments
 
 
 def test_processes_write_what_one_writes(tmp_path):

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
-from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.discover import discover
-from kafkaframes.rewrite import repair as repair_module
+from kafkaframes.jobs.repair import repair as repair_module
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.log.discover import discover
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
@@ -135,7 +135,7 @@ def test_a_backup_below_a_directory_that_is_not_there_yet(log, tmp_path):
 
 READ_ONLY = """
 import os, sys
-from kafkaframes.files.broker_lock import take_lock
+from kafkaframes.storage.files.broker_lock import take_lock
 given = os.open
 def refusing(path, flags, *rest):  # root may do everything
     if flags & os.O_RDWR:

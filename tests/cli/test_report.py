@@ -3,7 +3,7 @@
 import json
 
 from tests.cli.calling import ask as call
-from tests.report.conftest import cluster  # noqa: F401  a fixture
+from tests.jobs.report.conftest import cluster  # noqa: F401  a fixture
 
 
 def ask(*arguments):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kafkaframes.cli.restore import command
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.log.discover import discover
+from kafkaframes.storage.log.discover import discover
 
 DATA = Path(__file__).parents[1] / "data"
 EXAMPLE = str(DATA / "examples" / "kafka-4.3")

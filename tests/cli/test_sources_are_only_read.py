@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.storage.files.atomic import refuse_inside
 
 BASE = f"{0:020}.log"
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "raw-oldversions-broker39.pcap"

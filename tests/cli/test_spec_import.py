@@ -5,7 +5,7 @@ import shutil
 import pytest
 from tests.cli.calling import ask_spec as run
 
-from kafkaframes.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.catalog.reading import FOLDER
 
 
 @pytest.fixture

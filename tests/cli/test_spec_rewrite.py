@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 
 
 def run(*arguments):

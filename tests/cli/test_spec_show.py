@@ -5,7 +5,7 @@ import shutil
 
 from tests.cli.calling import ask_spec as run
 
-from kafkaframes.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.catalog.reading import FOLDER
 
 
 def test_show_a_version():

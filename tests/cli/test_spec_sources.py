@@ -2,7 +2,7 @@
 
 import zipfile
 
-from tests.spec.test_check import source
+from tests.protocol.spec.test_check import source
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
 REQUEST, RESPONSE = source("FooRequest", A), source("FooResponse", A, type="response")

@@ -6,8 +6,8 @@ from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
 from kafkaframes.cli.spec_stubs import STUB
-from kafkaframes.messages import kafka, message
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import kafka, message
+from kafkaframes.protocol.spec import catalog
 
 
 def test_the_stub_is_current():

@@ -16,8 +16,8 @@ from kafkaframes.cli import tabling
 from kafkaframes.cli.main import cli
 from kafkaframes.client import Producer
 from kafkaframes.errors import NetworkError
-from kafkaframes.export.tables import run as running
-from kafkaframes.export.tables.committing import Committer
+from kafkaframes.jobs.tables import run as running
+from kafkaframes.jobs.tables.committing import Committer
 from kafkaframes.records.limits import current_budget
 
 deltalake = pytest.importorskip("deltalake")
@@ -154,7 +154,7 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
 def test_a_parquet_commit_whose_files_were_not_moved_yet_is_finished_by_the_next_run(
     broker, topic, tmp_path, monkeypatch
 ):
-    from kafkaframes.export.tables.parquet import ParquetTable
+    from kafkaframes.jobs.tables.parquet import ParquetTable
 
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--mode", "json")
     send(broker, topic, as_json(ORDERS[:4]))

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.discover import discover
+from kafkaframes.storage.log.discover import discover
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
 MIXED = CASES / "settings-changed"

@@ -25,9 +25,9 @@ from kafkaframes.client import (
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
+from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.limits import budget
 from kafkaframes.records.partitioner import partition_of
-from kafkaframes.spec import catalog, releases
 
 TABLE = pa.table({"key": [f"k{n % 50}" for n in range(1000)], "value": [f"v{n}" for n in range(1000)]})
 

@@ -7,9 +7,9 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from kafkaframes.client.membership import ClassicMembership
-from kafkaframes.connection import client as framed
-from kafkaframes.connection.buffer import FrameBuffer
 from kafkaframes.errors import BrokerError, error_code
+from kafkaframes.protocol.framing import client as framed
+from kafkaframes.protocol.framing.buffer import FrameBuffer
 
 PRODUCE, FETCH = 0, 1
 PLACE = TopicPartition("numbers", 0)

@@ -18,8 +18,8 @@ from kafkaframes.errors.sensitive import (
     without_secrets,
     without_secrets_in_text,
 )
-from kafkaframes.messages.headers import body_class
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.spec import catalog
 
 # Settings of type PASSWORD in Kafka 4.3's clients and brokers, and of older releases.
 _PASSWORDS = """

@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.append.append_sets import a_set, some_settings
-from tests.append.test_append_ways import answer_of, assert_one_answer, guarded_answer
+from tests.records.append.append_sets import a_set, some_settings
+from tests.records.append.test_append_ways import answer_of, assert_one_answer, guarded_answer
 from tests.records.mutations import some_batch_v2, some_messages
 
-from kafkaframes.append import Appended
+from kafkaframes.records.append import Appended
 
 
 def main(seconds: float, seed: int) -> None:

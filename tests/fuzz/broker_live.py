@@ -25,12 +25,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.fuzz.messages import damage
-from tests.messages.values import make_value
+from tests.protocol.messages.values import make_value
 
 from kafkaframes.broker.table import all_apis
-from kafkaframes.connection import ClientConnection
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import encode_request
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
 
 MOST_RESIDENT_BYTES = 900 << 20
 ANSWER_SECONDS = 20

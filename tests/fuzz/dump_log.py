@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from kafkaframes.dump.decoders import DECODERS
-from kafkaframes.dump.jsonl import dump_json_lines
-from kafkaframes.dump.styles import STYLES
-from kafkaframes.dump.text import TextOptions, dump_text
+from kafkaframes.jobs.dump.decoders import DECODERS
+from kafkaframes.jobs.dump.jsonl import dump_json_lines
+from kafkaframes.jobs.dump.styles import STYLES
+from kafkaframes.jobs.dump.text import TextOptions, dump_text
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex", ".checkpoint")

@@ -12,13 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from kafkaframes.dump.summary import glance, tasks_of, walk
-from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.discover import discover
-from kafkaframes.log.lookup import find_offset, list_offsets, offset_for_timestamp
-from kafkaframes.log.recovery.plan import plan_recovery
-from kafkaframes.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
+from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.lookup import find_offset, list_offsets, offset_for_timestamp
+from kafkaframes.storage.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
+from kafkaframes.storage.recovery.plan import plan_recovery
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 SOURCES = [

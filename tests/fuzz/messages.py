@@ -17,12 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.messages.values import every_pair, make_value
+from tests.protocol.messages.values import every_pair, make_value
 
 from kafkaframes.errors import DecodeError
-from kafkaframes.messages import message
-from kafkaframes.messages.envelopes import decode_coordinator_record, decode_metadata_record
-from kafkaframes.messages.headers import decode_request
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, decode_metadata_record
+from kafkaframes.protocol.messages.headers import decode_request
 
 MOST_BYTES_A_BYTE = 2000  # of memory for a byte of input: a struct of two bytes is an object with many fields
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.messages.rows import row_of
-from tests.messages.test_every_message import _damaged
-from tests.messages.values import every_pair, make_value
+from tests.protocol.messages.rows import row_of
+from tests.protocol.messages.test_every_message import _damaged
+from tests.protocol.messages.values import every_pair, make_value
 
 from kafkaframes.errors import DecodeError, EncodeError
-from kafkaframes.messages import message
+from kafkaframes.protocol.messages import message
 
 MODES = ("reference", "strict")
 

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.messages.test_every_message import _damaged
-from tests.messages.values import every_pair, make_value
+from tests.protocol.messages.test_every_message import _damaged
+from tests.protocol.messages.values import every_pair, make_value
 from tests.records.guarded import Guarded, GuardedMemory
 
 from kafkaframes.errors import DecodeError
-from kafkaframes.messages import _arena, columns, message
+from kafkaframes.protocol.messages import _arena, columns, message
 
 MESSAGES = 150
 MODES = ("reference", "strict")

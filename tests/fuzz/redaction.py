@@ -27,17 +27,17 @@ from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.messages.values import RANGES
+from tests.protocol.messages.values import RANGES
 
 from kafkaframes.capture.layout import ACK, PSH
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
 from kafkaframes.capture.writer import Conversation, _record, file_header
-from kafkaframes.messages import Message, message
-from kafkaframes.messages.headers import encode_request, encode_response
-from kafkaframes.messages.plan import FieldPlan, StructPlan
+from kafkaframes.protocol.messages import Message, message
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
+from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
+from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.build import build_records
-from kafkaframes.spec import catalog
 
 MARK, OTHER_MARK = b"!Zq", b"?Yw"
 PORT, START = 9092, 1_700_000_000_000_000_000

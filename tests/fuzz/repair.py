@@ -15,12 +15,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from log_files import SOURCES, damage
 
-from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.findings import Severity
-from kafkaframes.log.discover import discover
-from kafkaframes.log.recovery.recover import RecoverySettings
-from kafkaframes.rewrite.repair import plan_repair, repair
+from kafkaframes.jobs.repair.repair import plan_repair, repair
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.recovery.recover import RecoverySettings
 
 SETTINGS = RecoverySettings(1_795_255_143_423)
 

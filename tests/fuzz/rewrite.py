@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.jobs.convert.test_fast import Maker, assert_same_bytes, guarded_runs
 from tests.records import mutations
-from tests.rewrite.test_fast import Maker, assert_same_bytes, guarded_runs
 
+from kafkaframes.jobs.convert.settings import RewriteSettings
 from kafkaframes.records.codecs import Codec
-from kafkaframes.rewrite.settings import RewriteSettings
 
 
 def some_settings(choose: random.Random) -> RewriteSettings:

@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.mutated_json import mutated
 
 from kafkaframes.errors import SpecError
-from kafkaframes.spec import load_message
-from kafkaframes.spec.catalog.reading import FOLDER
-from kafkaframes.spec.emit import to_text
-from kafkaframes.spec.evolution import compare
+from kafkaframes.protocol.spec import load_message
+from kafkaframes.protocol.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.evolution import compare
 
 SLOWEST_SECONDS = 2.0
 WORDS = [

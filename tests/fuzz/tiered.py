@@ -20,18 +20,18 @@ import zstandard
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.messages.values import make_value
 from tests.mutated_json import mutated
+from tests.protocol.messages.values import make_value
 
 from kafkaframes import read_records
-from kafkaframes.dump.verify import verify
 from kafkaframes.errors import DecodeError, KafkaframesError, LogDirError
-from kafkaframes.log.discover import discover
-from kafkaframes.messages.envelopes import decode_metadata_record
-from kafkaframes.tiered import names
-from kafkaframes.tiered.chunk_index import unpack_sizes
-from kafkaframes.tiered.manifest import parse_manifest
-from kafkaframes.tiered.remote_log_metadata import custom_metadata, decode_entry
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.protocol.messages.envelopes import decode_metadata_record
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.tiered import names
+from kafkaframes.storage.tiered.chunk_index import unpack_sizes
+from kafkaframes.storage.tiered.manifest import parse_manifest
+from kafkaframes.storage.tiered.remote_log_metadata import custom_metadata, decode_entry
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
 MANIFESTS = [path.read_bytes() for path in sorted(CASES.glob("*/store/*/*/*.rsm-manifest"))]

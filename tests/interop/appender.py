@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from tests.interop.test_partition_log import TOPICS, manager_of, now_ms
-from tests.partition.builders import batch, idempotent, marker, transactional
+from tests.storage.partition.builders import batch, idempotent, marker, transactional
 
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.partition import PartitionLog
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.partition import PartitionLog
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkaframes.connection import FrameBuffer
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import decode_response, encode_request
+from kafkaframes.protocol.framing import FrameBuffer
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import decode_response, encode_request
+from kafkaframes.protocol.spec.catalog import api as catalog_api
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
-from kafkaframes.spec.catalog import api as catalog_api
 
 NOW = 1_700_000_000_000
 # What two clusters never share, or what is words.

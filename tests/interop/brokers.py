@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from kafkaframes.dump.verify import verify
-from kafkaframes.files.directory import LogDirectory, Partition
-from kafkaframes.files.filesystem import LocalFileSystem
-from kafkaframes.files.findings import Severity
-from kafkaframes.log.discover import discover
-from kafkaframes.log.transactions import transactions_of
+from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.layout import BATCH_COLUMNS, PLACE, TRANSACTIONAL
 from kafkaframes.records.scan import Batches, End
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.transactions import transactions_of
 
 VERSIONS = ("3.9.1", "4.3.1")
 SLOWNESS = ("EventPerformanceMonitor", "timed out before sending")  # in lines that call it an error

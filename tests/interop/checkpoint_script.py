@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import kafkaframes
 from kafkaframes.client import Admin, NewTopic, Producer
-from kafkaframes.spark.checkpoint import convert_checkpoint
+from kafkaframes.jobs.checkpoint import convert_checkpoint
 
 
 def produce(servers: str, first: int, end: int) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
-from kafkaframes.connection import ClientConnection
-from kafkaframes.messages import message
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
 CLOSED = "CLOSED"

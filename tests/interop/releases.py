@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkaframes.spec.load import PUBLISHED, load_message
-from kafkaframes.spec.releases import FILE, release
+from kafkaframes.protocol.spec.load import PUBLISHED, load_message
+from kafkaframes.protocol.spec.releases import FILE, release
 
 #: The last patch of each minor line, as far as the specs of releases are at hand, and 4.0.0, whose JoinGroup differs
 #: from 4.0.1's (KAFKA-19444).

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.interop.conftest import ROOT
 
-from kafkaframes.append import AppendSettings, validate_and_assign
+from kafkaframes.records.append import AppendSettings, validate_and_assign
 from kafkaframes.records.build import build_records
 
 RESULTS = ROOT / "benchmarks" / "results" / "append_java.md"

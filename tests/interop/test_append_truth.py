@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tests.agreement.kinds.append import KIND
-from tests.append.append_sets import a_question, a_set
+from tests.records.append.append_sets import a_question, a_set
 
 SETS = int(os.environ.get("KAFKAFRAMES_APPEND_SETS", "1500"))
 SEED = int(os.environ.get("KAFKAFRAMES_APPEND_SEED", "1"))

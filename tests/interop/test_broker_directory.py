@@ -19,11 +19,11 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Producer
-from kafkaframes.files.checkpoints import read_meta_properties
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.discover import discover
-from kafkaframes.messages import message
-from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.protocol.messages import message
+from kafkaframes.storage.files.checkpoints import read_meta_properties
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

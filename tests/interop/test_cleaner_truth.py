@@ -15,14 +15,14 @@ from tests.interop.brokers import real_kafka
 from tests.interop.log_judges import FOLDERS, Judge, byte_differences, cleaned_differences, judge, set_times
 from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segments
 
-from kafkaframes.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.semantics import BEFORE_HORIZONS, semantics_of_version
-from kafkaframes.log.discover import discover
-from kafkaframes.log.recovery.plan import plan_recovery
-from kafkaframes.log.recovery.recover import RecoverySettings, recover_to
-from kafkaframes.rewrite.job import run_here
-from kafkaframes.rewrite.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.convert.job import run_here
+from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.recovery.plan import plan_recovery
+from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
 
 LOGS = int(os.environ.get("KAFKAFRAMES_CLEANER_LOGS", "40"))
 SEED = os.environ.get("KAFKAFRAMES_CLEANER_SEED", "1")

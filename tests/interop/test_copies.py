@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.copies.cluster import checks
 from tests.interop import brokers
+from tests.storage.copies.cluster import checks
 
-from kafkaframes.copies.one_log import copies_of, merge_found
-from kafkaframes.copies.reading import group
-from kafkaframes.log.discover import discover
+from kafkaframes.storage.copies.one_log import copies_of, merge_found
+from kafkaframes.storage.copies.reading import group
+from kafkaframes.storage.log.discover import discover
 
 pytest.importorskip("kafka")
 from tests.interop import clients

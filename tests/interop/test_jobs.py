@@ -19,13 +19,13 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
-from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
-from kafkaframes.files.filesystem import LocalFileSystem
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.discover import discover
-from kafkaframes.log.transactions import transactions_of
-from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
-from kafkaframes.restore.kraft import TopicLayout, id_text
+from kafkaframes.jobs.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.kraft import TopicLayout, id_text
+from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.transactions import transactions_of
 
 CORPUS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
 CONVERT, RECOMPRESS, COMPACT = (

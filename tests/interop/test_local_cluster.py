@@ -17,10 +17,10 @@ JOB = """
     from dataclasses import dataclass, replace
     from pathlib import Path
     import kafkaframes
-    from kafkaframes.cleaner import CleanerSettings
-    from kafkaframes.rewrite.compaction import compact
+    from kafkaframes.storage.cleaner import CleanerSettings
+    from kafkaframes.jobs.compact.compaction import compact
     from kafkaframes.errors import LogDirError
-    from kafkaframes.rewrite.stages import JudgeTask, RewriteTask, WalkTask
+    from kafkaframes.jobs.compact.stages import JudgeTask, RewriteTask, WalkTask
     from kafkaframes.spark import jobs
 
     @dataclass(frozen=True)

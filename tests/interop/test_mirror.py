@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.interop import brokers
 from tests.interop.brokers import read, users
-from tests.mirror.worlds import logs_of, run_mirror
+from tests.jobs.mirror.worlds import logs_of, run_mirror
 
 import kafkaframes
 from kafkaframes.client import Admin, Producer, TopicPartition
@@ -55,8 +55,8 @@ def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tm
 
 def check_groups(source: Path, groups: Any, expected: Any, found: Any) -> None:
     """The next record of every group is the same record."""
-    from kafkaframes.log.discover import discover
-    from kafkaframes.restore.groups import read_groups
+    from kafkaframes.jobs.restore.groups import read_groups
+    from kafkaframes.storage.log.discover import discover
 
     copies = [
         (directory, one)

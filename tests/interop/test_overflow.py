@@ -10,16 +10,16 @@ from pathlib import Path
 
 from tests.interop import brokers
 from tests.interop.brokers import check_in_order, read, users
-from tests.log.test_overflow import FAR, LIMIT, one
+from tests.storage.log.test_overflow import FAR, LIMIT, one
 
-from kafkaframes.cleaner import CleanerSettings, clean_partition
-from kafkaframes.files.checkpoints import MetaProperties
-from kafkaframes.files.names import TopicPartition, segment_file_name
-from kafkaframes.log.discover import discover
-from kafkaframes.partition import LogManager, open_log_directory
+from kafkaframes.jobs.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint, id_text
 from kafkaframes.records.build import build_end_transaction
-from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
-from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, id_text
+from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
+from kafkaframes.storage.files.checkpoints import MetaProperties
+from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.partition import LogManager, open_log_directory
 
 IDENTITY = {
     "version": "1",

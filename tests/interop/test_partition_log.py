@@ -8,14 +8,14 @@ from pathlib import Path
 
 from tests.interop import brokers
 from tests.interop.brokers import errors_in, read
-from tests.partition.builders import batch, idempotent, marker, transactional
+from tests.storage.partition.builders import batch, idempotent, marker, transactional
 
-from kafkaframes.dump.verify import verify
-from kafkaframes.files.checkpoints import MetaProperties
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.discover import discover
-from kafkaframes.partition import LogManager, LogSettings, open_log_directory
-from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.files.checkpoints import MetaProperties
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.partition import LogManager, LogSettings, open_log_directory
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 CLUSTER_ID, DIRECTORY_ID = "Y29ycHVzLWNsdXN0ZXItMQ", "xwUKgqnBToqxLV2jFAXHkQ"

@@ -21,10 +21,10 @@ from tests.interop.log_judges import FOLDERS, Judge, byte_differences, judge
 from tests.interop.made_up_damage import DAMAGE, bases
 from tests.interop.made_up_logs import DAY, NOW, a_writer, write_segments
 
-from kafkaframes.files.semantics import BEFORE_HORIZONS, semantics_of_version
-from kafkaframes.log.discover import discover
-from kafkaframes.log.recovery.plan import plan_recovery
-from kafkaframes.log.recovery.recover import RecoverySettings, recover_to
+from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.recovery.plan import plan_recovery
+from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
 
 LOGS = int(os.environ.get("KAFKAFRAMES_RECOVERY_LOGS", "60"))
 SEED = os.environ.get("KAFKAFRAMES_RECOVERY_SEED", "1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.interop.releases import NOT_SERVED, RELEASES, ask
 
-from kafkaframes.spec.releases import release, releases
+from kafkaframes.protocol.spec.releases import release, releases
 
 
 def test_the_table_has_every_release_that_the_script_asks():

@@ -9,8 +9,8 @@ import pytest
 from tests.interop import brokers
 from tests.interop.brokers import check_in_order, errors_in, read, run, users
 
-from kafkaframes.log.discover import discover
-from kafkaframes.restore.groups import read_groups
+from kafkaframes.jobs.restore.groups import read_groups
+from kafkaframes.storage.log.discover import discover
 
 DATA = Path(__file__).parents[1] / "data"
 APPENDED = 3

@@ -18,7 +18,8 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
-from kafkaframes.kernels import demand, places, stock
+from kafkaframes.kernels import demand, stock
+from kafkaframes.kernels import directories as places
 from kafkaframes.spark import java
 
 LOGS = Path(__file__).parents[2] / "examples" / "logs" / "kafka-4.3"

@@ -12,7 +12,7 @@ from kafkaframes.kernels import demand, link, workers
 
 CALL = """
 import numpy as np
-from kafkaframes.report import _kernels
+from kafkaframes.jobs.report import _kernels
 keys = np.frombuffer(b"abcdefgh", np.uint8)
 hashes = np.zeros(2, np.int64)
 _kernels.hash_keys(keys, np.array([0, 4]), np.array([4, 4], np.int32), hashes)
@@ -57,7 +57,7 @@ def test_processes_that_start_together_compile_once_and_what_they_import_only(st
 @pytest.fixture(scope="module")
 def hashes():
     """The same hashes from this process's kernels."""
-    from kafkaframes.report import _kernels
+    from kafkaframes.jobs.report import _kernels
 
     result = np.zeros(2, np.int64)
     _kernels.hash_keys(np.frombuffer(b"abcdefgh", np.uint8), np.array([0, 4]), np.array([4, 4], np.int32), result)

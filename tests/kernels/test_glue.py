@@ -70,7 +70,7 @@ def test_too_few_arguments_are_counted(compiled):
 
 
 def test_a_read_only_array_is_refused_where_a_kernel_writes():
-    found = ready.load("kafkaframes.report._kernels")
+    found = ready.load("kafkaframes.jobs.report._kernels")
     if not found:
         pytest.skip("not compiled on this machine")
     hashes = np.zeros(1, np.int64)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.kernels import demand, dist, places, stock
+from kafkaframes.kernels import demand, dist, stock
+from kafkaframes.kernels import directories as places
 
 LOG = next(Path(__file__).parents[2].joinpath("examples", "logs").glob("*/*/*.log"))
 INFORMATION = {

@@ -86,13 +86,13 @@ print(sum(batch.num_rows for batch in reader), [error.reason for error in reader
 """
 SPARK = """
 import sys
-from tests.spark.test_reading import read
+from tests.scan.log.test_reading import read
 print(len(read(sys.argv[1], "offset")))
 """
 APPEND = """
 import sys
 from pathlib import Path
-from kafkaframes.append import AppendRefusedError, AppendSettings, validate_and_assign
+from kafkaframes.records.append import AppendRefusedError, AppendSettings, validate_and_assign
 raw = Path(sys.argv[1]).read_bytes()
 for settings in (AppendSettings(), AppendSettings(codec="lz4"), AppendSettings(on_noncontiguous="keep")):
     try:

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafkaframes import build_records
-from kafkaframes.messages import message
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.spec import catalog
 
 _PATIENCE_SECONDS = 120
 _BROKER = """

@@ -18,12 +18,12 @@ from tests.spark.topics import committed
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
+from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
+from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.exactly_once_task import Work, write_rows, writing
-from kafkaframes.spark.sequence_ledger import Ledger
-from kafkaframes.spark.sequence_server import LeaseServer
-from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.transaction_time import TransactionTime
 
 TASK = """
 import pickle, sys
@@ -73,7 +73,7 @@ def transaction(options):
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
-    monkeypatch.setattr("kafkaframes.spark.topic_packing.GATHER_BYTES", 1)  # each round has a lease of its own
+    monkeypatch.setattr("kafkaframes.jobs.write_topic.packing.GATHER_BYTES", 1)  # each round has a lease of its own
     given = {task: [rows(task, first) for first in range(0, 200, 40)] for task in range(4)}
     with transaction(options) as (producer, ledger, work):
         with ThreadPoolExecutor(4) as pool:

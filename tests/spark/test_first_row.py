@@ -11,9 +11,9 @@ import json, sys
 import pyspark.worker
 from pyspark.sql.worker import plan_data_source_read
 import kafkaframes.spark.kafka_log
-from kafkaframes.spark.columns import choose_columns
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.resolve import plan_log
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.tasks import read_table
 options = ReadOptions.parse({"path": sys.argv[1], "includeHeaders": "true"})
 columns = choose_columns(None, include_headers=True, table=options.layout)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.cleaner import CleanerSettings
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.discover import discover
-from kafkaframes.log.recovery.recover import RecoverySettings
+from kafkaframes.jobs.compact.compaction import compact, prove_gone
+from kafkaframes.jobs.compact.stages import RewriteTask
+from kafkaframes.jobs.convert import RewriteSettings, convert
+from kafkaframes.jobs.repair.repair import plan_repair, repair
 from kafkaframes.records.build import build_records
-from kafkaframes.rewrite import RewriteSettings, convert
-from kafkaframes.rewrite.compaction import compact, prove_gone
-from kafkaframes.rewrite.repair import plan_repair, repair
-from kafkaframes.rewrite.stages import RewriteTask
 from kafkaframes.spark.jobs import runner, split
+from kafkaframes.storage.cleaner import CleanerSettings
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.recovery.recover import RecoverySettings
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.traffic import read_traffic
-from kafkaframes.spark.capture_options import SourceOptions
+from kafkaframes.scan.capture.options import SourceOptions
 from kafkaframes.spark.kafka_capture import KafkaCaptureStreamReader
 
 DATA = Path(__file__).parent.parent / "data" / "captures"

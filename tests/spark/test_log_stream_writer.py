@@ -6,12 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.spark.test_following import append
+from tests.scan.log.test_following import append
 
-from kafkaframes.dump.verify import verify
-from kafkaframes.log.discover import discover
-from kafkaframes.restore.writing.stream_marks import read_marks
+from kafkaframes.jobs.restore.writing.stream_marks import read_marks
+from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.spark.log_writer import STAGING
+from kafkaframes.storage.log.discover import discover
 
 pytestmark = pytest.mark.spark
 

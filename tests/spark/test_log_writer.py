@@ -1,4 +1,4 @@
-"""``df.write.format("kafka-log")``; what is written, and commits that fail: tests/restore/writing, without Spark."""
+"""``df.write.format("kafka-log")``; what is written, and commits that fail: tests/jobs/restore/writing, without Spark."""
 
 import os
 import signal
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.dump.verify import verify
-from kafkaframes.log.discover import discover
+from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.partitioner import partition_of
 from kafkaframes.spark.log_writer import STAGING
+from kafkaframes.storage.log.discover import discover
 
 SCHEMA = (
     "key binary, value binary, topic string, timestamp timestamp, headers array<struct<key: string, value: binary>>"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.restore.writing import StreamBatch
-from kafkaframes.restore.writing.micro_batch import conflict
+from kafkaframes.jobs.restore.writing import StreamBatch
+from kafkaframes.jobs.restore.writing.micro_batch import conflict
 from kafkaframes.spark.marker_skip import next_batch, skip_to
 
 TARGET = "sink, topic out"

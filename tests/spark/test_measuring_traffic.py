@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.analysis.kip_636 import Costs
-from kafkaframes.capture.flexible_cost import measure_flexible, measure_tag_sections
-from kafkaframes.capture.record_cost import measure_records
-from kafkaframes.capture.wire_cost import Task, measure_kip_636
+from kafkaframes.jobs.analyze.flexible_cost import measure_flexible, measure_tag_sections
+from kafkaframes.jobs.analyze.kip_636 import Costs
+from kafkaframes.jobs.analyze.record_cost import measure_records
+from kafkaframes.jobs.analyze.wire_cost import Task, measure_kip_636
 from kafkaframes.spark.jobs import run_on_spark
 
 DATA = Path(__file__).parent.parent / "data"

@@ -6,10 +6,10 @@ import json
 
 import pytest
 from pyspark.sql.functions import when
-from tests.messages.values import make_value
+from tests.protocol.messages.values import make_value
 
 from kafkaframes.errors import OptionError
-from kafkaframes.messages import headers, message
+from kafkaframes.protocol.messages import headers, message
 from kafkaframes.spark.messages import decode_message, decode_request, decode_response, encode_message
 
 pytestmark = pytest.mark.spark

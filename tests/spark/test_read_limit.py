@@ -6,9 +6,9 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams in Pytho
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from kafkaframes.spark.options import ReadOptions
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.spark.read_limit import read_limit
-from kafkaframes.spark.topic_options import TopicOptions
 
 PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import kafkaframes
-from kafkaframes.dump.verify import verify
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
-from kafkaframes.log.discover import discover
+from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.spark import jobs
+from kafkaframes.storage.log.discover import discover
 
 DATA = Path(__file__).parents[1] / "data"
 EXAMPLE = str(DATA / "examples" / "kafka-4.3")
@@ -48,7 +48,7 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
 
 
 def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
-    from kafkaframes.restore.door import restore_log
+    from kafkaframes.jobs.restore.run import restore_log
 
     options = {"topics": ("orders", "payments"), "offsets": "reassign", **IDS}
     there = restore_log(EXAMPLE, tmp_path / "there", options, run=jobs.runner(spark))

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaframes.kernels import places, ready, stock
+from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import ready, stock
 from kafkaframes.spark import builder, shipping
 
 

@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 import pytest
-from tests.spark.test_resolve import log_of
+from tests.scan.log.test_resolve import log_of
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.spark.columns import choose_columns
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.reading import read_work
-from kafkaframes.spark.resolve import plan_log
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.log.resolve import plan_log
 
 
 def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):

@@ -5,11 +5,11 @@ import json
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from tests.spark.test_resolve import read
+from tests.scan.log.test_resolve import read
 from tests.spark.truth import SHOP
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files import filesystem
+from kafkaframes.storage.files import filesystem
 
 ORDERS = SHOP / "orders-0"
 
@@ -63,8 +63,8 @@ class Flaky(MemoryFileSystem):
 @pytest.fixture
 def flaky(monkeypatch):
     fsspec.register_implementation("flaky", Flaky, clobber=True)
-    monkeypatch.setattr("kafkaframes.log.segment_source.STORE_BYTES", 16_000)
-    monkeypatch.setattr("kafkaframes.spark.reading.TARGET_BYTES", 16_000)
+    monkeypatch.setattr("kafkaframes.storage.log.segment_source.STORE_BYTES", 16_000)
+    monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BYTES", 16_000)
     monkeypatch.setattr(Flaky, "failures", 0)
     monkeypatch.setattr(Flaky, "short", False)
     store = Flaky()

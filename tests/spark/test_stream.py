@@ -1,9 +1,9 @@
 """The reader of a stream of ``kafka-log``, as Spark calls it."""
 
 import pytest
-from tests.spark.test_following import append
+from tests.scan.log.test_following import append
 
-from kafkaframes.spark.columns import choose_columns
+from kafkaframes.scan.columns import choose_columns
 
 COLUMNS = choose_columns(["partition", "offset"])
 

@@ -8,10 +8,10 @@ import warnings
 
 import pyarrow as pa
 import pytest
-from tests.spark.test_tables import Delta, Iceberg, append, export, held, log, write
+from tests.jobs.tables.test_planning import Delta, Iceberg, append, export, held, log, write
 
 from kafkaframes.errors import OptionError
-from kafkaframes.export.tables import delta
+from kafkaframes.jobs.tables import delta
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -90,7 +90,7 @@ def test_delta_compacted_between_two_runs_and_during_one(lake, log):
         append(log, first, 20)
 
     def compacting(jobs):
-        from kafkaframes.export.tables.run import one_by_one
+        from kafkaframes.jobs.tables.run import one_by_one
 
         yield from one_by_one(jobs)
         theirs(lake).optimize.compact()
@@ -102,7 +102,7 @@ def test_delta_compacted_between_two_runs_and_during_one(lake, log):
 
 
 def test_delta_says_what_readers_need_to_skip_a_file(lake, log, monkeypatch):
-    from kafkaframes.export.tables import run
+    from kafkaframes.jobs.tables import run
 
     monkeypatch.setattr(run, "FILE_BYTES", 1)
     export(lake, log)
@@ -214,7 +214,7 @@ def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
     export(house, log, offsets={"until_offset": 50})
 
     def with_another(jobs):
-        from kafkaframes.export.tables.run import one_by_one
+        from kafkaframes.jobs.tables.run import one_by_one
 
         yield from one_by_one(jobs)
         with house._theirs().transaction() as transaction:
@@ -228,7 +228,7 @@ def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
 
 
 def test_iceberg_skips_files_by_partition_and_offset(house, log, monkeypatch):
-    from kafkaframes.export.tables import run
+    from kafkaframes.jobs.tables import run
 
     monkeypatch.setattr(run, "FILE_BYTES", 1)
     export(house, log)

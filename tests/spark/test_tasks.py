@@ -7,10 +7,10 @@ import pytest
 from tests.spark.truth import SHOP
 
 pytest.importorskip("pyspark")
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark import tasks
-from kafkaframes.spark.columns import choose_columns
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.resolve import plan_log
 from kafkaframes.spark.tasks import LogPartition, read_table
 
 

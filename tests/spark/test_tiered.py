@@ -7,21 +7,21 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.spark.test_following import drain, follower
-from tests.spark.test_resolve import read
-from tests.tiered.store import KeyPair, TieredStore
+from tests.scan.log.test_following import drain, follower
+from tests.scan.log.test_resolve import read
+from tests.storage.tiered.store import KeyPair, TieredStore
 
 from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.files.offset_index import write_offset_index
-from kafkaframes.files.segment_file import Meter
-from kafkaframes.files.time_index import write_time_index
-from kafkaframes.log.discover import discover
-from kafkaframes.log.rebuild import rebuild_indexes
-from kafkaframes.log.transactions import transactions_of
 from kafkaframes.records.build import build_records
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.resolve import plan_log
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.storage.files.offset_index import write_offset_index
+from kafkaframes.storage.files.segment_file import Meter
+from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.rebuild import rebuild_indexes
+from kafkaframes.storage.log.transactions import transactions_of
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
 NAMES = sorted(path.name for path in CASES.iterdir() if path.is_dir())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.restore.writing import StreamBatch
+from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.spark.topic_markers import Marker, is_written, marker_for
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints" / "sinks"

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from tests.spark.test_following import append
+from tests.scan.log.test_following import append
 from tests.spark.topics import make_anew
 
 from kafkaframes.client import Consumer, Producer, TopicPartition

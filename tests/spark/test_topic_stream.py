@@ -2,15 +2,15 @@
 
 import pyarrow as pa
 import pytest
-from tests.spark.test_topic_following import make
+from tests.scan.topic.test_following import make
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.topic_options import TopicOptions
+from kafkaframes.scan.topic.options import TopicOptions
 
 
 def stream_reader(servers, topic):
-    from kafkaframes.spark.columns import choose_columns
+    from kafkaframes.scan.columns import choose_columns
     from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
 
     given = {"kafka.bootstrap.servers": servers, "subscribe": topic}

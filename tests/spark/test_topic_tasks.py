@@ -5,8 +5,9 @@ import pickle
 import pytest
 
 pytest.importorskip("pyspark")
-from kafkaframes.spark import topic_reading, topic_tasks
-from kafkaframes.spark.topic_planning import Range
+from kafkaframes.scan.topic import reading as topic_reading
+from kafkaframes.scan.topic.planning import Range
+from kafkaframes.spark import topic_tasks
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
 
 

@@ -16,14 +16,14 @@ from tests.spark.topics import committed
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.restore.writing import StreamBatch
+from kafkaframes.jobs.restore.writing import StreamBatch
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
+from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
+from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.exactly_once_task import Work, write_rows
-from kafkaframes.spark.sequence_ledger import Ledger
-from kafkaframes.spark.sequence_server import LeaseServer
 from kafkaframes.spark.topic_markers import Marker, marker_for, read_markers
-from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.transaction_time import TransactionTime
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
 APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "AddPartitionsToTxn", "Produce", "EndTxn")

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.restore.writing import WriteSettings
+from kafkaframes.jobs.restore.writing import WriteSettings
 from kafkaframes.spark.write_options import check_columns, parse_write
 
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import DecodeError, OptionError
-from kafkaframes.messages import message
-from kafkaframes.messages.headers import decode_request, decode_response
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import decode_request, decode_response
+from kafkaframes.protocol.spec import catalog
 from kafkaframes.testing.vectors import write, write_vectors
 from kafkaframes.testing.vectors.messages import value_rows
 from kafkaframes.testing.vectors.records import record_files

@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from kafkaframes.messages import Message
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.spec import catalog
 
 
 class CloseConnection(Exception):  # noqa: N818  (a command to the shell, not an error of the caller)

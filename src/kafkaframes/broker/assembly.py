@@ -16,15 +16,15 @@ from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState, id_of_text, text_of_id
 from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.copies.served import Served
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files.checkpoints import MetaProperties, read_meta_properties
-from kafkaframes.files.disk import Disk, online
-from kafkaframes.files.filesystem import join
-from kafkaframes.files.memory_disk import MemoryDisk
-from kafkaframes.files.names import META_PROPERTIES, TopicPartition
-from kafkaframes.files.overlay_disk import OverlayDisk
-from kafkaframes.partition import LogManager, LogSettings, open_log_directory
+from kafkaframes.storage.copies.served import Served
+from kafkaframes.storage.files.checkpoints import MetaProperties, read_meta_properties
+from kafkaframes.storage.files.disk import Disk, online
+from kafkaframes.storage.files.filesystem import join
+from kafkaframes.storage.files.memory_disk import MemoryDisk
+from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
+from kafkaframes.storage.files.overlay_disk import OverlayDisk
+from kafkaframes.storage.partition import LogManager, LogSettings, open_log_directory
 
 MEMORY_DIRECTORY = "/memory"
 NOBODY = -1

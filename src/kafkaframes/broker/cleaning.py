@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from kafkaframes.broker.cleaning_round import Round, round_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.partition.swapping import remove_cleaned
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.partition.swapping import remove_cleaned
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.files import directory
-from kafkaframes.files.names import FileName, TopicPartition
-from kafkaframes.files.producer_snapshot import ProducerEntry
-from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.partition import PartitionLog
-from kafkaframes.partition.segment import LogSegment
+from kafkaframes.storage.files import directory
+from kafkaframes.storage.files.names import FileName, TopicPartition
+from kafkaframes.storage.files.producer_snapshot import ProducerEntry
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.partition import PartitionLog
+from kafkaframes.storage.partition.segment import LogSegment
 
 _TOPIC_SETTINGS = (
     "delete.retention.ms",

@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from kafkaframes.broker.cleaning_round import Round
-from kafkaframes.cleaner.filter import Filter
-from kafkaframes.cleaner.latest import walk_dirty_part
-from kafkaframes.cleaner.output import reaches_too_far
-from kafkaframes.cleaner.plan import RoundPlan, group_segments
-from kafkaframes.cleaner.round import kept_of, sources_of
-from kafkaframes.cleaner.settings import CleanerSettings
-from kafkaframes.cleaner.transactions import CleanedTransactions
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.directory import Segment
-from kafkaframes.files.disk import OnlineDisk
-from kafkaframes.files.offset_index import write_offset_index
-from kafkaframes.files.scan import scan_segment
-from kafkaframes.files.semantics import KEEPS_FORMATS, REWRITES_OLD
-from kafkaframes.files.time_index import write_time_index
-from kafkaframes.files.txn_index import AbortedTransaction, write_txn_index
-from kafkaframes.log.producer_state import ProducerStates
-from kafkaframes.log.rebuild import INDEXED, build_indexes
-from kafkaframes.partition.swapping import path_of
+from kafkaframes.storage.cleaner.filter import Filter
+from kafkaframes.storage.cleaner.latest import walk_dirty_part
+from kafkaframes.storage.cleaner.output import reaches_too_far
+from kafkaframes.storage.cleaner.plan import RoundPlan, group_segments
+from kafkaframes.storage.cleaner.round import kept_of, sources_of
+from kafkaframes.storage.cleaner.settings import CleanerSettings
+from kafkaframes.storage.cleaner.transactions import CleanedTransactions
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.disk import OnlineDisk
+from kafkaframes.storage.files.offset_index import write_offset_index
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.files.semantics import KEEPS_FORMATS, REWRITES_OLD
+from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
+from kafkaframes.storage.log.producer_state import ProducerStates
+from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
+from kafkaframes.storage.partition.swapping import path_of
 
 _PIECE_BYTES = 1 << 20
 _NEWEST_FORMAT = 2

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kafkaframes.broker.state import FSYNC, BrokerState
 from kafkaframes.errors import StorageError
-from kafkaframes.partition import Flush
+from kafkaframes.storage.partition import Flush
 
 _LOG = logging.getLogger(__name__)
 

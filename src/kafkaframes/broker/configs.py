@@ -14,7 +14,7 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import OptionError
-from kafkaframes.messages import Message
+from kafkaframes.protocol.messages import Message
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource

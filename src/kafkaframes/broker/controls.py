@@ -12,7 +12,7 @@ from kafkaframes.broker.inspection import partition_of
 from kafkaframes.broker.nodes import Node
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import OptionError
-from kafkaframes.files.names import check_topic
+from kafkaframes.storage.files.names import check_topic
 
 _KINDS: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka's coordinator types
 Configs = Mapping[str, str | int | bool]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.transactions.state import TransactionState
+from kafkaframes.coordination.transactions.state import TransactionState
 from kafkaframes.errors import DecodeError
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.messages.envelopes import decode_versioned
+from kafkaframes.protocol.messages.envelopes import decode_versioned
+from kafkaframes.storage.files.names import TopicPartition
 
 
 class MemberInfo(NamedTuple):

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from kafkaframes.broker.groups.coordinator import GroupCoordinator
-from kafkaframes.broker.groups.ports import Record, Timer
-from kafkaframes.broker.groups.settings import GroupSettings
-from kafkaframes.broker.groups.share_state import ShareKey, ShareStates
 from kafkaframes.broker.state import BrokerState, text_of_id
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
-from kafkaframes.broker.transactions.coordinator import TransactionCoordinator, TransactionSettings
+from kafkaframes.coordination.groups.coordinator import GroupCoordinator
+from kafkaframes.coordination.groups.ports import Record, Timer
+from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
+from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 _TRANSACTION_VERSION = 2
 

@@ -14,8 +14,8 @@ from kafkaframes.broker.request import ClassOf, Request, Session, class_in_catal
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import DecodeError
-from kafkaframes.messages import Message
-from kafkaframes.messages.headers import API_VERSIONS, request_header_class, response_header_class
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.headers import API_VERSIONS, request_header_class, response_header_class
 from kafkaframes.wire.parts import Part
 
 Buffers = list["bytes | memoryview | Part"]

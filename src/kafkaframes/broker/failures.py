@@ -6,7 +6,7 @@ from typing import Any
 
 from kafkaframes.broker.api import Answer, Later
 from kafkaframes.broker.request import Request
-from kafkaframes.messages.structs import FieldInfo, Struct
+from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
 _AT_CRC = 17  # a byte of the CRC in formats 2 (17 to 20); in formats 0 and 1 it is one of the timestamp or the key
 

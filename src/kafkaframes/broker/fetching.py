@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kafkaframes.append import down_convert
 from kafkaframes.broker.api import Answer, Later
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, KafkaframesError
-from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
-from kafkaframes.partition.stretch import Stretch
+from kafkaframes.records.append import down_convert
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
+from kafkaframes.storage.partition.stretch import Stretch
 
 READ_COMMITTED = 1
 _CONSUMER = -1

@@ -38,13 +38,13 @@ from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.broker.store_reads import StoreReads
-from kafkaframes.copies.served import Remark
 from kafkaframes.errors import OptionError
-from kafkaframes.files.disk import Disk
-from kafkaframes.files.filesystem import LocalFileSystem
-from kafkaframes.files.findings import Severity
-from kafkaframes.messages.registry import Specs
+from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record
+from kafkaframes.storage.copies.served import Remark
+from kafkaframes.storage.files.disk import Disk
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.findings import Severity
 
 if TYPE_CHECKING:
     from kafkaframes.broker.cleaning import Cleaning

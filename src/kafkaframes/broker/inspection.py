@@ -10,9 +10,9 @@ from kafkaframes.broker.journal import Entry
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import OptionError
-from kafkaframes.partition.fetch import LOG_END
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE
+from kafkaframes.storage.partition.fetch import LOG_END
 
 _CHUNK_BYTES = 1 << 20
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkaframes.append.settings import LARGEST_INT64
 from kafkaframes.broker.batches import build_batch, build_marker
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
-from kafkaframes.partition.fetch import LOG_END
-from kafkaframes.partition.producers import COORDINATOR
+from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.scan import FILE
+from kafkaframes.storage.partition.fetch import LOG_END
+from kafkaframes.storage.partition.producers import COORDINATOR
 
 _CHUNK_BYTES = 1 << 20
 _BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # what Kafka's coordinators of these write

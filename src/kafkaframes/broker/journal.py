@@ -14,8 +14,8 @@ from typing import Any
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded
 from kafkaframes.broker.request import Request
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, message_without_secrets
-from kafkaframes.messages import Message
-from kafkaframes.messages.structs import Struct
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.structs import Struct
 
 _KEPT = 10_000
 _MOST_BYTES = 64 << 20

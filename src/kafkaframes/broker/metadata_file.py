@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.disk import OnlineDisk, keep_file
-from kafkaframes.files.filesystem import join
+from kafkaframes.storage.files.disk import OnlineDisk, keep_file
+from kafkaframes.storage.files.filesystem import join
 
 FILE_NAME = "kafkaframes.broker.json"
 PRODUCER_ID_BLOCK = 1_000

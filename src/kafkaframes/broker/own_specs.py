@@ -16,10 +16,10 @@ from kafkaframes.broker.api import Api
 from kafkaframes.broker.request import ClassOf
 from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import OptionError
-from kafkaframes.messages import Message
-from kafkaframes.messages.headers import body_class
-from kafkaframes.messages.registry import Specs, with_catalog
-from kafkaframes.spec.model import MessageSpec
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.messages.registry import Specs, with_catalog
+from kafkaframes.protocol.spec.model import MessageSpec
 
 _FLEXIBLE_HEADER = 2  # of a request
 

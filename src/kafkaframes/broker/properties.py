@@ -9,7 +9,7 @@ from kafkaframes.broker.listeners import KEYS as LISTENER_KEYS
 from kafkaframes.broker.security.given import KEYS
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files.checkpoints import read_meta_properties
+from kafkaframes.storage.files.checkpoints import read_meta_properties
 
 # Keys that are understood beside those of settings.py.
 _OTHERS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | KEYS

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafkaframes.broker.api import Api
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.table import all_apis
-from kafkaframes.spec.releases import release
+from kafkaframes.protocol.spec.releases import release
 
 _FORMAT = "log.message.format.version"
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from kafkaframes.broker.api import Api, CloseConnection
 from kafkaframes.errors import DecodeError
-from kafkaframes.messages import Message
-from kafkaframes.messages.headers import body_class
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.headers import body_class
 
 ANONYMOUS = "User:ANONYMOUS"
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from kafkaframes.broker.api import Answer, CloseConnection
 from kafkaframes.broker.request import Request
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, without_secrets
-from kafkaframes.messages import Message
+from kafkaframes.protocol.messages import Message
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkaframes.broker.inspection import partition_of
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.files.names import check_topic
+from kafkaframes.storage.files.names import check_topic
 
 
 def append_records(

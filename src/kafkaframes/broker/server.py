@@ -21,10 +21,10 @@ from kafkaframes.broker.dispatch import Buffers, Dispatcher
 from kafkaframes.broker.outbox import CAN_SEND_FILES, Outbox
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
-from kafkaframes.connection import FrameBuffer
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
-from kafkaframes.files.memory_disk import MemoryDisk
-from kafkaframes.messages import Message
+from kafkaframes.protocol.framing import FrameBuffer
+from kafkaframes.protocol.messages import Message
+from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 _READ_AHEAD = 256 << 10
 _MOST_UNSENT = 64 << 20  # bytes of answers in memory that clients do not take, of all connections

@@ -11,16 +11,16 @@ from os import PathLike, fspath
 from typing import Any
 
 from kafkaframes.broker.metadata_file import FILE_NAME
-from kafkaframes.copies.decisions import MERGE, REPLICAS
-from kafkaframes.copies.served import Remark, Served
 from kafkaframes.errors import OptionError
-from kafkaframes.files.directory import LogDirectory
-from kafkaframes.files.filesystem import VIEW_MARK, plain_path
-from kafkaframes.files.findings import Severity
-from kafkaframes.files.names import META_PROPERTIES
-from kafkaframes.log.discover import discover
-from kafkaframes.log.where import filesystem_for
-from kafkaframes.partition import LogManager
+from kafkaframes.storage.copies.decisions import MERGE, REPLICAS
+from kafkaframes.storage.copies.served import Remark, Served
+from kafkaframes.storage.files.directory import LogDirectory
+from kafkaframes.storage.files.filesystem import VIEW_MARK, plain_path
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.names import META_PROPERTIES
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.partition import LogManager
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -52,7 +52,7 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
     plain = plain_path(paths[0]).rstrip("/")
     if len(paths) == len(found) == 1 and found[0].path == plain and not _is_of_store(found[0]):
         return Served(plain, filesystem_for(plain, options=storage))
-    from kafkaframes.copies.served_tree import show_as_one
+    from kafkaframes.storage.copies.served_tree import show_as_one
 
     named = {plain_path(path).rstrip("/") for path in paths}
     root_files = (META_PROPERTIES, FILE_NAME)

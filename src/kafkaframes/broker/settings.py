@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkaframes.errors import OptionError
-from kafkaframes.partition import LogSettings
+from kafkaframes.storage.partition import LogSettings
 
 LARGEST_INT64 = 2**63 - 1
 LARGEST_INT32 = 2**31 - 1

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.files import names
-from kafkaframes.files.disk import Disk, LocalDisk
-from kafkaframes.files.filesystem import join, split
-from kafkaframes.files.memory_disk import MemoryDisk
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.disk import Disk, LocalDisk
+from kafkaframes.storage.files.filesystem import join, split
+from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 MEMORY_DIRECTORY = "/memory"
 _KEPT = (FILE_NAME, names.META_PROPERTIES, names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT)

@@ -32,8 +32,8 @@ from kafkaframes.broker.topics import (
     Topic,
 )
 from kafkaframes.errors import KafkaframesError, OptionError, StorageError
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.partition import LogManager
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.partition import LogManager
 
 NO_UUID = UUID(int=0)
 _INTERNAL_PARTITIONS = {

@@ -19,9 +19,9 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.broker.api import Answer, Later
-from kafkaframes.files.filesystem import FileSystem, ReadAt
-from kafkaframes.files.over import FileSystemOver
-from kafkaframes.files.overlay_disk import HasDescriptors
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
+from kafkaframes.storage.files.over import FileSystemOver
+from kafkaframes.storage.files.overlay_disk import HasDescriptors
 
 _THREADS: Final = 8  # reads of a store at once, each of another file
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.partition import PartitionLog
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.partition import PartitionLog
 
 GROUP_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

@@ -22,9 +22,9 @@ from kafkaframes.capture._kernels_frames import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
-from kafkaframes.messages.columns import decode_columns
-from kafkaframes.messages.framed import frame_plan, request_columns, response_columns
-from kafkaframes.messages.headers import (
+from kafkaframes.protocol.messages.columns import decode_columns
+from kafkaframes.protocol.messages.framed import frame_plan, request_columns, response_columns
+from kafkaframes.protocol.messages.headers import (
     Frame,
     body_class,
     decode_request,
@@ -32,8 +32,8 @@ from kafkaframes.messages.headers import (
     request_header_class,
     response_header_class,
 )
-from kafkaframes.messages.json_text import to_json_text
-from kafkaframes.messages.plan import FieldPlan, StructPlan
+from kafkaframes.protocol.messages.json_text import to_json_text
+from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
 
 WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
 # A broker's request log has the size of records for these two, and an empty text for all others.

@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.messages.headers import API_VERSIONS, body_class, decode_response
-from kafkaframes.messages.objects import Message, class_of
-from kafkaframes.messages.registry import Specs, specs_by_name
-from kafkaframes.messages.structs import Struct
+from kafkaframes.protocol.messages.headers import API_VERSIONS, body_class, decode_response
+from kafkaframes.protocol.messages.objects import Message, class_of
+from kafkaframes.protocol.messages.registry import Specs, specs_by_name
+from kafkaframes.protocol.messages.structs import Struct
 
 Address: TypeAlias = tuple[str, int]
 Path: TypeAlias = tuple[str, ...]

@@ -42,7 +42,7 @@ from kafkaframes.capture.streams import Pass
 from kafkaframes.capture.stretches import Span
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import has_secrets
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.spec import catalog
 
 _ID_AT: Final = 10  # where a client id starts in a request's header
 _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHeader": RESPONSE, "response": RESPONSE}

@@ -31,7 +31,7 @@ from kafkaframes.capture.layout import (
 from kafkaframes.capture.names import sasl_user
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.spec import catalog
 
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
@@ -260,7 +260,7 @@ def _error_of_authenticate(made: Pass, answer: int, version: int) -> int:
 def _token_of(request: bytes, version: int) -> bytes:
     """Return the token of a SaslAuthenticate request; empty where it cannot be read."""
     from kafkaframes.errors import DecodeError
-    from kafkaframes.messages.headers import decode_request
+    from kafkaframes.protocol.messages.headers import decode_request
 
     try:
         return bytes(decode_request(request).body.auth_bytes)

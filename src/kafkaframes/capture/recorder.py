@@ -21,7 +21,7 @@ from kafkaframes.capture.relay import Answers, Requests
 from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import OptionError
-from kafkaframes.messages.registry import Specs
+from kafkaframes.protocol.messages.registry import Specs
 
 CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0

@@ -22,9 +22,9 @@ from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.struct_text import parse_struct, typed
 from kafkaframes.errors import DecodeError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
-from kafkaframes.messages.headers import body_class
-from kafkaframes.messages.plan import StructPlan, plan_message
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.messages.plan import StructPlan, plan_message
+from kafkaframes.protocol.spec import catalog
 
 MARK: Final = "Completed request:"
 LONGEST_LINE: Final = 256 << 20

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, is_known
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.messages.headers import body_class
+from kafkaframes.protocol.messages.headers import body_class
 
 _SIZE_SUFFIX: Final = "SizeInBytes"
 

@@ -48,7 +48,7 @@ from kafkaframes.capture.layout import (
     UNSORTED,
 )
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.spec import catalog
 
 PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
 PATIENCE_ROWS: Final = 200_000  # segments of one side that wait behind a hole

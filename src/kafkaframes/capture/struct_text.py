@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from kafkaframes.messages.plan import FieldPlan, StructPlan
+from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
 
 _NAME: Final = re.compile(r"([A-Za-z_]\w*)=")
 _INTEGER: Final = re.compile(r"-?\d+")

@@ -22,8 +22,8 @@ from kafkaframes.errors.sensitive import (
     forwarded_field,
     is_secret,
 )
-from kafkaframes.messages.framed import request_columns, response_columns
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages.framed import request_columns, response_columns
+from kafkaframes.protocol.spec import catalog
 
 Path = tuple[str, ...]
 

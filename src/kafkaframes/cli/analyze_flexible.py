@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.analysis.audit import api_name
 from kafkaframes.cli.options import json_option_of, ports_option, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
+from kafkaframes.jobs.audit.audit import api_name
 
 if TYPE_CHECKING:
-    from kafkaframes.analysis.flexible import Layouts
-    from kafkaframes.capture.flexible_cost import Group
+    from kafkaframes.jobs.analyze.flexible import Layouts
+    from kafkaframes.jobs.analyze.flexible_cost import Group
 
 
 @click.command("flexible")
@@ -32,8 +32,8 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, j
     and with lengths of two and four bytes and every field in its place; one of the two is what was sent. Blank: bytes
     of authorized operations that were not requested, KIP-482's example.
     """
-    from kafkaframes.analysis.flexible import Layouts
-    from kafkaframes.capture.flexible_cost import measure_flexible, summed
+    from kafkaframes.jobs.analyze.flexible import Layouts
+    from kafkaframes.jobs.analyze.flexible_cost import measure_flexible, summed
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     parts = measured(measure_flexible, tasks, share_bytes, on_spark=on_spark, jobs=jobs)
@@ -47,7 +47,7 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, j
 
 
 def _print(found: dict[Group, Layouts]) -> None:
-    from kafkaframes.analysis.flexible import Layouts
+    from kafkaframes.jobs.analyze.flexible import Layouts
 
     total = Layouts()
     rows = []

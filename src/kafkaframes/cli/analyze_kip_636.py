@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.analysis.audit import api_name
 from kafkaframes.cli.options import json_option_of, ports_option, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
+from kafkaframes.jobs.audit.audit import api_name
 
 if TYPE_CHECKING:
-    from kafkaframes.analysis.kip_636 import Costs
+    from kafkaframes.jobs.analyze.kip_636 import Costs
 
 
 @click.command("kip-636")
@@ -33,8 +33,8 @@ def command(
     is checked against the wire (a request log has none, and no records). Break-even is the share of error codes that
     would have to be set for the rewrite to save nothing.
     """
-    from kafkaframes.analysis.kip_636 import Costs, row_of
-    from kafkaframes.capture.wire_cost import measure_kip_636
+    from kafkaframes.jobs.analyze.kip_636 import Costs, row_of
+    from kafkaframes.jobs.analyze.wire_cost import measure_kip_636
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     costs = Costs()
@@ -48,7 +48,7 @@ def command(
 
 
 def _print(costs: Costs, *, by_client: bool) -> None:
-    from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, RAISED, Costs
+    from kafkaframes.jobs.analyze.kip_636 import FLEXIBLE, INFLEXIBLE, RAISED, Costs
 
     titles = {
         FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",

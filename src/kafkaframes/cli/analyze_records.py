@@ -17,7 +17,7 @@ from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.analysis.records import RecordSizes
+    from kafkaframes.jobs.analyze.records import RecordSizes
 
 
 @click.command("records")
@@ -68,9 +68,9 @@ def _is_capture(source: str) -> bool:
 
 
 def _measure_logs(sources: list[str]) -> RecordSizes:
-    from kafkaframes.analysis.records import RecordSizes
-    from kafkaframes.files.scan import scan_segment
-    from kafkaframes.log.discover import discover
+    from kafkaframes.jobs.analyze.records import RecordSizes
+    from kafkaframes.storage.files.scan import scan_segment
+    from kafkaframes.storage.log.discover import discover
 
     sizes = RecordSizes()
     for directory in discover(sources):
@@ -85,8 +85,8 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
 def _measure_captures(
     paths: tuple[str, ...], ports: str, *, on_spark: bool, jobs: int | None
 ) -> dict[str, RecordSizes]:
-    from kafkaframes.analysis.records import RecordSizes
-    from kafkaframes.capture.record_cost import FETCHED, PRODUCED, measure_records
+    from kafkaframes.jobs.analyze.record_cost import FETCHED, PRODUCED, measure_records
+    from kafkaframes.jobs.analyze.records import RecordSizes
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     found = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}

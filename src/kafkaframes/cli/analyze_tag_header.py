@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import click
 
-from kafkaframes.analysis import tag_header
-from kafkaframes.analysis.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
 from kafkaframes.cli.options import json_option_of, ports_option, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.traffic_tasks import spark_option
 from kafkaframes.errors import OptionError
-from kafkaframes.spec import catalog
-from kafkaframes.spec.model import MessageSpec
+from kafkaframes.jobs.analyze import tag_header
+from kafkaframes.jobs.analyze.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.model import MessageSpec
 
 _WITHOUT_INPUT = {"lengths": "--length", "tags": "--tag", "names": "--message", "text_bytes": "--text-bytes"}
 _WITH_INPUT = {"ports": "--ports", "on_spark": "--spark", "jobs": "--workers"}

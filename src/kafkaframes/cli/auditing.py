@@ -8,17 +8,17 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from kafkaframes import __version__
-from kafkaframes.analysis.audit import FormatUse, Uses, audit, target_release
-from kafkaframes.analysis.audit_text import as_json, lines
 from kafkaframes.capture.files import find_files
 from kafkaframes.capture.streams import ports_of
-from kafkaframes.capture.uses import count_uses
 from kafkaframes.cli.text import say
-from kafkaframes.copies.records import read_batches
 from kafkaframes.errors import OptionError
-from kafkaframes.files.atomic import named_file, refuse_inside
-from kafkaframes.log.discover import discover
-from kafkaframes.report.audit_page import audit_page
+from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
+from kafkaframes.jobs.audit.audit_text import as_json, lines
+from kafkaframes.jobs.audit.uses import count_uses
+from kafkaframes.jobs.report.audit_page import audit_page
+from kafkaframes.scan.log.records import read_batches
+from kafkaframes.storage.files.atomic import named_file, refuse_inside
+from kafkaframes.storage.log.discover import discover
 
 
 def run(paths: tuple[str, ...], target: str, *, kind: str, output: str | None, ports: str, verbose: bool) -> int:

@@ -13,7 +13,7 @@ import click
 from kafkaframes.cli.options import name_links, replicas_option, storage_of, store_options, with_options
 from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.errors import OptionError
-from kafkaframes.files.filesystem import FOLLOW_LINKS
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ def command(
     from kafkaframes.broker.request_log import open_request_log
     from kafkaframes.broker.security.given import security_of
     from kafkaframes.broker.security.private_files import token_of_file
-    from kafkaframes.files.atomic import refuse_inside
+    from kafkaframes.storage.files.atomic import refuse_inside
 
     address = None if control is None else _address(control, "--control")
     token = None if control_token_file is None else token_of_file(control_token_file)

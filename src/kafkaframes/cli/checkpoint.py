@@ -12,8 +12,8 @@ from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.restore.writing.micro_batch import Offsets
-    from kafkaframes.spark.checkpoint import Checkpoint
+    from kafkaframes.jobs.checkpoint import Checkpoint
+    from kafkaframes.jobs.restore.writing.micro_batch import Offsets
 
 
 @click.group("checkpoint", context_settings=HELP)
@@ -30,7 +30,7 @@ def show(path: str, as_json: bool) -> None:
     Checkpoints of Spark's own Kafka connector, of kafka-topic and of kafka-log are of one form: a query goes on with
     any of the three, its state included.
     """
-    from kafkaframes.spark.checkpoint import read_checkpoint
+    from kafkaframes.jobs.checkpoint import read_checkpoint
 
     found = read_checkpoint(path)
     if as_json:
@@ -50,7 +50,7 @@ def show(path: str, as_json: bool) -> None:
 
 def _advise(found: Checkpoint) -> None:
     """Say what must be given to the next run."""
-    from kafkaframes.spark.checkpoint import starting_offsets
+    from kafkaframes.jobs.checkpoint import starting_offsets
 
     if not found.first_is_in_flight:
         return
@@ -87,7 +87,7 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
     for topics that have other names now, for a first micro-batch that Spark's own connector has to repeat, and for
     those who keep the original. No query may be running on it.
     """
-    from kafkaframes.spark.checkpoint import convert_checkpoint
+    from kafkaframes.jobs.checkpoint import convert_checkpoint
 
     made = convert_checkpoint(
         path, to, target=target, topics=dict(map(_pair, topics)), begins=dict(enumerate(map(_offsets, begins)))
@@ -105,7 +105,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _offsets(text: str) -> Offsets:
-    from kafkaframes.restore.writing.micro_batch import offsets_of
+    from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
 
     found = offsets_of(text)
     if found is None:

@@ -17,11 +17,11 @@ from kafkaframes.cli.options import topic_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.files.row_counts import row_counts_text
-from kafkaframes.files.semantics import SEMANTICS
+from kafkaframes.storage.files.row_counts import row_counts_text
+from kafkaframes.storage.files.semantics import SEMANTICS
 
 if TYPE_CHECKING:
-    from kafkaframes.rewrite.compaction import CompactionReport, Proof
+    from kafkaframes.jobs.compact.compaction import CompactionReport, Proof
 
 EXIT_FOUND = 1
 
@@ -62,11 +62,11 @@ def command(
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
-    from kafkaframes.cleaner.settings import CleanerSettings
     from kafkaframes.cli.rewriting import source_of
-    from kafkaframes.files.atomic import refuse_inside
-    from kafkaframes.rewrite.compaction import compact
-    from kafkaframes.rewrite.compaction import prove_gone as prove
+    from kafkaframes.jobs.compact.compaction import compact
+    from kafkaframes.jobs.compact.compaction import prove_gone as prove
+    from kafkaframes.storage.cleaner.settings import CleanerSettings
+    from kafkaframes.storage.files.atomic import refuse_inside
 
     if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
         raise OptionError("give --to DIR, or --dry-run, or --prove-gone KEY alone")

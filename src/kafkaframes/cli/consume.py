@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaframes.client import Consumer, TopicPartition
-    from kafkaframes.dump.kcat import Range
+    from kafkaframes.jobs.dump.kcat import Range
 
 _MOST = 2**63 - 1
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -55,7 +55,7 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **give
     """
     from kafkaframes.client import Consumer
     from kafkaframes.client.settings import ConsumerSettings
-    from kafkaframes.dump.kcat import parse_offsets
+    from kafkaframes.jobs.dump.kcat import parse_offsets
 
     more = {"isolation.level": "read_committed" if given["read_committed"] else "read_uncommitted"}
     asked = parse_offsets(given["offsets"])
@@ -177,7 +177,7 @@ def _write_arrow(tables: Iterator[pa.Table]) -> None:
 
 def _writer(pattern: str | None, form: str) -> Writer:
     if pattern is not None:
-        from kafkaframes.dump.kcat import format_parts
+        from kafkaframes.jobs.dump.kcat import format_parts
 
         parts = list(format_parts(pattern, _RENDER))
         return lambda row: b"".join(part if isinstance(part, bytes) else part(row) for part in parts)

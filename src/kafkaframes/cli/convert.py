@@ -52,8 +52,8 @@ def command(
 
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
+    from kafkaframes.jobs.convert.settings import RewriteSettings
     from kafkaframes.records.codecs import codec_of
-    from kafkaframes.rewrite.settings import RewriteSettings
 
     record_format, to = _said(record_format, given)
     settings = RewriteSettings(

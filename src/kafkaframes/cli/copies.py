@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from kafkaframes.cli.text import say
 
 if TYPE_CHECKING:
-    from kafkaframes.copies.decisions import Decision
-    from kafkaframes.copies.one_log import OneLog
-    from kafkaframes.files.directory import LogDirectory
+    from kafkaframes.storage.copies.decisions import Decision
+    from kafkaframes.storage.copies.one_log import OneLog
+    from kafkaframes.storage.files.directory import LogDirectory
 
 MOST_DECISIONS = 20  # of one check are printed
 
 
 def _named(paths: Iterable[str]) -> set[str]:
-    from kafkaframes.files.filesystem import plain_path
+    from kafkaframes.storage.files.filesystem import plain_path
 
     return {plain_path(path).rstrip("/") for path in paths}
 
@@ -40,7 +40,7 @@ def one_log(
 
     Directories that are no copies of one log stay as they are; why is said on standard error.
     """
-    from kafkaframes.copies.one_log import OneLog, one_log_of, refusal
+    from kafkaframes.storage.copies.one_log import OneLog, one_log_of, refusal
 
     named = _named(paths)
     reason = refusal(directories, named)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from kafkaframes.cli.frames import annotate, read_bytes, which_message
-from kafkaframes.messages.annotate import Annotated, Run
+from kafkaframes.protocol.messages.annotate import Annotated, Run
 from kafkaframes.records.annotate import HEADERS, RECORDS, Drawing, are_records, draw_records
 
 _BYTES_A_LINE: Final = 16

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from kafkaframes.cli.frames import annotate, read_bytes, which_message
-from kafkaframes.messages.annotate import Run, compare
+from kafkaframes.protocol.messages.annotate import Run, compare
 
 _WIDTH: Final = 38
 

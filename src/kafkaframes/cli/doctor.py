@@ -116,7 +116,8 @@ def check_workers() -> Iterator[Finding]:
 
 def check_kernels() -> Iterator[Finding]:
     """Are the kernels compiled, and is there a folder for those that are not? Which folders are refused, and why?"""
-    from kafkaframes.kernels import places, stock
+    from kafkaframes.kernels import directories as places
+    from kafkaframes.kernels import stock
 
     units = stock.units()
     ready = [unit for unit in units if unit.file is not None]

@@ -18,7 +18,7 @@ from kafkaframes.cli.options import (
     selection_options,
     with_options,
 )
-from kafkaframes.dump.names import KINDS, LATEST, MAX_MESSAGE_SIZE, STYLE_NAMES, VALUE_LIMIT
+from kafkaframes.jobs.dump.names import KINDS, LATEST, MAX_MESSAGE_SIZE, STYLE_NAMES, VALUE_LIMIT
 
 FORMATS = ("text", "jsonl", "csv", "arrow")
 

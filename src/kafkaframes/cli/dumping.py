@@ -1,4 +1,4 @@
-"""What ``dump-log`` does: flags become options, and pieces that ``kafkaframes.dump`` makes go to a stream."""
+"""What ``dump-log`` does: flags become options, and pieces that ``kafkaframes.jobs.dump`` makes go to a stream."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from kafkaframes.cli.options import (
     times_of,
 )
 from kafkaframes.cli.text import records_out, say
-from kafkaframes.dump import files, kcat, table
-from kafkaframes.dump.chunks import ChunkReader, Place, errors_in
-from kafkaframes.dump.copies import merge_files
-from kafkaframes.dump.decoders import DECODERS
-from kafkaframes.dump.filters import Filter, key_pattern
-from kafkaframes.dump.jsonl import JsonDump, JsonOptions
-from kafkaframes.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
-from kafkaframes.dump.ranges import Wanted, wanted_files
-from kafkaframes.dump.text import TextOptions, dump_text
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
-from kafkaframes.files.atomic import named_file, refuse_inside
+from kafkaframes.jobs.dump import files, kcat, table
+from kafkaframes.jobs.dump.chunks import ChunkReader, Place, errors_in
+from kafkaframes.jobs.dump.copies import merge_files
+from kafkaframes.jobs.dump.decoders import DECODERS
+from kafkaframes.jobs.dump.filters import Filter, key_pattern
+from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
+from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
+from kafkaframes.jobs.dump.ranges import Wanted, wanted_files
+from kafkaframes.jobs.dump.text import TextOptions, dump_text
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.storage.files.atomic import named_file, refuse_inside
 
 EXIT_FAULT = 1
 Piece = bytes | memoryview

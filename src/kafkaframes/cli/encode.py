@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from kafkaframes.connection import frame
 from kafkaframes.errors import OptionError
-from kafkaframes.messages.headers import encode_request, encode_response
-from kafkaframes.messages.registry import message
+from kafkaframes.protocol.framing import frame
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
+from kafkaframes.protocol.messages.registry import message
 
 
 @click.command("encode")

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.export.run import Outcome
-from kafkaframes.export.settings import Settings
-from kafkaframes.export.tables.files import write_data_file
-from kafkaframes.export.tables.places import delta_table, iceberg_table
-from kafkaframes.export.tables.run import Run, TableExport
-from kafkaframes.export.tables.state import table_settings
-from kafkaframes.export.tables.table import Table
+from kafkaframes.jobs.export.run import Outcome
+from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.tables.files import write_data_file
+from kafkaframes.jobs.tables.run import Run, TableExport
+from kafkaframes.jobs.tables.state import table_settings
+from kafkaframes.jobs.tables.table import Table
+from kafkaframes.jobs.tables.targets import delta_table, iceberg_table
 
 if TYPE_CHECKING:
-    from kafkaframes.spark.options import ReadOptions
+    from kafkaframes.scan.log.options import ReadOptions
 
 
 def asked_of_table(
@@ -28,7 +28,7 @@ def asked_of_table(
         MissingExtraError: the table format's library is absent.
         OptionError: the destination is something else, or the options do not fit.
     """
-    from kafkaframes.spark.tables import table_plan
+    from kafkaframes.jobs.tables.planning import table_plan
 
     if given["base64"]:
         raise OptionError("--base64 is for csv and json: a table has bytes")

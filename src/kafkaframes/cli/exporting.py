@@ -18,16 +18,16 @@ from kafkaframes.cli.options import (
     times_of,
 )
 from kafkaframes.cli.text import console, printable, say, size_text
-from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.export.run import Outcome, export
-from kafkaframes.export.settings import ExportTask, Settings
-from kafkaframes.export.single import export_single
-from kafkaframes.export.task import export_group
-from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.jobs.dump.filters import Filter, key_pattern
+from kafkaframes.jobs.export.run import Outcome, export
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.single import export_single
+from kafkaframes.jobs.export.task import export_group
+from kafkaframes.storage.files.atomic import refuse_inside
 
 if TYPE_CHECKING:
-    from kafkaframes.spark.options import ReadOptions
+    from kafkaframes.scan.log.options import ReadOptions
 
 SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 
@@ -65,7 +65,7 @@ def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **optio
 
 
 def _planned(options: ReadOptions, given: dict[str, Any]) -> tuple[list[ExportTask], tuple[str, ...]]:
-    from kafkaframes.spark.export import plan_export
+    from kafkaframes.jobs.export.planning import plan_export
 
     return plan_export(options, from_offset=given["from_offset"], until_offset=given["until_offset"])
 
@@ -89,8 +89,8 @@ def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
 
 
 def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:
-    from kafkaframes.spark.export import check_accepted
-    from kafkaframes.spark.options import ReadOptions, topics_option
+    from kafkaframes.jobs.export.planning import check_accepted
+    from kafkaframes.scan.log.options import ReadOptions, topics_option
 
     options = options_of(given["options"])
     check_accepted(list(options), to_table=to_table)
@@ -161,7 +161,7 @@ def _size(job: Any) -> int:
 
 
 def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
-    from kafkaframes.spark.export import spark_run
+    from kafkaframes.jobs.export.planning import spark_run
     from kafkaframes.spark.job_session import session_at
 
     if not quiet:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from kafkaframes.errors import OptionError
-from kafkaframes.messages.annotate import Annotated, annotate_body, annotate_request, annotate_response
-from kafkaframes.messages.headers import body_class
-from kafkaframes.messages.registry import message, specs_by_name
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages.annotate import Annotated, annotate_body, annotate_request, annotate_response
+from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.messages.registry import message, specs_by_name
+from kafkaframes.protocol.spec import catalog
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")

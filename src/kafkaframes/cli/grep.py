@@ -22,8 +22,8 @@ from kafkaframes.cli.options import (
     with_options,
 )
 from kafkaframes.cli.text import printable, say, time_text
-from kafkaframes.dump.names import HEADERS, KEY, PLACES, VALUE
-from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.jobs.dump.names import HEADERS, KEY, PLACES, VALUE
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     kafkaframes grep order-17 /backup/kafka-logs --topic orders
     kafkaframes grep -F '"failed"' /var/lib/kafka/data --in value --follow
     """
-    from kafkaframes.dump.search import Pattern, matching
+    from kafkaframes.jobs.dump.search import Pattern, matching
 
     sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
     places = given["places"] or PLACES
@@ -85,8 +85,8 @@ def _batches(paths: Sequence[str], given: dict[str, Any], errors: list[Any]) -> 
     """Yield the records of the topics and offsets that are asked for; with ``--follow`` without end."""
     import pyarrow as pa
 
-    from kafkaframes.copies.follow import Follower
-    from kafkaframes.copies.records import read_records
+    from kafkaframes.scan.log.follow import Follower
+    from kafkaframes.scan.log.records import read_records
 
     options: dict[str, Any] = {
         "columns": COLUMNS,

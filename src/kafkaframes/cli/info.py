@@ -24,13 +24,13 @@ from kafkaframes.cli.options import (
     workers_option,
 )
 from kafkaframes.cli.text import console, printable, show, size_text, time_text
-from kafkaframes.copies.decisions import ROOT, Decision
-from kafkaframes.dump import summary
-from kafkaframes.dump.summary import PartitionSummary, SegmentSummary
-from kafkaframes.files.directory import LogDirectory, Segment
-from kafkaframes.files.filesystem import FileSystem
-from kafkaframes.log.discover import discover
-from kafkaframes.log.selection import selected
+from kafkaframes.jobs.dump import summary
+from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
+from kafkaframes.storage.copies.decisions import ROOT, Decision
+from kafkaframes.storage.files.directory import LogDirectory, Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.selection import selected
 
 if TYPE_CHECKING:
     from rich.console import Console

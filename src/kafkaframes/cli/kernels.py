@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from kafkaframes.cli.kernels_pack import pack
-from kafkaframes.kernels import demand, link, places, stock, target, workers
+from kafkaframes.kernels import demand, link, stock, target, workers
+from kafkaframes.kernels import directories as places
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,7 +39,7 @@ def warm(rooms: tuple[str, ...], decoders: bool) -> None:
     if missing:
         demand.make(missing, folder=folder, say=demand.tell, done=_progress(len(missing)))
     if decoders:
-        from kafkaframes.messages.hot import make_hot
+        from kafkaframes.protocol.messages.hot import make_hot
 
         make_hot(_progress)
     click.echo(f"{len(wanted)} kernel files ready")

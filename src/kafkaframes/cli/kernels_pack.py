@@ -11,8 +11,9 @@ from typing import Final
 
 import click
 
-from kafkaframes.files.atomic import named_file, new_file
-from kafkaframes.kernels import demand, link, places, stock, target, workers
+from kafkaframes.kernels import demand, link, stock, target, workers
+from kafkaframes.kernels import directories as places
+from kafkaframes.storage.files.atomic import named_file, new_file
 
 _ARCHIVES: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}
 
@@ -62,7 +63,7 @@ def _fill(folder: Path, decoders: bool) -> int:
         if not _copied(name, folder):
             jobs.append(("kafkaframes.kernels.build:unit", module, str(folder)))
     if decoders:
-        from kafkaframes.messages import hot
+        from kafkaframes.protocol.messages import hot
 
         jobs += [job for name, job in hot.jobs(folder) if not _copied(name, folder)]
     if jobs:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kafkaframes.cli.text import if_anybody_reads
-from kafkaframes.files.names import printable
+from kafkaframes.storage.files.names import printable
 
 EXIT_INTERRUPTED = 130
 INTERRUPTED = "kafkaframes: interrupted"

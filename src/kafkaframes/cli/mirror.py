@@ -13,8 +13,8 @@ from kafkaframes.cli.options import json_option
 from kafkaframes.cli.text import say
 
 if TYPE_CHECKING:
-    from kafkaframes.mirror.report import MirrorReport
-    from kafkaframes.mirror.settings import MirrorSettings
+    from kafkaframes.jobs.mirror.report import MirrorReport
+    from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 EXIT_INCOMPLETE = 1  # a part of the directory that was copied could not be read
 _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
@@ -52,7 +52,7 @@ def command(as_json: bool, timeout: float, **given: Any) -> None:
     """
     import asyncio
 
-    from kafkaframes.mirror.settings import MirrorSettings
+    from kafkaframes.jobs.mirror.settings import MirrorSettings
 
     for end in ("source_properties", "target_properties"):
         given[end] = pairs_of(given[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
@@ -68,7 +68,7 @@ async def _run(settings: MirrorSettings) -> MirrorReport:
     """Run it; Ctrl-C and SIGTERM end it after what is under way."""
     import asyncio
 
-    from kafkaframes.mirror.job import mirror
+    from kafkaframes.jobs.mirror.job import mirror
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

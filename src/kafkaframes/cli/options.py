@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from kafkaframes.cli.text import milliseconds, say
-from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
-from kafkaframes.files.sizes import parse_size
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.storage.files.sizes import parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"
@@ -151,7 +151,7 @@ def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
 
 def name_links(paths: Sequence[str]) -> None:
     """Name the symbolic links under paths of this machine: they are not followed."""
-    from kafkaframes.log.links import links_under
+    from kafkaframes.storage.log.links import links_under
 
     for path in links_under(paths):
         say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)

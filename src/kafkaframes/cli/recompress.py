@@ -27,8 +27,8 @@ def command(
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
+    from kafkaframes.jobs.convert.settings import RewriteSettings
     from kafkaframes.records.codecs import codec_of
-    from kafkaframes.rewrite.settings import RewriteSettings
 
     settings = RewriteSettings(codec=codec_of(codec), level=level, batch_bytes=batch_bytes, mode=mode)
     rewriting.rewrite(sources, settings, **options)

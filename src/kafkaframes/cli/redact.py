@@ -29,7 +29,7 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
     from kafkaframes.capture.streams import ports_of
-    from kafkaframes.files.atomic import new_file, refuse_inside
+    from kafkaframes.storage.files.atomic import new_file, refuse_inside
 
     target = Path(output)
     if target.exists():

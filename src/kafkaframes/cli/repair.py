@@ -12,10 +12,10 @@ from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import json_option, master_option, name_links, opens_batches, with_options, workers_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.files.row_counts import row_counts_text
+from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
-    from kafkaframes.rewrite.repair_job import RepairReport
+    from kafkaframes.jobs.repair.repair_job import RepairReport
 
 
 def _print(report: RepairReport) -> None:
@@ -81,8 +81,8 @@ def command(
     one of them. Exit status: 0 done, 2 refused.
     """
     _check(to, backup, in_place=in_place, dry_run=dry_run)
-    from kafkaframes.log.recovery.recover import RecoverySettings
-    from kafkaframes.rewrite.repair_job import repair_in_place, repair_log
+    from kafkaframes.jobs.repair.repair_job import repair_in_place, repair_log
+    from kafkaframes.storage.recovery.recover import RecoverySettings
 
     name_links([logdir])
     settings = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=index_interval_bytes)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kafkaframes.cli.options import opens_batches, reads, selection_options, with_options, workers_option
-from kafkaframes.report.names import JSON, PAGE
+from kafkaframes.jobs.report.names import JSON, PAGE
 
 
 @click.command("report", context_settings={"help_option_names": ["-h", "--help"]})

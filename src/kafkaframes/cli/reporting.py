@@ -18,14 +18,14 @@ from kafkaframes import __version__
 from kafkaframes.cli import workers
 from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.files.atomic import named_file, refuse_inside
-from kafkaframes.log.discover import discover
-from kafkaframes.log.selection import selected
-from kafkaframes.report.measure import Measured, Task, measure_segment
-from kafkaframes.report.model import Report
-from kafkaframes.report.names import PAGE
-from kafkaframes.report.page import report_page
-from kafkaframes.report.survey import make_report
+from kafkaframes.jobs.report.measure import Measured, Task, measure_segment
+from kafkaframes.jobs.report.model import Report
+from kafkaframes.jobs.report.names import PAGE
+from kafkaframes.jobs.report.page import report_page
+from kafkaframes.jobs.report.survey import make_report
+from kafkaframes.storage.files.atomic import named_file, refuse_inside
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.selection import selected
 
 EXIT_UNREAD = 1
 _STANDARD_OUTPUT = "-"
@@ -77,8 +77,8 @@ def _said(report: Report, output: str) -> str:
 def run_on_traffic(paths: Sequence[str], output: str | None, kind: str, generated_at: str | None) -> None:
     """Report on captures and request logs."""
     from kafkaframes.capture.files import find_files
-    from kafkaframes.report.traffic import make_traffic_report
-    from kafkaframes.report.traffic_page import traffic_page
+    from kafkaframes.jobs.report.traffic import make_traffic_report
+    from kafkaframes.jobs.report.traffic_page import traffic_page
 
     to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(generated_at)

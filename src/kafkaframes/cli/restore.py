@@ -15,13 +15,13 @@ from kafkaframes.cli.options import range_options, selection_options, times_of, 
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files.row_counts import row_counts_text
+from kafkaframes.jobs.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
-from kafkaframes.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
+from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
-    from kafkaframes.restore.report import RestoreReport
-    from kafkaframes.restore.settings import RestoreSettings
+    from kafkaframes.jobs.restore.report import RestoreReport
+    from kafkaframes.jobs.restore.settings import RestoreSettings
 
 EXIT_LOST = 1
 
@@ -106,7 +106,7 @@ def command(
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
     kafkaframes restore /backup/kafka-logs --to restored --topic orders
     """
-    from kafkaframes.restore.door import restore_log
+    from kafkaframes.jobs.restore.run import restore_log
 
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")
@@ -123,7 +123,7 @@ def command(
 
 
 def _settings(given: dict[str, Any]) -> RestoreSettings:
-    from kafkaframes.restore.settings import RestoreSettings
+    from kafkaframes.jobs.restore.settings import RestoreSettings
 
     given["record_format"] = rewriting.RECORD_FORMATS[given["record_format"]]
     ids_file, no_groups = given.pop("into_cluster_ids"), given.pop("no_groups")
@@ -148,7 +148,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _ids_in(path: str, given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Read the ids of the topics that are asked for; without --topic they are what is asked for."""
-    from kafkaframes.restore.cluster import read_topic_ids
+    from kafkaframes.jobs.restore.cluster import read_topic_ids
 
     try:
         text = Path(path).read_text()

@@ -19,14 +19,14 @@ from kafkaframes.cli.options import json_option, master_option, opens_batches, r
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.layout import CODECS
 from kafkaframes.records.modes import FAILFAST, PERMISSIVE
+from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
-    from kafkaframes.rewrite.job import JobReport
-    from kafkaframes.rewrite.settings import RewriteSettings
-    from kafkaframes.rewrite.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.convert.job import JobReport
+    from kafkaframes.jobs.convert.settings import RewriteSettings
 
 RECORD_FORMATS = {"v0": 0, "v1": 1, "v2": 2}
 codec_option = partial(click.option, "--codec", type=click.Choice(CODECS))
@@ -80,7 +80,7 @@ def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Call
 
 def split(master: str | None, jobs: int | None) -> Split:
     """Return how what ``runner`` has started shares out large partitions."""
-    from kafkaframes.rewrite.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import Split
     from kafkaframes.spark import jobs as spark_jobs
     from kafkaframes.spark.builder import session
 
@@ -131,8 +131,8 @@ def rewrite(
     storage: dict[str, Any],
 ) -> None:
     """Run a conversion and show what it did."""
-    from kafkaframes.rewrite.in_place import convert_in_place
-    from kafkaframes.rewrite.job import convert
+    from kafkaframes.jobs.convert.in_place import convert_in_place
+    from kafkaframes.jobs.convert.job import convert
 
     if in_place != (backup is not None) or in_place == (to is not None):
         raise OptionError("give --to DIR, or --in-place --backup DIR")

@@ -11,11 +11,11 @@ import click
 from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.spec_sources import published
 from kafkaframes.errors import SpecError
-from kafkaframes.spec.changes import SEVERITY, Finding, worst
-from kafkaframes.spec.check import check_sets
-from kafkaframes.spec.evolution import compare
-from kafkaframes.spec.load import NEWEST, PUBLISHED, load_message
-from kafkaframes.spec.model import MessageSpec
+from kafkaframes.protocol.spec.changes import SEVERITY, Finding, worst
+from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.evolution import compare
+from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, load_message
+from kafkaframes.protocol.spec.model import MessageSpec
 
 _STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
 

@@ -8,7 +8,7 @@ import click
 
 from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.spec_named import checked_version, named
-from kafkaframes.spec.render import changes
+from kafkaframes.protocol.spec.render import changes
 
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "encoding": ("*", "cyan")}
 

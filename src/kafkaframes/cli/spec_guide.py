@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spec.guide import guide_page
+from kafkaframes.protocol.spec.guide import guide_page
 
 
 @click.command("guide")

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from kafkaframes.cli.spec_sources import published
-from kafkaframes.spec.catalog.importing import import_catalog
-from kafkaframes.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.catalog.importing import import_catalog
+from kafkaframes.protocol.spec.catalog.reading import FOLDER
 
 
 @click.command("import")

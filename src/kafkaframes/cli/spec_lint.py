@@ -9,12 +9,12 @@ import click
 from kafkaframes.cli.spec_sources import published
 from kafkaframes.cli.text import say
 from kafkaframes.errors import SpecError
-from kafkaframes.spec.catalog.importing import Published
-from kafkaframes.spec.check import pair_findings
-from kafkaframes.spec.jsontext import JsonText
-from kafkaframes.spec.lint import lint, lint_set
-from kafkaframes.spec.load import NEWEST, PUBLISHED, build, declaration, problems_of
-from kafkaframes.spec.model import MessageSpec
+from kafkaframes.protocol.spec.catalog.importing import Published
+from kafkaframes.protocol.spec.check import pair_findings
+from kafkaframes.protocol.spec.jsontext import JsonText
+from kafkaframes.protocol.spec.lint import lint, lint_set
+from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, build, declaration, problems_of
+from kafkaframes.protocol.spec.model import MessageSpec
 
 
 @click.command("lint")

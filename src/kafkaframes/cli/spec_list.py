@@ -8,7 +8,7 @@ import click
 
 from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.tables import print_table
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.spec import catalog
 
 
 @click.command("list")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spec import catalog, load_message
-from kafkaframes.spec.model import MessageSpec
+from kafkaframes.protocol.spec import catalog, load_message
+from kafkaframes.protocol.spec.model import MessageSpec
 
 
 def named(name: str) -> list[MessageSpec]:

@@ -13,13 +13,13 @@ import click
 
 from kafkaframes.cli.spec_sources import published
 from kafkaframes.errors import OptionError, SpecError
-from kafkaframes.spec import catalog
-from kafkaframes.spec.changes import worst
-from kafkaframes.spec.check import check_sets
-from kafkaframes.spec.emit import to_text
-from kafkaframes.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers, rewrite
-from kafkaframes.spec.load import PUBLISHED, load_message
-from kafkaframes.spec.model import MessageSpec
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.changes import worst
+from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers, rewrite
+from kafkaframes.protocol.spec.load import PUBLISHED, load_message
+from kafkaframes.protocol.spec.model import MessageSpec
 
 _COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
 _HEADERS: Final = ("RequestHeader", "ResponseHeader")

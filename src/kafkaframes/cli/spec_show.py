@@ -9,12 +9,12 @@ import click
 from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.spec_named import checked_version, named
 from kafkaframes.cli.tables import print_table
-from kafkaframes.spec import catalog
-from kafkaframes.spec.emit import to_text
-from kafkaframes.spec.evolution import fields_of
-from kafkaframes.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.spec.render import as_json as layout_as_json
-from kafkaframes.spec.render import bnf, default_words, is_telling, rows
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.evolution import fields_of
+from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
+from kafkaframes.protocol.spec.render import as_json as layout_as_json
+from kafkaframes.protocol.spec.render import bnf, default_words, is_telling, rows
 
 
 @click.command("show")

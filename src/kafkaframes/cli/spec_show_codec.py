@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kafkaframes.messages.registry import message
+from kafkaframes.protocol.messages.registry import message
 
 
 @click.command("show-codec")

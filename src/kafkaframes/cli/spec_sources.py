@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spec.catalog.importing import Published
+from kafkaframes.protocol.spec.catalog.importing import Published
 
 _RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
 _JAR = re.compile(r"(.+?)-\d+(?:\.\d+)+[^/]*\.jar")

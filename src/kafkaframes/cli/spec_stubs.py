@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from kafkaframes import messages
-from kafkaframes.messages.stubs import stub_text
-from kafkaframes.spec import catalog
+from kafkaframes.protocol import messages
+from kafkaframes.protocol.messages.stubs import stub_text
+from kafkaframes.protocol.spec import catalog
 
 STUB = Path(messages.__file__).with_name("kafka.pyi")
 
@@ -17,7 +17,7 @@ STUB = Path(messages.__file__).with_name("kafka.pyi")
 @click.command("stubs")
 @click.option("--check", is_flag=True, help="write nothing; exit 1 if the stub is not what would be written")
 def command(check: bool) -> None:
-    """Write messages/kafka.pyi from the catalog."""
+    """Write protocol/messages/kafka.pyi from the catalog."""
     text = stub_text(map(catalog.load, catalog.names()))
     current = STUB.read_text() if STUB.exists() else ""
     if check:

@@ -16,15 +16,15 @@ from rich.markup import escape
 from kafkaframes.cli.options import opens_batches, reads, replicas_option, spark_storage
 from kafkaframes.cli.text import console, printable, size_text, time_text
 from kafkaframes.errors import OptionError
-from kafkaframes.files.atomic import refuse_inside
-from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.limits import current_budget
+from kafkaframes.storage.files.atomic import refuse_inside
+from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kafkaframes.export.summary import Summary
+    from kafkaframes.jobs.export.summary import Summary
 
 WIDTH_IN_A_PIPE = 110
 _WHOLE = "_SUCCESS"  # the file that Spark writes last
@@ -81,9 +81,9 @@ def _pair(option: str) -> tuple[str, str]:
 
 def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> int:
     """Tell a mistake in a path or an option before Spark takes seconds to start; return how many bytes will be read."""
-    from kafkaframes.spark.discovery import discover_segments
-    from kafkaframes.spark.options import ReadOptions
-    from kafkaframes.spark.planning import prune, select_segments
+    from kafkaframes.scan.log.discovery import discover_segments
+    from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.scan.log.planning import prune, select_segments
 
     parsed = ReadOptions.parse({"path": "", "paths": json.dumps(paths), **options})
     found = discover_segments(parsed.paths, storage=parsed.storage)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.export.tables.places import delta_table, iceberg_table, parquet_table
-from kafkaframes.export.tables.table import Table
-from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.jobs.tables.table import Table
+from kafkaframes.jobs.tables.targets import delta_table, iceberg_table, parquet_table
+from kafkaframes.storage.files.atomic import refuse_inside
 
 DEAD_SUFFIX = "-dead-letters"
 

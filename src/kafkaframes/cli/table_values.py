@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.export.settings import Settings
-from kafkaframes.export.tables.content import Content
-from kafkaframes.export.tables.run import Plan
-from kafkaframes.export.tables.sampling import sample_values
-from kafkaframes.export.tables.state import TableState
-from kafkaframes.values.decoding import AVRO, JSON, PROTOBUF, Decoding, subject_schema
-from kafkaframes.values.json_values import infer_schema
-from kafkaframes.values.registry import Registry
+from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.tables.content import Content
+from kafkaframes.jobs.tables.run import Plan
+from kafkaframes.jobs.tables.sampling import sample_values
+from kafkaframes.jobs.tables.state import TableState
+from kafkaframes.scan.values.decoding import AVRO, JSON, PROTOBUF, Decoding, subject_schema
+from kafkaframes.scan.values.json_values import infer_schema
+from kafkaframes.scan.values.registry import Registry
 
 RAW, LATEST = "raw", "latest"
 INFERRED = "schema"  # the table's setting that keeps an inferred schema

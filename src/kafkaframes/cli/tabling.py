@@ -22,16 +22,16 @@ from kafkaframes.cli.table_places import Places, places_of
 from kafkaframes.cli.table_values import Values, values_of
 from kafkaframes.cli.text import printable, say, size_text
 from kafkaframes.errors import NetworkError, OptionError
-from kafkaframes.export.run import Outcome
-from kafkaframes.export.settings import Settings
-from kafkaframes.export.tables.content import RAW
-from kafkaframes.export.tables.files import write_data_file
-from kafkaframes.export.tables.live import live_plan
-from kafkaframes.export.tables.run import Plan, Run, TableExport
-from kafkaframes.export.tables.state import table_settings
+from kafkaframes.jobs.export.run import Outcome
+from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.tables.content import RAW
+from kafkaframes.jobs.tables.files import write_data_file
+from kafkaframes.jobs.tables.live import live_plan
+from kafkaframes.jobs.tables.run import Plan, Run, TableExport
+from kafkaframes.jobs.tables.state import table_settings
 
 if TYPE_CHECKING:
-    from kafkaframes.spark.options import ReadOptions
+    from kafkaframes.scan.log.options import ReadOptions
 
 TIDY_EVERY = 20  # commits of one run
 
@@ -99,7 +99,7 @@ def _live(topics: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Sett
 
 
 def _of_logs(paths: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Settings]:
-    from kafkaframes.spark.tables import table_plan
+    from kafkaframes.jobs.tables.planning import table_plan
 
     options = _read_options(paths, given)
     settings = Settings("", mode=options.mode, verify_crc=options.verify_crc, storage=options.storage)
@@ -108,8 +108,8 @@ def _of_logs(paths: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Se
 
 def _read_options(paths: tuple[str, ...], given: Mapping[str, Any]) -> ReadOptions:
     from kafkaframes.cli.exporting import options_of
-    from kafkaframes.spark.export import check_accepted
-    from kafkaframes.spark.options import ReadOptions, topics_option
+    from kafkaframes.jobs.export.planning import check_accepted
+    from kafkaframes.scan.log.options import ReadOptions, topics_option
 
     options = options_of(given["options"])
     check_accepted(list(options), to_table=True)
@@ -127,7 +127,7 @@ def _runner(given: Mapping[str, Any]) -> Iterator[Run]:
     if given["master"] is None:
         yield pool(write_data_file, given["jobs"])
         return
-    from kafkaframes.spark.export import spark_run
+    from kafkaframes.jobs.export.planning import spark_run
     from kafkaframes.spark.job_session import session_at
 
     if not given["as_json"]:

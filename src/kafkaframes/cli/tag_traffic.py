@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from kafkaframes.analysis.audit import api_name
-from kafkaframes.analysis.tag_sections import TagSections
-from kafkaframes.capture.flexible_cost import Group, measure_tag_sections, summed
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, traffic_tasks
+from kafkaframes.jobs.analyze.flexible_cost import Group, measure_tag_sections, summed
+from kafkaframes.jobs.analyze.tag_sections import TagSections
+from kafkaframes.jobs.audit.audit import api_name
 
 _HEADS = ("count", "sections", "empty", "fields", "adopted", "interleaved", "typed")
 

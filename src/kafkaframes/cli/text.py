@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 import click
 
 from kafkaframes.errors import OptionError
-from kafkaframes.files.names import printable
-from kafkaframes.files.times import parse_time
-from kafkaframes.report.words import count_text, size_text, time_text
+from kafkaframes.jobs.report.words import count_text, size_text, time_text
+from kafkaframes.storage.files.names import printable
+from kafkaframes.storage.files.times import parse_time
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer

@@ -13,7 +13,7 @@ from kafkaframes.cli import workers
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.capture.wire_cost import Task
+    from kafkaframes.jobs.analyze.wire_cost import Task
 
 _WORTH_A_TASK: Final = 32 << 20  # in bytes
 _Answer = TypeVar("_Answer")
@@ -35,7 +35,7 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
         OptionError: a path cannot be read, or ``ports`` are no numbers.
     """
     from kafkaframes.capture.streams import ports_of
-    from kafkaframes.capture.wire_cost import Task
+    from kafkaframes.jobs.analyze.wire_cost import Task
 
     files = tuple(find_files(paths))
     try:

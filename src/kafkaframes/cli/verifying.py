@@ -16,15 +16,15 @@ from kafkaframes.cli.options import (
     MERGE,
 )
 from kafkaframes.cli.text import console, say, show, size_text
-from kafkaframes.copies.decisions import Decision
-from kafkaframes.copies.one_log import OneLog
-from kafkaframes.dump import verify
-from kafkaframes.dump.verify import Report, Task
-from kafkaframes.dump.verify_segment import SegmentFacts
-from kafkaframes.files.directory import LogDirectory
-from kafkaframes.files.findings import Severity
-from kafkaframes.log.discover import discover
-from kafkaframes.log.selection import selected
+from kafkaframes.jobs.verify import verify
+from kafkaframes.jobs.verify.verify import Report, Task
+from kafkaframes.jobs.verify.verify_segment import SegmentFacts
+from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.copies.one_log import OneLog
+from kafkaframes.storage.files.directory import LogDirectory
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.selection import selected
 
 MOST_FINDINGS = 20  # of one check; --all shows the others
 _STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}

@@ -16,8 +16,8 @@ from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.settings import ClientSettings, choices
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
-from kafkaframes.messages.envelopes import decode_versioned
-from kafkaframes.messages.objects import Message
+from kafkaframes.protocol.messages.envelopes import decode_versioned
+from kafkaframes.protocol.messages.objects import Message
 
 RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}

@@ -16,7 +16,7 @@ from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, error_code
-from kafkaframes.messages.objects import Message
+from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
 _WITH_CREATION_CHOSEN: Final = 4  # Metadata's first version that can say not to create topics

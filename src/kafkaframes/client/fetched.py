@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, CorruptRecordError
-from kafkaframes.log.transactions import TransactionState, transactions_of_fetched
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import FAILFAST
 from kafkaframes.records.scan import Batches, as_array, scan_all
+from kafkaframes.storage.log.transactions import TransactionState, transactions_of_fetched
 
 _PIECE_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole
 

@@ -22,7 +22,7 @@ from kafkaframes.client.fetched import Fetched, too_large
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError
-from kafkaframes.spec.model import NIL_UUID
+from kafkaframes.protocol.spec.model import NIL_UUID
 
 BY_ID: Final = 13  # Fetch's first version that names topics by their ids
 _WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is

@@ -14,7 +14,7 @@ from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.fetch_session import NO_SESSION, NONE, Asked, SessionRequest
 from kafkaframes.client.fetcher import BY_ID, write_partitions
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.spec.model import NIL_UUID
+from kafkaframes.protocol.spec.model import NIL_UUID
 
 _LOCAL_SINCE: Final = 8  # of ListOffsets: brokers of before have no tiered storage
 _LIST_OFFSETS: Final = 2

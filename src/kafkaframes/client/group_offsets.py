@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.cluster import GROUP, ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import NetworkError
-from kafkaframes.messages.objects import Message
-from kafkaframes.spec.model import NIL_UUID
+from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.spec.model import NIL_UUID
 
 _GROUPS: Final = 8  # OffsetFetch's first version that asks for several groups
 _BY_NAME: Final = 9  # the last versions of OffsetFetch and OffsetCommit that name topics; then they have ids

@@ -18,8 +18,8 @@ from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings, choices
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError
-from kafkaframes.messages.envelopes import decode_versioned, encode_versioned
-from kafkaframes.messages.objects import Message
+from kafkaframes.protocol.messages.envelopes import decode_versioned, encode_versioned
+from kafkaframes.protocol.messages.objects import Message
 
 _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode, error_code
-from kafkaframes.files.names import TopicPartition
-from kafkaframes.spec.model import NIL_UUID
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.storage.files.names import TopicPartition
 
 __all__ = ["Broker", "Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition"]
 

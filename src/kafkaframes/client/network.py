@@ -24,10 +24,10 @@ import numpy as np
 from kafkaframes.client import sasl, versions
 from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.connection import ClientConnection, needs_fallback
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, error_code
-from kafkaframes.messages.headers import API_VERSIONS, Frame
-from kafkaframes.messages.objects import Message
+from kafkaframes.protocol.framing import ClientConnection, needs_fallback
+from kafkaframes.protocol.messages.headers import API_VERSIONS, Frame
+from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1

@@ -20,8 +20,8 @@ from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError, error_code
+from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.build import next_sequence
-from kafkaframes.spec.model import NIL_UUID
 
 PRODUCE: Final = 0
 _BY_ID: Final = 13  # Produce's first version that names topics by their ids

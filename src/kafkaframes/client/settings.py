@@ -16,8 +16,8 @@ from typing import Any, Final, Self
 
 from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
-from kafkaframes.messages.registry import Specs, message, specs_by_name, with_catalog
-from kafkaframes.spec.releases import release
+from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
+from kafkaframes.protocol.spec.releases import release
 
 DEFAULT_PORT: Final = 9092
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -17,7 +17,7 @@ from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
-from kafkaframes.messages.objects import Message
+from kafkaframes.protocol.messages.objects import Message
 
 _NEWEST_OF_FORM: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},

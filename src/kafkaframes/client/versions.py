@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkaframes.errors import BrokerError
-from kafkaframes.messages.headers import body_class
-from kafkaframes.messages.registry import Specs
-from kafkaframes.spec import catalog
-from kafkaframes.spec.releases import release
+from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.messages.registry import Specs
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.releases import release
 
 Ranges = Mapping[int, tuple[int, int]]
 

@@ -1,6 +1,6 @@
 """The public functions of the package, each importing its room only when it is called."""
 
-from kafkaframes.doors.jobs import (
+from kafkaframes.jobs.functions import (
     compact_log,
     convert_log,
     log_info,
@@ -11,7 +11,7 @@ from kafkaframes.doors.jobs import (
     restore_log,
     verify_log,
 )
-from kafkaframes.doors.values import apis, build_records, message, read_batches, read_capture, read_records
+from kafkaframes.scan.functions import apis, build_records, message, read_batches, read_capture, read_records
 
 __all__ = [
     "apis",

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafkaframes.kernels import demand, link, places
+from kafkaframes.kernels import demand, link
+from kafkaframes.kernels import directories as places
 from kafkaframes.kernels.entries import DECLARED, Kernel
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.kernels import link, places, ready, workers
+from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import link, ready, workers
 from kafkaframes.kernels.deferred import OPTIONS, real, rehomed
 from kafkaframes.kernels.entries import DECLARED, Kernel
 

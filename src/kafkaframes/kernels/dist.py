@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from kafkaframes.kernels.places import BUNDLED, PACKAGE, SUFFIX
+from kafkaframes.kernels.directories import BUNDLED, PACKAGE, SUFFIX
 from kafkaframes.kernels.target import TARGETS
 
 PYTHON: Final = "cp311-abi3"

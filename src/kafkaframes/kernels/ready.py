@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kafkaframes.kernels import places
+from kafkaframes.kernels import directories as places
 
 MODULE: Final = "kafkaframes_unit"  # the name under which every unit's library is initialised
 _DAY_SECONDS: Final = 86400

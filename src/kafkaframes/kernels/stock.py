@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kafkaframes.kernels import demand, places
+from kafkaframes.kernels import demand
+from kafkaframes.kernels import directories as places
 
 _ENTRY: Final = re.compile(r"^@kernel\(", re.MULTILINE)
 _UNIT_FILE: Final = re.compile(r"(?P<name>.+)-[a-z0-9-]+-(?P<digest>[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")

@@ -19,10 +19,10 @@ from kafkaframes.client.batches import Numbered
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.spark.sequence_ledger import repetition_refused
-from kafkaframes.spark.sequence_server import Door, Leases
-from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.topic_packing import Format, Packed, Packer
+from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
+from kafkaframes.jobs.write_topic.sequence_ledger import repetition_refused
+from kafkaframes.jobs.write_topic.sequence_server import Door, Leases
+from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import DEFAULT_BATCH, open_producer
 from kafkaframes.spark.worker import settle
 

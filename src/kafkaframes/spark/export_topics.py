@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkaframes.export.run import Outcome
-    from kafkaframes.export.tables.table import Table
-    from kafkaframes.files.job_result import JobResult
+    from kafkaframes.jobs.export.run import Outcome
+    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.tables.table import Table
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 
@@ -56,13 +56,13 @@ def export_topics(
         KafkaframesError: a task failed.
     """
     from kafkaframes.errors import OptionError
-    from kafkaframes.export.settings import Settings
-    from kafkaframes.export.tables.files import write_data_file
-    from kafkaframes.export.tables.live import live_plan
-    from kafkaframes.export.tables.run import TableExport
-    from kafkaframes.export.tables.state import table_settings
-    from kafkaframes.spark.export import spark_run
-    from kafkaframes.spark.topic_options import TopicOptions
+    from kafkaframes.jobs.export.planning import spark_run
+    from kafkaframes.jobs.export.settings import Settings
+    from kafkaframes.jobs.tables.files import write_data_file
+    from kafkaframes.jobs.tables.live import live_plan
+    from kafkaframes.jobs.tables.run import TableExport
+    from kafkaframes.jobs.tables.state import table_settings
+    from kafkaframes.scan.topic.options import TopicOptions
 
     if format not in FORMATS:
         raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")
@@ -98,7 +98,7 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _openers() -> dict[str, Callable[[str], Table]]:
-    from kafkaframes.export.tables.places import delta_table, iceberg_table, parquet_table
+    from kafkaframes.jobs.tables.targets import delta_table, iceberg_table, parquet_table
 
     return {
         "parquet": parquet_table,
@@ -108,7 +108,7 @@ def _openers() -> dict[str, Callable[[str], Table]]:
 
 
 def _result_of(outcome: Outcome, place: str) -> JobResult[Any]:
-    from kafkaframes.files.job_result import JobResult
+    from kafkaframes.jobs.job_result import JobResult
 
     files = sum(1 for one in outcome.results if one.failed is None)
     counted = f"{outcome.summary.records:,} records written to {place}, in {files:,} files"

@@ -19,7 +19,7 @@ from kafkaframes.spark.worker import settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkaframes.rewrite.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import Split
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -93,7 +93,7 @@ def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]
 
 def split(spark: SparkSession) -> Split:
     """Return how compaction shares out large partitions."""
-    from kafkaframes.rewrite.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import Split
 
     return Split(secret=new_secret(), workers=spark.sparkContext.defaultParallelism)
 

@@ -19,10 +19,10 @@ from kafkaframes.capture.columns import schema_of
 from kafkaframes.capture.files import natural
 from kafkaframes.capture.traffic import read_traffic
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.capture_options import SourceOptions, Work, finished_files, plan_works
+from kafkaframes.scan.capture.options import SourceOptions, Work, finished_files, plan_works
+from kafkaframes.scan.rebatch import rebatch
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.rebatch import rebatch
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:

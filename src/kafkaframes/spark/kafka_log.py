@@ -31,10 +31,10 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.columns import Column, choose_columns, columns_of, ddl
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.option_values import LATEST
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
-from kafkaframes.spark.columns import Column, choose_columns, columns_of, ddl
-from kafkaframes.spark.option_values import LATEST
-from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.tasks import LogPartition, read_table
 
@@ -116,8 +116,8 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Find the segments and share them out."""
-        from kafkaframes.spark.hints import hint_of
-        from kafkaframes.spark.resolve import plan_log
+        from kafkaframes.scan.log.hints import hint_of
+        from kafkaframes.scan.log.resolve import plan_log
 
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
         if (hint := hint_of(self.options, plan)) is not None:

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.columns import Column, choose_columns, columns_of, ddl, types_of
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
-from kafkaframes.spark.columns import Column, choose_columns, columns_of, ddl, types_of
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
 from kafkaframes.spark.worker import settle
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kafkaframes.spark.topic_options import TopicOptions
+    from kafkaframes.scan.topic.options import TopicOptions
 
 _OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that no topic has
 
@@ -58,7 +58,7 @@ class KafkaTopicDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        from kafkaframes.spark.topic_options import TopicOptions
+        from kafkaframes.scan.topic.options import TopicOptions
 
         given = options_of(self.name(), self._options, schema)
         return KafkaTopicReader(TopicOptions.parse(given, is_stream=False), _checked(columns_of(schema)))
@@ -66,7 +66,7 @@ class KafkaTopicDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
         try:
-            from kafkaframes.spark.topic_options import TopicOptions
+            from kafkaframes.scan.topic.options import TopicOptions
             from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
@@ -79,7 +79,7 @@ class KafkaTopicDataSource(DataSource):
         Raises:
             OptionError: mode overwrite; topics are appended to.
         """
-        from kafkaframes.spark.topic_options import TopicWriteOptions
+        from kafkaframes.scan.topic.options import TopicWriteOptions
         from kafkaframes.spark.topic_writer import KafkaTopicWriter
 
         if overwrite:
@@ -89,7 +89,7 @@ class KafkaTopicDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
         try:
-            from kafkaframes.spark.topic_options import TopicWriteOptions
+            from kafkaframes.scan.topic.options import TopicWriteOptions
             from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
         except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
@@ -107,7 +107,7 @@ class KafkaTopicReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Ask the cluster where partitions start and end, and share them out."""
-        from kafkaframes.spark.topic_planning import TopicLookups, check_order
+        from kafkaframes.scan.topic.planning import TopicLookups, check_order
 
         with TopicLookups(self.options) as lookups:
             partitions = lookups.partitions()
@@ -124,7 +124,7 @@ class KafkaTopicReader(DataSourceReader):
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
-    from kafkaframes.spark.topic_options import TopicOptions
+    from kafkaframes.scan.topic.options import TopicOptions
 
     parsed = TopicOptions.parse(options, is_stream=True) if _may_be_stream(options) else None
     known = parsed or TopicOptions.parse(options, is_stream=False)

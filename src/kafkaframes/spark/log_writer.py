@@ -23,11 +23,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.files import atomic
-from kafkaframes.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
-from kafkaframes.spark.columns import types_of
+from kafkaframes.jobs.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.scan.columns import types_of
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
+from kafkaframes.storage.files import atomic
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

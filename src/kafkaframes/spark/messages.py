@@ -53,8 +53,8 @@ def decode_message(
     Raises:
         OptionError: no such message, version or mode.
     """
-    from kafkaframes.messages import message
-    from kafkaframes.messages.codec import check_mode
+    from kafkaframes.protocol.messages import message
+    from kafkaframes.protocol.messages.codec import check_mode
 
     check_mode(mode)
     cls = message(name, specs=specs)
@@ -72,7 +72,7 @@ def encode_message(col: ColumnOrName, name: str, version: int, *, specs: str | N
     Raises:
         OptionError: no such message or version.
     """
-    from kafkaframes.messages import message
+    from kafkaframes.protocol.messages import message
 
     _type(message(name, specs=specs), version)
     return _column(col, lambda rows: message(name, specs=specs).encode_columns(rows, version), pa.binary())
@@ -89,7 +89,7 @@ def decode_response(col: ColumnOrName, api_key: int, api_version: int, *, mode: 
     Raises:
         OptionError: no such API, version or mode.
     """
-    from kafkaframes.messages.framed import response_columns
+    from kafkaframes.protocol.messages.framed import response_columns
 
     type_ = response_columns([], api_key, api_version, mode=mode).type
     return _column(col, lambda data: response_columns(data, api_key, api_version, mode=mode), type_)
@@ -117,7 +117,7 @@ def decode_request(
         return _column(col, lambda data: _any_requests(data, mode), REQUEST_TYPE)
     if api_key is None or api_version is None:
         raise OptionError("decode_request takes an API key and a version, or neither")
-    from kafkaframes.messages.framed import request_columns
+    from kafkaframes.protocol.messages.framed import request_columns
 
     type_ = request_columns([], api_key, api_version, mode=mode).type
     key, version = api_key, api_version
@@ -129,7 +129,7 @@ def _any_requests(data: pa.Array, mode: str) -> pa.StructArray:
 
 
 def _request(data: bytes, mode: str) -> dict[str, Any]:
-    from kafkaframes.messages import headers
+    from kafkaframes.protocol.messages import headers
 
     try:
         frame = headers.decode_request(data, mode=mode)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.topic_options import TopicOptions
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.topic.options import TopicOptions
 
 
 def read_limit(options: ReadOptions | TopicOptions) -> ReadLimit:

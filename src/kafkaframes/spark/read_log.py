@@ -19,7 +19,7 @@ from kafkaframes.errors import OptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkaframes.spark.resolve import ReadPlan
+    from kafkaframes.scan.log.resolve import ReadPlan
 
 Instant = datetime | str | int
 PerPartition = Mapping[str, Mapping[int, int]]
@@ -108,8 +108,8 @@ class LogQuery:
             OptionError: an option names what is not there.
             LogDirError: a path cannot be read.
         """
-        from kafkaframes.spark.options import ReadOptions
-        from kafkaframes.spark.resolve import plan_log
+        from kafkaframes.scan.log.options import ReadOptions
+        from kafkaframes.scan.log.resolve import plan_log
 
         paths: Sequence[str] = self.paths
         options = ReadOptions.parse({**self.options, "paths": json.dumps(list(paths))})

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from kafkaframes.files.names import TopicPartition
-    from kafkaframes.restore.partition import PartitionReport
-    from kafkaframes.restore.report import RestoreReport
-    from kafkaframes.restore.settings import RestoreSettings
+    from kafkaframes.jobs.restore.partition import PartitionReport
+    from kafkaframes.jobs.restore.report import RestoreReport
+    from kafkaframes.jobs.restore.settings import RestoreSettings
+    from kafkaframes.storage.files.names import TopicPartition
 
 _ATTEMPT = ".kafkaframes-attempt-"
 _ORDER = "_kafkaframes_order"
@@ -47,7 +47,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
             ``timestampType`` where there are such. Offsets are kept where they are given, holes and all; otherwise rows
             are numbered in the frame's order. A partition is written by one task. Transactions are not made again.
         to: a directory that the driver and the workers see under the same path.
-        settings: as ``kafkaframes.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
+        settings: as ``kafkaframes.jobs.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
             ``offsets``, ``codec``, ``batch_bytes``, ``segment_bytes``, ``record_format``, ``bootstrap``, ...
 
     Raises:
@@ -55,12 +55,12 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         LogDirError: something else exists there, or the disk fails; nothing is left behind.
         KafkaframesError: a row cannot be written.
     """
-    from kafkaframes.restore.job import write_destination
-    from kafkaframes.restore.parquet import complete
-    from kafkaframes.restore.report import RestoreReport
-    from kafkaframes.restore.rows import check_columns
-    from kafkaframes.restore.settings import RestoreSettings
-    from kafkaframes.rewrite.job import described
+    from kafkaframes.jobs.convert.job import described
+    from kafkaframes.jobs.restore.job import write_destination
+    from kafkaframes.jobs.restore.parquet import complete
+    from kafkaframes.jobs.restore.report import RestoreReport
+    from kafkaframes.jobs.restore.rows import check_columns
+    from kafkaframes.jobs.restore.settings import RestoreSettings
 
     chosen = RestoreSettings(**settings)
     check_columns(_arrow_schema(df), chosen)
@@ -91,7 +91,7 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
 
 
 def _new_id() -> str:
-    from kafkaframes.restore.kraft import id_text
+    from kafkaframes.jobs.restore.kraft import id_text
 
     return id_text(uuid.uuid4())
 
@@ -125,7 +125,7 @@ def _wanted(settings: RestoreSettings) -> Column:
 
 
 def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
-    from kafkaframes.restore.partition import PartitionReport
+    from kafkaframes.jobs.restore.partition import PartitionReport
 
     with _sparks_errors():
         done = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
@@ -162,9 +162,9 @@ class _Write:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from kafkaframes.files.names import TopicPartition
-        from kafkaframes.restore.plan import check_topic_name
-        from kafkaframes.restore.rows import RowsWriter
+        from kafkaframes.jobs.restore.plan import check_topic_name
+        from kafkaframes.jobs.restore.rows import RowsWriter
+        from kafkaframes.storage.files.names import TopicPartition
 
         attempt = Path(self.directory, f"{_ATTEMPT}{uuid.uuid4().hex}")
         current: TopicPartition | None = None
@@ -198,7 +198,7 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, p
     import numpy as np
     import pyarrow.compute as pc
 
-    from kafkaframes.files.names import LARGEST_PARTITION, TopicPartition
+    from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
 
     for batch in batches:
         if batch.num_rows == 0:
@@ -216,9 +216,9 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, p
 
 
 def _write_ids(directory: Path, report: RestoreReport) -> None:
-    from kafkaframes.files import names
-    from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
-    from kafkaframes.restore.cluster import write_all
+    from kafkaframes.jobs.restore.cluster import write_all
+    from kafkaframes.storage.files import names
+    from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 
     for one in report.partitions:
         raw = write_partition_metadata(PartitionMetadata(report.topic_ids[one.topic]))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from kafkaframes.spark.columns import Column
+from kafkaframes.scan.columns import Column
+from kafkaframes.scan.log.following import Ends, Follower, flat, nested
+from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.spark.first_batch import FirstBatch
-from kafkaframes.spark.following import Ends, Follower, flat, nested
-from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.read_limit import read_limit
 from kafkaframes.spark.tasks import LogPartition, read_table

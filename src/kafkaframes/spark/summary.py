@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.export.summary import CodecSummary, Dropped, Summary, TopicSummary
-from kafkaframes.files.names import INTERNAL_TOPICS
-from kafkaframes.files.row_counts import check_row_counts
-from kafkaframes.spark.columns import SPARKS_OWN
-from kafkaframes.spark.discovery import discover_segments
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import select_segments
+from kafkaframes.jobs.export.summary import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.scan.columns import SPARKS_OWN
+from kafkaframes.scan.log.discovery import discover_segments
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import select_segments
+from kafkaframes.storage.files.names import INTERNAL_TOPICS
+from kafkaframes.storage.files.row_counts import check_row_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

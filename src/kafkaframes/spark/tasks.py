@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from kafkaframes.spark.columns import Column
-from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import Slice
-from kafkaframes.spark.rebatch import rebatch
+from kafkaframes.scan.columns import Column
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import Slice
+from kafkaframes.scan.rebatch import rebatch
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # layout of the rows -> the function that reads a task's work, imported in the worker only
 _READERS = {
-    "records": ("kafkaframes.spark.reading", "read_work"),
-    "batches": ("kafkaframes.spark.batch_table", "read_batch_work"),
-    "segments": ("kafkaframes.spark.segment_table", "read_segment_work"),
-    "internal": ("kafkaframes.spark.internal_table", "read_internal_work"),
+    "records": ("kafkaframes.scan.log.reading", "read_work"),
+    "batches": ("kafkaframes.scan.log.batch_table", "read_batch_work"),
+    "segments": ("kafkaframes.scan.log.segment_table", "read_segment_work"),
+    "internal": ("kafkaframes.scan.log.internal_table", "read_internal_work"),
 }
 
 

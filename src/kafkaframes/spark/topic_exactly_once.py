@@ -38,24 +38,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
-from kafkaframes.restore.writing.micro_batch import StreamBatch, offsets_in
-from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, checkpoint_files
-from kafkaframes.spark.columns import types_of
-from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
-from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
-from kafkaframes.spark.query_ids import asker, is_connect
-from kafkaframes.spark.sequence_ledger import Ledger
-from kafkaframes.spark.sequence_server import LeaseServer
-from kafkaframes.spark.topic_markers import MARKERS, Marker, is_written, make_topic, marker_for, read_markers
-from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.topic_writer import check_columns, open_producer
-from kafkaframes.spark.transaction_time import (
+from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
+from kafkaframes.jobs.write_topic.transaction_time import (
     LIMIT,
     OPTION,
     TransactionTime,
     is_end_of_transaction,
     is_refused_timeout,
 )
+from kafkaframes.scan.columns import types_of
+from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, checkpoint_files
+from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
+from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
+from kafkaframes.spark.query_ids import asker, is_connect
+from kafkaframes.spark.topic_markers import MARKERS, Marker, is_written, make_topic, marker_for, read_markers
+from kafkaframes.spark.topic_writer import check_columns, open_producer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,7 +1,7 @@
 """What each micro-batch that was written exactly once leaves in the compacted topic ``MARKERS``. No pyspark.
 
 A marker is a record whose key is the sink's transactional id; it is written in the transaction of the rows. Its value
-is JSON: what identifies the micro-batch (``restore/writing/micro_batch.py``), and ``openMs``, for how long the
+is JSON: what identifies the micro-batch (``jobs/restore/writing/micro_batch.py``), and ``openMs``, for how long the
 transaction was open. Version 0.1.0 wrote ``batchId`` and ``openMs`` alone.
 """
 
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from kafkaframes.client import Admin, Consumer, NewTopic, TopicPartition
 from kafkaframes.errors import BrokerError, KafkaframesError, error_code
-from kafkaframes.restore.writing.micro_batch import StreamBatch, behind, conflict, mark_for
-from kafkaframes.spark.topic_options import TopicWriteOptions
+from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, behind, conflict, mark_for
+from kafkaframes.scan.topic.options import TopicWriteOptions
 
 MARKERS: Final = "__kafkaframes_spark_sinks"
 _EXISTS: Final = error_code("TOPIC_ALREADY_EXISTS").number

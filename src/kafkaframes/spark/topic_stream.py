@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from kafkaframes.spark.columns import Column
+from kafkaframes.scan.columns import Column
+from kafkaframes.scan.topic.following import TopicFollower, flat, nested
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import Offsets
 from kafkaframes.spark.first_batch import FirstBatch
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.read_limit import read_limit
-from kafkaframes.spark.topic_following import TopicFollower, flat, nested
-from kafkaframes.spark.topic_options import TopicOptions
-from kafkaframes.spark.topic_planning import Offsets
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
 
 if TYPE_CHECKING:

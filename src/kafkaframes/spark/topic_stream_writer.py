@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import check_columns, send_task
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from kafkaframes.spark.columns import Column
+from kafkaframes.scan.columns import Column
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkaframes.spark.topic_options import TopicOptions
-    from kafkaframes.spark.topic_planning import Range
+    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.scan.topic.planning import Range
 
 
 class TopicPiece(InputPartition):
@@ -29,7 +29,7 @@ def read_piece(
     partition: InputPartition, columns: tuple[Column, ...], options: TopicOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task, of a batch or a stream."""
-    from kafkaframes.spark.topic_reading import read_range
+    from kafkaframes.scan.topic.reading import read_range
 
     if isinstance(partition, TopicPiece) and partition.work is not None:
         yield from read_range(partition.work, columns, options)

@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.write_topic.packing import check_topics, gathered
+from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.topic_packing import check_topics, gathered
 from kafkaframes.spark.worker import settle
 
 _TEXT: Final = ("binary", "string")

@@ -28,7 +28,7 @@ def write_log(frame: DataFrame, path: str, *, mode: str = "errorifexists", **opt
         LogDirError: something is there already, or is no log directory.
         OptionError: no such mode.
     """
-    from kafkaframes.restore.writing import Target
+    from kafkaframes.jobs.restore.writing import Target
     from kafkaframes.spark.builder import register
 
     if mode not in MODES:

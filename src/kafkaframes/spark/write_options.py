@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.files.sizes import parse_size
-from kafkaframes.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
-from kafkaframes.spark.columns import RECORDS
-from kafkaframes.spark.option_values import Option, parsed, positive, whole_number
+from kafkaframes.jobs.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
+from kafkaframes.scan.columns import RECORDS
+from kafkaframes.scan.option_values import Option, parsed, positive, whole_number
+from kafkaframes.storage.files.sizes import parse_size
 
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 

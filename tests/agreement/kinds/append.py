@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
-from kafkaframes.append import AppendSettings, down_convert, validate_and_assign
 from kafkaframes.errors import AppendRefusedError
+from kafkaframes.records.append import AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
 
 _CODECS = {"target_codec": "codec", "target_magic": "record_format", "leader_epoch": "leader_epoch", "now": "now_ms"}

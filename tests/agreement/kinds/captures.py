@@ -20,15 +20,15 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
-from kafkaframes.analysis.audit import REMOVED, Uses, audit
 from kafkaframes.capture.columns import CALLS
 from kafkaframes.capture.files import CAPTURE_NAME, natural
 from kafkaframes.capture.reader import CaptureOptions, read_capture
-from kafkaframes.capture.uses import count_uses
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.messages.headers import decode_request
+from kafkaframes.jobs.audit.audit import REMOVED, Uses, audit
+from kafkaframes.jobs.audit.uses import count_uses
+from kafkaframes.protocol.messages.headers import decode_request
+from kafkaframes.protocol.spec.releases import release
 from kafkaframes.records.layout import CODECS
-from kafkaframes.spec.releases import release
 
 _TRUTH = ".truth.jsonl.gz"
 _SUMMARY_COUNTS = ("codes", "codes_zero", "messages", "messages_null")

@@ -24,15 +24,15 @@ from typing import Any
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
 
-from kafkaframes.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.checkpoints import read_offset_checkpoint
-from kafkaframes.files.directory import Partition
-from kafkaframes.files.filesystem import FileSystem
-from kafkaframes.files.semantics import BEFORE_HORIZONS, semantics_of_version
-from kafkaframes.log.discover import discover
-from kafkaframes.rewrite.job import run_here
-from kafkaframes.rewrite.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.convert.job import run_here
+from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.storage.files.checkpoints import read_offset_checkpoint
+from kafkaframes.storage.files.directory import Partition
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.storage.log.discover import discover
 
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
 _CLOCK_MS = 60  # a log line follows the clock of its round by less

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.agreement.kind import Case, Kind
 from tests.agreement.message_lines import disagreements, is_encoding, read_lines
 
-from kafkaframes.messages import Message, message
+from kafkaframes.protocol.messages import Message, message
 
 
 @cache

@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
-from kafkaframes.files.directory import LogDirectory, Partition, partitions_of
-from kafkaframes.log.discover import discover
-from kafkaframes.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
+from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
 
 SUFFIX = ".committed.json"
 

@@ -140,7 +140,7 @@ class _Product:
 
     def dump(self, name: str, flags: str) -> tuple[list[bytes], list[str], list[str]]:
         """Return the lines of standard output, those of standard error, and the faults."""
-        from kafkaframes.dump.text import TextOptions, dump_text
+        from kafkaframes.jobs.dump.text import TextOptions, dump_text
 
         wanted: dict[str, Any] = {}
         for flag in flags.split():
@@ -155,7 +155,7 @@ class _Product:
 
     def files(self, *kinds: str) -> set[str]:
         """Return the files of these kinds that the product would dump, relative to the root."""
-        from kafkaframes.dump.files import files_to_dump
+        from kafkaframes.jobs.dump.files import files_to_dump
 
         return {str(Path(file.path).relative_to(self.root)) for file in files_to_dump([str(self.root)], kinds=kinds)}
 

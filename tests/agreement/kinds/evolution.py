@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.agreement.kind import Case, Kind
 
-from kafkaframes.spec import load_message
-from kafkaframes.spec.changes import worst
-from kafkaframes.spec.evolution import compare
+from kafkaframes.protocol.spec import load_message
+from kafkaframes.protocol.spec.changes import worst
+from kafkaframes.protocol.spec.evolution import compare
 
 
 def _cases(folder: Path) -> Iterator[Case]:

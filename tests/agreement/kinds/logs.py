@@ -38,7 +38,7 @@ def lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 def found_lines(directory: Path) -> Iterator[bytes]:
     """Yield what the product says about a log directory, a line at a time."""
-    from kafkaframes.dump.jsonl import dump_json_lines
+    from kafkaframes.jobs.dump.jsonl import dump_json_lines
 
     for chunk in dump_json_lines([str(directory)]):
         yield from bytes(chunk).splitlines()

@@ -14,12 +14,18 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
-from kafkaframes.files.directory import LogDirectory, Partition, Segment, partitions_of
-from kafkaframes.files.filesystem import FileSystem
-from kafkaframes.files.names import CLUSTER_METADATA_TOPIC
-from kafkaframes.files.segment_reader import SegmentReader, open_segment
-from kafkaframes.log.discover import discover
-from kafkaframes.log.lookup import FoundOffset, find_timestamp, list_offsets, log_end_offset, offset_for_timestamp
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partitions_of
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.names import CLUSTER_METADATA_TOPIC
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.lookup import (
+    FoundOffset,
+    find_timestamp,
+    list_offsets,
+    log_end_offset,
+    offset_for_timestamp,
+)
 
 SUFFIX = ".lookups.json"
 FIRST_BROKER_WITH_MAX_TIMESTAMP = (3, 0)  # KIP-734; older ones answer with an exception

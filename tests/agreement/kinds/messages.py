@@ -14,8 +14,8 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.message_lines import disagreements, is_encoding, read_lines
 
 from kafkaframes.errors import SpecError
-from kafkaframes.messages import message
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.spec import catalog
 
 
 def _cases(folder: Path) -> Iterator[Case]:

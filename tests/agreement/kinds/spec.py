@@ -14,10 +14,10 @@ from tests.agreement.kind import Case, Kind
 
 from kafkaframes.cli.spec_sources import published
 from kafkaframes.errors import SpecError
-from kafkaframes.spec import load_message
-from kafkaframes.spec.catalog.importing import import_catalog
-from kafkaframes.spec.catalog.reading import FOLDER
-from kafkaframes.spec.load import KAFKA_3_9, PUBLISHED
+from kafkaframes.protocol.spec import load_message
+from kafkaframes.protocol.spec.catalog.importing import import_catalog
+from kafkaframes.protocol.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.load import KAFKA_3_9, PUBLISHED
 
 TRUTH = "expected.json"
 

@@ -21,16 +21,16 @@ from typing import Any
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
 
-from kafkaframes.files.checkpoints import write_leader_epochs
-from kafkaframes.files.directory import LogDirectory, Partition
-from kafkaframes.files.filesystem import LocalFileSystem
-from kafkaframes.files.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT
-from kafkaframes.log.discover import discover
-from kafkaframes.tiered import names, view
-from kafkaframes.tiered.filesystem import TieredFileSystem
-from kafkaframes.tiered.listing import Store, find_store
-from kafkaframes.tiered.names import INDEX_OF_FILE, ObjectName, ViewPath
-from kafkaframes.tiered.remote_log_metadata import MetadataEntry
+from kafkaframes.storage.files.checkpoints import write_leader_epochs
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.tiered import names, view
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem
+from kafkaframes.storage.tiered.listing import Store, find_store
+from kafkaframes.storage.tiered.names import INDEX_OF_FILE, ObjectName, ViewPath
+from kafkaframes.storage.tiered.remote_log_metadata import MetadataEntry
 
 _FREE = ("made_by_hand", "copy_of")
 _NOT_NAMED = "not in the metadata topic"
@@ -256,9 +256,9 @@ class _Product:
 
     def _consumed(self, partition: Partition, isolation: str) -> dict[str, Any]:
         """What ``kafka-log`` gives for the store and the local directory together, in the truth's words."""
-        from kafkaframes.spark import reading, resolve
-        from kafkaframes.spark.columns import choose_columns
-        from kafkaframes.spark.options import ReadOptions
+        from kafkaframes.scan.columns import choose_columns
+        from kafkaframes.scan.log import reading, resolve
+        from kafkaframes.scan.log.options import ReadOptions
 
         asked = {
             "paths": json.dumps([str(self.folder / "local"), str(self.store)]),
@@ -365,8 +365,8 @@ def _ranges(offsets: Iterable[int]) -> list[list[int]]:
 
 
 def _json_lines(filesystem: Any, path: str) -> Iterator[bytes]:
-    from kafkaframes.dump.files import DumpFile
-    from kafkaframes.dump.jsonl import JsonDump, JsonOptions
+    from kafkaframes.jobs.dump.files import DumpFile
+    from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
 
     for chunk in JsonDump(DumpFile(filesystem, path, "log", filesystem.stat(path).size_bytes), JsonOptions()):
         yield from bytes(chunk).splitlines()

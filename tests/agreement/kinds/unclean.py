@@ -26,11 +26,11 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.cleaned import EXPIRATIONS
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
 
-from kafkaframes.files.directory import LogDirectory, Partition
-from kafkaframes.files.semantics import semantics_of_version
-from kafkaframes.log.discover import discover
-from kafkaframes.log.recovery.plan import plan_recovery
-from kafkaframes.log.recovery.recover import RecoverySettings, recover_to
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.semantics import semantics_of_version
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.recovery.plan import plan_recovery
+from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
 
 ENOUGH = 40
 

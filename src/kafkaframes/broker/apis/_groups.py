@@ -8,13 +8,13 @@ from uuid import UUID
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.errors import CODE, NONE, code_of
-from kafkaframes.broker.groups.commits import Offset
-from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.transactions.refusal import TransactionRefusedError
+from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 GROUP, TRANSACTION = 0, 1
 NOT_ASKED: Final = -(2**31)

@@ -9,12 +9,12 @@ from kafkaframes.broker.access import denied
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import led_here
-from kafkaframes.broker.groups.refusal import RefusedError
-from kafkaframes.broker.groups.share_partition import SharePartition
-from kafkaframes.broker.groups.share_state import ShareKey, ShareStates
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.share_partition import SharePartition
+from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
 from kafkaframes.errors import KafkaframesError
 
 INITIAL, FINAL = 0, -1

@@ -12,12 +12,12 @@ from __future__ import annotations
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.coordinator import GroupCoordinator
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
+from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 _FIRST_WITH_FENCED = 2
 

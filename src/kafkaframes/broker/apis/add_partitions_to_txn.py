@@ -20,7 +20,7 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_MANY = 4

@@ -14,10 +14,10 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import error_of
 from kafkaframes.broker.apis._share import without_members
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.share_state import ShareKey
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import KafkaframesError
 
 

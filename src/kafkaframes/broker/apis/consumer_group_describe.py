@@ -15,10 +15,10 @@ from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
-from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
+from kafkaframes.coordination.groups.refusal import RefusedError
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 

@@ -18,11 +18,11 @@ from kafkaframes.broker.access import all_denied, viewer_of
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.groups.consumer import by_topic
-from kafkaframes.broker.groups.consumer_protocol import Beat
-from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.consumer import by_topic
+from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.errors import KafkaframesError
 
 _FIRST_WITH_CLIENT_IDS = 1

@@ -24,7 +24,7 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.files.names import check_topic
+from kafkaframes.storage.files.names import check_topic
 
 _DEFAULT = -1
 _MOST_PARTITIONS = 10_000

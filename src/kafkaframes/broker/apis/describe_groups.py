@@ -15,9 +15,9 @@ from typing import Any
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.refusal import RefusedError
 
 _FIRST_WITH_ERROR = 6
 _DEAD = "Dead"

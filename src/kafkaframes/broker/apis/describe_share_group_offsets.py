@@ -15,10 +15,10 @@ from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, refused
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.refusal import RefusedError
-from kafkaframes.broker.groups.share_state import ShareKey, ShareStates
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
 
 _NONE = -1
 

@@ -39,7 +39,7 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, Wanted, when_read
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.messages import Message
+from kafkaframes.protocol.messages import Message
 
 _FIRST_WITH_LIMIT = 3
 _FIRST_WITH_SESSIONS = 7

@@ -18,7 +18,7 @@ from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.transactions.coordinator import ProducerIdentity
+from kafkaframes.coordination.transactions.coordinator import ProducerIdentity
 from kafkaframes.errors import KafkaframesError
 
 _FIRST_WITH_FENCED = 4

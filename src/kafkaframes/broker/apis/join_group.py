@@ -17,10 +17,10 @@ from __future__ import annotations
 from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.groups.classic import JoinResult
-from kafkaframes.broker.groups.rebalance import Join
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.classic import JoinResult
+from kafkaframes.coordination.groups.rebalance import Join
 from kafkaframes.errors import KafkaframesError
 
 _FIRST_WITH_REBALANCE_TIMEOUT = 1

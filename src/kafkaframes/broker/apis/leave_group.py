@@ -14,9 +14,9 @@ from __future__ import annotations
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.groups.rebalance import Leaving
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.rebalance import Leaving
 from kafkaframes.errors import KafkaframesError
 
 _FIRST_WITH_MANY = 3

@@ -23,8 +23,8 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.messages import Message
-from kafkaframes.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
+from kafkaframes.protocol.messages import Message
+from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}

@@ -12,11 +12,11 @@ from __future__ import annotations
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, refused
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.patterns import compile_pattern
-from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.transactions.state import BY_NAME
+from kafkaframes.coordination.groups.patterns import compile_pattern
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.transactions.state import BY_NAME
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:

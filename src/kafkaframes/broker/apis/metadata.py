@@ -24,8 +24,8 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.files.names import check_topic
-from kafkaframes.messages import Message
+from kafkaframes.protocol.messages import Message
+from kafkaframes.storage.files.names import check_topic
 
 _FIRST_WITH_NULL = 1
 _FIRST_WITHOUT_NAME = 12

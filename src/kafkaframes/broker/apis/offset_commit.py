@@ -15,11 +15,11 @@ from __future__ import annotations
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.groups.membership import Committer
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 _FIRST_WITH_EPOCHS = 9
 _FIRST_WITH_IDS = 10

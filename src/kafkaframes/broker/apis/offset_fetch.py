@@ -18,12 +18,12 @@ from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, by_topic, error_of, refused
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.commits import Fetched
-from kafkaframes.broker.groups.membership import Committer
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.coordination.groups.commits import Fetched
+from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 _FIRST_WITH_ERROR = 2
 _FIRST_WITH_GROUPS = 8

@@ -25,7 +25,7 @@ from kafkaframes.broker.produce import Outcome, refused
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.messages import Message
+from kafkaframes.protocol.messages import Message
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 
 _FIRST_BY_ID = 13

@@ -18,14 +18,14 @@ from kafkaframes.broker.apis._groups import elsewhere
 from kafkaframes.broker.apis._share import FINAL, Place, Session
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.fetching import Wait
-from kafkaframes.broker.groups.share_partition import Acquired
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, when_read
 from kafkaframes.broker.topics import Partition
+from kafkaframes.coordination.groups.share_partition import Acquired
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.headers import headers_of
-from kafkaframes.partition.fetch import HIGH_WATERMARK
+from kafkaframes.storage.files.headers import headers_of
+from kafkaframes.storage.partition.fetch import HIGH_WATERMARK
 
 _GROUP = 0
 _Given = dict[Place, tuple[int, bytes, list[Acquired]]]

@@ -13,11 +13,11 @@ from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.groups.consumer import by_topic
-from kafkaframes.broker.groups.refusal import RefusedError
-from kafkaframes.broker.groups.share import ShareGroup, ShareMember
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.consumer import by_topic
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:

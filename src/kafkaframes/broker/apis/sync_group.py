@@ -13,10 +13,10 @@ from __future__ import annotations
 from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.classic import SyncResult
-from kafkaframes.broker.groups.rebalance import Sync
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.classic import SyncResult
+from kafkaframes.coordination.groups.rebalance import Sync
 
 _FIRST_WITH_NAMES = 5
 

@@ -16,12 +16,12 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
 from kafkaframes.broker.apis.add_offsets_to_txn import offsets_partition
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.commits import Producer
-from kafkaframes.broker.groups.membership import Committer
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.commits import Producer
+from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 
 _FIRST_ABORTABLE = 4
 _FIRST_WITH_IMPLICIT_ADD = 5

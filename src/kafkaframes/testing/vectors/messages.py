@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkaframes.errors import DecodeError, EncodeError
-from kafkaframes.messages import Message, message
-from kafkaframes.messages.headers import encode_request, encode_response
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.messages import Message, message
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
+from kafkaframes.protocol.spec import catalog
 from kafkaframes.testing.vectors.values import CASES, ORDINARY, make_value
 
 Row = dict[str, Any]

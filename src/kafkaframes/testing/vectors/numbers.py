@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kafkaframes.errors import DecodeError
-from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.records.partitioner import murmur2, partition_of
+from kafkaframes.storage.files.coordinators import coordinator_partition
 from kafkaframes.wire import varint
 
 Row = dict[str, Any]

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
-from kafkaframes.messages import Message
-from kafkaframes.messages.plan import FieldPlan, StructPlan
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
 
 DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS = "defaults", "ordinary", "lowest", "highest", "nulls", "unknown tags"
 CASES: Final = (DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS)

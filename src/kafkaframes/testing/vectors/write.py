@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
-from kafkaframes.files import atomic
-from kafkaframes.spec import catalog
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.storage.files import atomic
 from kafkaframes.testing.vectors import messages, numbers, records
 
 Row = dict[str, Any]

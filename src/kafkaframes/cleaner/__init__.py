@@ -1,6 +1,0 @@
-"""Kafka's log cleaner: keep the latest record of each key, and what producers and transactions still need."""
-
-from kafkaframes.cleaner.round import CleaningRound, clean_partition, plan_round, preview_partition
-from kafkaframes.cleaner.settings import CleanerSettings
-
-__all__ = ["CleanerSettings", "CleaningRound", "clean_partition", "plan_round", "preview_partition"]

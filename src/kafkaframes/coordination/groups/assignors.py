@@ -1,0 +1,142 @@
+"""The server side assignors of consumer groups: ``uniform`` and ``range`` (KIP-848). Pure functions.
+
+Both are sticky: who has a partition keeps it as long as the assignment stays balanced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
+
+Subscriptions = Mapping[str, frozenset[UUID]]  # topics by member
+Counts = Mapping[UUID, int]  # partitions by topic
+Assignor = Callable[[Subscriptions, Mapping[str, Assigned], Counts], dict[str, Assigned]]
+
+
+def uniform(subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts) -> dict[str, Assigned]:
+    """Spread all partitions evenly: with equal subscriptions no two members differ by more than one.
+
+    Args:
+        subscriptions: the topics of each member that there are.
+        current: the target that each member has.
+        counts: how many partitions each topic has.
+    """
+    if len(set(subscriptions.values())) == 1:
+        return _uniform_of_equals(subscriptions, current, counts)
+    return _uniform_of_others(subscriptions, current, counts)
+
+
+def _uniform_of_equals(
+    subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts
+) -> dict[str, Assigned]:
+    topics = next(iter(subscriptions.values()))
+    everything = _partitions(topics, counts)
+    least, extra = divmod(len(everything), len(subscriptions))
+    kept: dict[str, set[Partition]] = {}
+    room: dict[str, int] = {}
+    taken: set[Partition] = set()
+    for number, member_id in enumerate(subscriptions):
+        quota = least + (number < extra)
+        mine = [one for one in sorted(current.get(member_id, NOTHING)) if one[0] in topics and one[1] < counts[one[0]]]
+        kept[member_id] = set(mine[:quota]) - taken
+        taken |= kept[member_id]
+        room[member_id] = quota - len(kept[member_id])
+    free = iter([one for one in everything if one not in taken])
+    for member_id, count in room.items():
+        kept[member_id].update(islice(free, count))
+    return {member_id: frozenset(mine) for member_id, mine in kept.items()}
+
+
+def _uniform_of_others(
+    subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts
+) -> dict[str, Assigned]:
+    """Keep what is held, give what is free to who has least, then level out what can be moved."""
+    topics = frozenset[UUID]().union(*subscriptions.values())
+    readers: dict[UUID, list[str]] = {
+        topic: [member_id for member_id, mine in subscriptions.items() if topic in mine] for topic in topics
+    }
+    owner: dict[Partition, str] = {}
+    for member_id, mine in subscriptions.items():
+        for one in current.get(member_id, NOTHING):
+            if one[0] in mine and one[1] < counts[one[0]]:
+                owner.setdefault(one, member_id)
+    held = dict.fromkeys(subscriptions, 0)
+    for member_id in owner.values():
+        held[member_id] += 1
+    everything = sorted(_partitions(topics, counts), key=lambda one: (len(readers[one[0]]), one))
+    for one in everything:
+        if one not in owner:
+            owner[one] = min(readers[one[0]], key=lambda member_id: held[member_id])
+            held[owner[one]] += 1
+    _level(everything, owner, held, readers)
+    found: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
+    for one, member_id in owner.items():
+        found[member_id].add(one)
+    return {member_id: frozenset(mine) for member_id, mine in found.items()}
+
+
+def _level(
+    everything: Sequence[Partition],
+    owner: dict[Partition, str],
+    held: dict[str, int],
+    readers: Mapping[UUID, list[str]],
+) -> None:
+    """Move partitions to readers that have at least two less, until there is none; every move makes the sum smaller."""
+    moved = True
+    while moved:
+        moved = False
+        for one in everything:
+            poorest = min(readers[one[0]], key=lambda member_id: held[member_id])
+            if held[owner[one]] > held[poorest] + 1:
+                held[owner[one]] -= 1
+                held[poorest] += 1
+                owner[one] = poorest
+                moved = True
+
+
+def range_(subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts) -> dict[str, Assigned]:
+    """Give each reader of a topic a run of its partitions; the same members get the same numbers of every topic."""
+    found: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
+    topics = frozenset[UUID]().union(*subscriptions.values()) if subscriptions else frozenset[UUID]()
+    for topic in sorted(topics):
+        readers = [member_id for member_id, mine in subscriptions.items() if topic in mine]
+        for member_id, indexes in _range_of_topic(topic, readers, current, counts[topic]).items():
+            found[member_id].update((topic, index) for index in indexes)
+    return {member_id: frozenset(mine) for member_id, mine in found.items()}
+
+
+def _range_of_topic(
+    topic: UUID, readers: Sequence[str], current: Mapping[str, Assigned], count: int
+) -> dict[str, list[int]]:
+    least, extra = divmod(count, len(readers))
+    given: dict[str, list[int]] = {}
+    missing: list[tuple[str, int]] = []
+    taken: set[int] = set()
+    for member_id in readers:
+        mine = sorted(index for at, index in current.get(member_id, NOTHING) if at == topic and index < count)
+        mine = [index for index in mine if index not in taken]
+        keeps = least
+        if len(mine) > least and extra:
+            keeps, extra = least + 1, extra - 1
+        else:
+            missing.append((member_id, least - len(mine)))
+        given[member_id] = mine[:keeps]
+        taken.update(mine[:keeps])
+    free = iter([index for index in range(count) if index not in taken])
+    for member_id, wanted in missing:
+        if extra:
+            wanted, extra = wanted + 1, extra - 1
+        given[member_id] += islice(free, max(wanted, 0))
+    return given
+
+
+def _partitions(topics: frozenset[UUID], counts: Counts) -> list[Partition]:
+    return [(topic, index) for topic in sorted(topics) for index in range(counts[topic])]
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": uniform, "range": range_})

@@ -1,0 +1,178 @@
+"""Members of a consumer group that speak the classic protocol (KIP-848): during an online migration, or for good.
+
+Each is answered for itself: JoinGroup is a heartbeat that says what it has, its generation is the member's epoch, no
+member leads, and SyncGroup tells what the coordinator has assigned. Heartbeats say REBALANCE_IN_PROGRESS until it
+has joined again. Facts: GroupMetadataManager.classicGroupJoinToConsumerGroup and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.classic import CONSUMER, JoinResult, SyncResult
+from kafkaframes.coordination.groups.consumer import NOTHING, ClassicFacts, ConsumerGroup, ConsumerMember, MemberState
+from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
+from kafkaframes.coordination.groups.embedded import Subscription, read_subscription
+from kafkaframes.coordination.groups.migration import assignment_of, names_by_id, with_ids
+from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.errors import DecodeError
+
+
+@dataclass(slots=True)
+class ClassicMembers:
+    """The classic protocol on consumer groups.
+
+    Attributes:
+        groups: what the members have in common with those of the consumer protocol.
+        new_id: a random UUID.
+    """
+
+    groups: ConsumerGroups
+    new_id: Callable[[], str]
+
+    # ---------------------------------------------------------------------------------------------- JoinGroup
+
+    def join(self, group: ConsumerGroup, request: Join) -> JoinResult:
+        """Answer a JoinGroup, at once.
+
+        Raises:
+            KafkaframesError: the log did not take it; nothing has changed.
+        """
+        try:
+            return self._joined(group, request)
+        except RefusedError as refused:
+            return JoinResult(refused.code, request.member_id)
+
+    def _joined(self, group: ConsumerGroup, request: Join) -> JoinResult:
+        names = frozenset(name for name, _ in request.protocols)
+        if not group.supports(request.protocol_type, names):
+            raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL)
+        try:
+            subscription = read_subscription(request.protocols[0][1])
+        except DecodeError as error:
+            raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
+        member_id = request.member_id or f"{request.instance_id or request.client_id}-{self.new_id()}"
+        if not request.member_id and request.instance_id is None and request.needs_member_id:
+            return JoinResult(refusal.MEMBER_ID_REQUIRED, member_id)
+        if request.member_id and request.instance_id is not None:
+            group.member(request.member_id, request.instance_id)
+        known = group.members.get(member_id)
+        beat = self._beat(request, member_id, known, subscription)
+        answer = self.groups.heartbeat(group, beat)
+        member = group.members[member_id]
+        self._expect_next(group, member)
+        return JoinResult(
+            member_id=member_id,
+            generation=answer.epoch,
+            protocol_type=CONSUMER,
+            protocol_name=request.protocols[0][0],
+        )
+
+    def _beat(self, request: Join, member_id: str, known: ConsumerMember | None, said: Subscription) -> Beat:
+        """Return the heartbeat that a JoinGroup stands for."""
+        is_new = known is None or known.classic is None
+        return Beat(
+            request.group_id,
+            member_id,
+            0 if is_new or known is None else known.epoch,
+            instance_id=request.instance_id,
+            rack_id=said.rack_id,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            topics=said.topics,
+            owned=NOTHING if is_new else with_ids(said.owned, self.groups.topics),
+            client_id=request.client_id,
+            client_host=request.client_host,
+            classic=ClassicFacts(request.session_timeout_ms, request.protocols),
+        )
+
+    # ---------------------------------------------------------------------------------------------- SyncGroup
+
+    def sync(self, group: ConsumerGroup, request: Sync) -> SyncResult:
+        """Answer a SyncGroup with what the member has."""
+        try:
+            member = self._member(group, request.member_id, request.instance_id, request.generation)
+            name = member.classic.protocols[0][0] if member.classic is not None else ""
+            if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
+                raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL)
+            if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+                self._expect_next(group, member)
+                raise RefusedError(refusal.REBALANCE_IN_PROGRESS)
+        except RefusedError as refused:
+            return SyncResult(refused.code)
+        self.groups.watch(group, member)
+        assigned = assignment_of(member, member.assigned, names_by_id(self.groups.topics))
+        return SyncResult(refusal.NONE, assigned, CONSUMER, name)
+
+    @staticmethod
+    def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
+        member = group.member(member_id, instance_id)
+        if member.classic is None:
+            raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+        if generation != member.epoch:
+            raise RefusedError(refusal.ILLEGAL_GENERATION)
+        return member
+
+    # ---------------------------------------------------------------------------------------------- the others
+
+    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> int:
+        """Keep a member alive; return REBALANCE_IN_PROGRESS where it has to join again.
+
+        Raises:
+            RefusedError: it is no such member, or names another generation.
+        """
+        member = self._member(group, member_id, instance_id, generation)
+        joining = group.rebalances.get(member_id)
+        self.groups.watch(group, member, keeps_rebalance=True)
+        is_behind = member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS
+        if not is_behind and not self._is_freed(group, member):
+            return refusal.NONE
+        if joining is None:
+            self._expect_next(group, member)
+        return refusal.REBALANCE_IN_PROGRESS
+
+    @staticmethod
+    def _is_freed(group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """Whether everything that a member waits for is free by now."""
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        wanted = group.targets.get(member.member_id, NOTHING) - member.assigned
+        return wanted.isdisjoint(group.taken_by_others(member.member_id))
+
+    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[int]:
+        """Let members go; return an error code for each."""
+        return [self._leave_one(group, one) for one in leaving]
+
+    def _leave_one(self, group: ConsumerGroup, one: Leaving) -> int:
+        member_id = one.member_id
+        try:
+            if not member_id:
+                member_id = group.static_members.get(one.instance_id or "", "")
+            member = group.member(member_id, one.instance_id)
+            if member.classic is None and one.member_id:
+                raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+        except RefusedError as refused:
+            return refused.code
+        self.groups.fence(group, member_id)
+        return refusal.NONE
+
+    def keep_alive(self, group: ConsumerGroup, member_id: str) -> None:
+        """Begin the session of a member anew: it has committed."""
+        member = group.members.get(member_id)
+        if member is not None and member.classic is not None:
+            self.groups.watch(group, member, keeps_rebalance=True)
+
+    def _expect_next(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Give a member up that does not send its next JoinGroup or SyncGroup within its rebalance timeout."""
+        timer = group.rebalances.pop(member.member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+        def give_up() -> None:
+            with suppress(RefusedError):
+                self.groups.expire(group, member.member_id)
+
+        group.rebalances[member.member_id] = self.groups.clock.call_later(member.rebalance_timeout_ms, give_up)

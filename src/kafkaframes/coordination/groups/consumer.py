@@ -1,0 +1,318 @@
+"""A consumer group (KIP-848): members, epochs, target and current assignments. No clock, no requests.
+
+The coordinator decides a **target** for every member; each member comes to it in its own time: it is told what to give
+up, and what it is to take is told only when nobody else has it any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import ClassVar, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.coordination.groups.ports import Timer
+from kafkaframes.coordination.groups.refusal import RefusedError
+
+Partition = tuple[UUID, int]
+Assigned = frozenset[Partition]
+NOTHING: Final[Assigned] = frozenset()
+LEAVE, LEAVE_STATIC = -1, -2  # member epochs of requests and records
+_NONE = -1
+
+
+class MemberState(IntEnum):
+    """Where a member is on its way to the target; the numbers are those of its record."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+
+
+class Viewer(Protocol):
+    """Who a member is, hashable: members that are the same see the same topics."""
+
+    def may_see(self, topic: str) -> bool:
+        """Return whether the topic may be described to it."""
+
+
+class ClassicFacts(NamedTuple):
+    """What a member of a consumer group is known by that speaks the classic protocol.
+
+    Attributes:
+        protocols: name and metadata of each, in the member's order.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its protocols."""
+        return frozenset(name for name, _ in self.protocols)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member; a value, so that a heartbeat that fails leaves no trace.
+
+    Attributes:
+        topics: what it subscribes to by name, sorted.
+        regex: and by a pattern; None without.
+        assignor: the one that it asks for; None for the group's.
+        epoch, previous_epoch: of the assignment that it has, and that it had; -2 of a static member that is away.
+        assigned: what it has, or may take; ``revoking``: what it is to give up.
+        classic: of a member that speaks the classic protocol; None of one that speaks the group's.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    regex: str | None = None
+    rebalance_timeout_ms: int = _NONE
+    assignor: str | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Assigned = NOTHING
+    revoking: Assigned = NOTHING
+    classic: ClassicFacts | None = None
+
+    def same_subscription(self, other: ConsumerMember) -> bool:
+        """Whether nothing that its record holds is different."""
+        return (
+            replace(
+                self,
+                epoch=other.epoch,
+                previous_epoch=other.previous_epoch,
+                state=other.state,
+                assigned=other.assigned,
+                revoking=other.revoking,
+            )
+            == other
+        )
+
+    def reconciled(
+        self, target: Assigned, target_epoch: int, owned: Assigned | None, is_taken: Callable[[Partition], bool]
+    ) -> ConsumerMember:
+        """Return the member one step nearer to its target (CurrentAssignmentBuilder).
+
+        Args:
+            target: what it is to have in ``target_epoch``.
+            owned: what it says it has; None if it says nothing.
+            is_taken: whether another member has a partition, or is still to give it up.
+        """
+        if self.state is MemberState.STABLE and self.epoch == target_epoch:
+            return self
+        if self.state is MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & self.revoking):
+            return self
+        kept = self.assigned & target
+        revoked = self.assigned - kept
+        if revoked and (owned is None or owned & revoked):
+            return self._moved(self.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+        wanted = target - kept
+        free = frozenset(one for one in wanted if not is_taken(one))
+        state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED_PARTITIONS
+        return self._moved(target_epoch, state, kept | free, NOTHING)
+
+    def _moved(self, epoch: int, state: MemberState, assigned: Assigned, revoking: Assigned) -> ConsumerMember:
+        moved = replace(self, epoch=epoch, state=state, assigned=assigned, revoking=revoking)
+        return self if moved == self else replace(moved, previous_epoch=self.epoch)
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    """One consumer group.
+
+    Attributes:
+        epoch: grows with every change of members, subscriptions or topics.
+        assignment_epoch: the epoch that ``targets`` were made for.
+        metadata_hash: of the topics that are subscribed to, when the epoch was decided.
+        regexes: patterns, and the topics that they stand for, for whoever may see most.
+        viewers: who a member is, for what its pattern shows it; unknown until its first heartbeat after a start.
+        visible: the topics that members see of their patterns.
+        sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
+        default_assignor: of members that ask for none.
+    """
+
+    group_id: str
+    epoch: int = 0
+    assignment_epoch: int = 0
+    metadata_hash: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Assigned] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    regexes: dict[str, frozenset[str]] = field(default_factory=dict)
+    viewers: dict[str, Viewer | None] = field(default_factory=dict)
+    visible: dict[str, frozenset[str]] = field(default_factory=dict)
+    sessions: dict[str, Timer] = field(default_factory=dict)
+    rebalances: dict[str, Timer] = field(default_factory=dict)
+    default_assignor: str = "uniform"
+
+    type: ClassVar[str] = "consumer"
+    protocol_type_name: ClassVar[str] = "consumer"
+
+    # ---------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def state_name(self) -> str:
+        """Its state, in Kafka's spelling."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        done = all(
+            one.state is MemberState.STABLE and one.epoch == self.assignment_epoch for one in self.members.values()
+        )
+        return "Stable" if done else "Reconciling"
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members ask for, or the default."""
+        votes = Counter(one.assignor for one in self.members.values() if one.assignor is not None)
+        return votes.most_common(1)[0][0] if votes else self.default_assignor
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the topics that a member subscribes to, by name or by pattern."""
+        return self.by_pattern(member).union(member.topics)
+
+    def by_pattern(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the topics that a member subscribes to by its pattern; none that it may not see."""
+        if not member.regex:
+            return frozenset()
+        return self.visible.get(member.member_id, self.regexes.get(member.regex, frozenset()))
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        return any(topic in self.topics_of(one) for one in self.members.values())
+
+    def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
+        """Whether somebody may join who speaks these classic protocols: all such members have one in common."""
+        others = [one.classic.names for one in self.members.values() if one.classic is not None]
+        return protocol_type == "consumer" and bool(names.intersection(*others))
+
+    def taken_by_others(self, member_id: str) -> Assigned:
+        """Return what the other members have, or are still to give up."""
+        found: set[Partition] = set()
+        for one in self.members.values():
+            if one.member_id != member_id:
+                found |= one.assigned
+                found |= one.revoking
+        return frozenset(found)
+
+    def member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """Return the member that a request names.
+
+        Raises:
+            RefusedError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has taken its instance id.
+        """
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                raise RefusedError(refusal.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            if known != member_id:
+                reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {known}."
+                raise RefusedError(refusal.FENCED_INSTANCE_ID, reason)
+        if member_id not in self.members:
+            raise RefusedError(
+                refusal.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return self.members[member_id]
+
+    # ---------------------------------------------------------------------------------------------- what changes it
+
+    def put(self, member: ConsumerMember) -> None:
+        """Take a member in, or its new value."""
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go."""
+        member = self.members.pop(member_id, None)
+        for kept in (self.targets, self.viewers, self.visible):
+            kept.pop(member_id, None)
+        instance_id = None if member is None else member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+        for timers in (self.sessions, self.rebalances):
+            timer = timers.pop(member_id, None)
+            if timer is not None:
+                timer.cancel()
+        used = {one.regex for one in self.members.values()}
+        self.regexes = {regex: names for regex, names in self.regexes.items() if regex in used}
+
+    def stop_timers(self) -> None:
+        """Cancel everything that is due for the group and its members."""
+        for timer in (*self.sessions.values(), *self.rebalances.values()):
+            timer.cancel()
+
+    # ---------------------------------------------------------------------------------------------- offsets
+
+    def check_commit(self, who: Committer, *, transactional: bool) -> None:
+        """Refuse a commit of another epoch, or from nobody while there are members.
+
+        Raises:
+            RefusedError: as ConsumerGroup.validateOffsetCommit refuses it.
+        """
+        if who.generation < 0 and not self.members:
+            return
+        if transactional and who.generation == _NONE and not who.member_id and who.instance_id is None:
+            return
+        member = self.member(who.member_id, None)
+        if not transactional and not who.knows_epochs and member.classic is None:
+            raise RefusedError(refusal.UNSUPPORTED_VERSION)
+        self._check_epoch(member, who.generation)
+
+    def check_fetch(self, who: Committer) -> None:
+        """Refuse a member of another epoch; nobody may ask.
+
+        Raises:
+            RefusedError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
+        """
+        if who.member_id or who.generation >= 0:
+            self._check_epoch(self.member(who.member_id, None), who.generation)
+
+    @staticmethod
+    def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+        if epoch != member.epoch:
+            if member.classic is not None:
+                raise RefusedError(refusal.ILLEGAL_GENERATION)
+            reason = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
+            raise RefusedError(refusal.STALE_MEMBER_EPOCH, reason)
+
+    def check_offset_delete(self) -> None:
+        """Let offsets be deleted of topics that nobody reads."""
+
+    def check_delete(self) -> None:
+        """Refuse to delete a group with members.
+
+        Raises:
+            RefusedError: NON_EMPTY_GROUP.
+        """
+        if self.members:
+            raise RefusedError(refusal.NON_EMPTY_GROUP)
+
+    def offsets_age_from(self) -> Callable[[int], int]:
+        """Commits age from when they were made."""
+        return lambda commit_ms: commit_ms
+
+
+def by_topic(partitions: Iterable[Partition]) -> Mapping[UUID, list[int]]:
+    """Return partitions by topic, sorted."""
+    found: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        found.setdefault(topic_id, []).append(index)
+    return found

@@ -1,0 +1,469 @@
+"""ConsumerGroupHeartbeat: the one request of the protocol of KIP-848, and what time does to its members.
+
+A heartbeat is planned on values, written as one batch of records, and taken over then. Facts: KIP-848, KIP-1082,
+GroupMetadataManager.java. Patterns are resolved in the heartbeat that brings them; Kafka does it a moment later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from kafkaframes.coordination.groups import consumer_records as rows
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.assignors import ASSIGNORS
+from kafkaframes.coordination.groups.consumer import (
+    LEAVE,
+    LEAVE_STATIC,
+    NOTHING,
+    Assigned,
+    ClassicFacts,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Viewer,
+)
+from kafkaframes.coordination.groups.patterns import compile_pattern
+from kafkaframes.coordination.groups.ports import Clock, Record
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.errors import KafkaframesError
+
+_NONE = -1
+_NO_TOPICS: frozenset[str] = frozenset()
+_FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
+
+
+class Topics(Protocol):
+    """The topics of the broker."""
+
+    def names(self) -> Iterable[str]:
+        """Return all names."""
+
+    def find(self, name: str) -> tuple[UUID, int] | None:
+        """Return a topic's id and how many partitions it has."""
+
+
+class Beat(NamedTuple):
+    """A ConsumerGroupHeartbeat request; None where nothing has changed since the last.
+
+    Attributes:
+        epoch: 0 to join, -1 to leave, -2 of a static member that will come back.
+        owned: the partitions that it has.
+        classic: it was a JoinGroup: the member speaks the classic protocol.
+        viewer: who sends it; None: somebody who sees every topic.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = _NONE
+    topics: Sequence[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Assigned | None = None
+    client_id: str = ""
+    client_host: str = ""
+    classic: ClassicFacts | None = None
+    viewer: Viewer | None = None
+
+
+class Beaten(NamedTuple):
+    """What a heartbeat is answered with; no assignment where it has not changed."""
+
+    member_id: str
+    epoch: int
+    interval_ms: int = 0
+    assignment: Assigned | None = None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a heartbeat is going to change."""
+
+    records: list[Record] = field(default_factory=list)
+    epoch: int = 0
+    metadata_hash: int = 0
+    regexes: dict[str, frozenset[str]] = field(default_factory=dict)
+    visible: dict[str, frozenset[str]] = field(default_factory=dict)
+    targets: dict[str, Assigned] | None = None
+
+
+@dataclass(slots=True)
+class ConsumerGroups:
+    """The protocol on consumer groups.
+
+    Attributes:
+        write: puts a group's records into the log.
+        on_leave: asked before a member is removed; it returns True where it did so itself, by a downgrade.
+    """
+
+    clock: Clock
+    settings: GroupSettings
+    write: Callable[[str, Sequence[Record]], None]
+    topics: Topics
+    on_leave: Callable[[ConsumerGroup, str], bool] | None = None
+
+    # ---------------------------------------------------------------------------------------------- the request
+
+    def heartbeat(self, group: ConsumerGroup, beat: Beat, before: Sequence[Record] = ()) -> Beaten:
+        """Answer a heartbeat that does not leave.
+
+        Args:
+            group: the group; a new one is put to use by the caller once this returns.
+            before: records to be written with it, of another group of this name that it replaces.
+
+        Raises:
+            RefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it; nothing has changed.
+        """
+        old = self._member_of(group, beat)
+        replaced = self._replaced(group, beat)
+        start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
+        member = _subscribed(start, beat)
+        plan = _Plan(records=list(before))
+        if replaced is not None:
+            plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
+        if old is None or not member.same_subscription(old):
+            plan.records.append(rows.member_record(group.group_id, member))
+        others = {key: one for key, one in group.members.items() if replaced is None or one is not replaced}
+        members = {**others, member.member_id: member}
+        viewers = {**group.viewers, member.member_id: beat.viewer}
+        plan.regexes, plan.visible = self._resolved(group, members, viewers)
+        self._plan_epoch(group, plan, members, has_changed=_asks_for_others(old or replaced, member))
+        self._plan_targets(group, plan, members, replaced, member.member_id)
+        targets = group.targets if plan.targets is None else plan.targets
+        target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
+        moved = self._moved(group, member, targets, target_epoch, beat, replaced)
+        if moved is not member or old is None:
+            plan.records.append(rows.current_record(group.group_id, moved))
+        if plan.records:
+            self.write(group.group_id, plan.records)
+        self._apply(group, plan, moved, replaced)
+        group.viewers[moved.member_id] = beat.viewer
+        self.watch(group, moved)
+        is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
+        is_full = is_full and (beat.topics is not None or beat.regex is not None)
+        tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
+        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+
+    def _member_of(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
+        """Return the member that a heartbeat comes from; None for a new one."""
+        if beat.epoch == 0:
+            known = group.members.get(beat.member_id)
+            if known is None and len(group.members) >= self.settings.consumer_max_size:
+                raise RefusedError(refusal.GROUP_MAX_SIZE_REACHED)
+            return known
+        member = group.member(beat.member_id, beat.instance_id)
+        _check_epoch(member, beat)
+        return member
+
+    @staticmethod
+    def _replaced(group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
+        """Return the static member whose place a joining one takes; it must have left before."""
+        known = group.static_members.get(beat.instance_id) if beat.instance_id is not None else None
+        if beat.epoch != 0 or known is None or known == beat.member_id:
+            return None
+        member = group.members[known]
+        if member.epoch != LEAVE_STATIC and member.classic is None and beat.classic is None:
+            reason = (
+                f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the"
+                f" instance id is owned by {known} member."
+            )
+            raise RefusedError(refusal.UNRELEASED_INSTANCE_ID, reason)
+        return member
+
+    # ---------------------------------------------------------------------------------------------- planning
+
+    def _plan_epoch(
+        self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
+    ) -> None:
+        """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
+        plan.epoch = group.epoch
+        plan.records += self._regex_records(group, plan.regexes)
+        plan.metadata_hash = hash_of_topics(self.topics, _all_topics(members.values(), plan.regexes))
+        has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
+        known = ((key, group.by_pattern(one)) for key, one in group.members.items() if key in members)
+        has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in known)
+        if has_changed or not group.epoch:
+            plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
+            plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
+
+    def _resolved(
+        self,
+        group: ConsumerGroup,
+        members: Mapping[str, ConsumerMember],
+        viewers: Mapping[str, Viewer | None],
+    ) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+        """Return the topics of every pattern, and those that each member sees of its own.
+
+        A member that has not been heard of since the start sees what its pattern stood for before.
+        """
+        matching: dict[str, frozenset[str]] = {}
+        seen: dict[tuple[str, Viewer | None], frozenset[str]] = {}
+        found: dict[str, frozenset[str]] = {}
+        visible: dict[str, frozenset[str]] = {}
+        for key, one in members.items():
+            if not one.regex:
+                continue
+            if one.regex not in matching:
+                matching[one.regex] = frozenset(filter(compile_pattern(one.regex), self.topics.names()))
+            names, viewer = matching[one.regex], viewers.get(key)
+            if key not in viewers:
+                names &= group.by_pattern(one)
+            elif viewer is not None:
+                if (one.regex, viewer) not in seen:
+                    seen[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
+                names = seen[one.regex, viewer]
+            visible[key] = names
+            found[one.regex] = found.get(one.regex, names) | names
+        return found, visible
+
+    def _regex_records(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> Iterator[Record]:
+        """Yield the records of the patterns that are new, stand for other topics, or are unused."""
+        for regex, names in found.items():
+            if group.regexes.get(regex) != names:
+                yield rows.regex_record(group.group_id, regex, names, self.clock.now_ms)
+        for regex in group.regexes.keys() - found.keys():
+            yield rows.regex_record(group.group_id, regex, None)
+
+    def _plan_targets(
+        self,
+        group: ConsumerGroup,
+        plan: _Plan,
+        members: Mapping[str, ConsumerMember],
+        replaced: ConsumerMember | None,
+        member_id: str,
+    ) -> None:
+        """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
+        current = dict(group.targets)
+        if replaced is not None:
+            current[member_id] = current.pop(replaced.member_id, NOTHING)
+        if plan.epoch > group.assignment_epoch:
+            targets = self._assigned(members, plan, current, group.default_assignor)
+        elif replaced is not None:
+            targets = current
+        else:
+            return
+        plan.targets = targets
+        for key, target in targets.items():
+            if group.targets.get(key) != target:
+                plan.records.append(rows.target_record(group.group_id, key, target))
+        if plan.epoch > group.assignment_epoch:
+            plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
+
+    def _assigned(
+        self,
+        members: Mapping[str, ConsumerMember],
+        plan: _Plan,
+        current: Mapping[str, Assigned],
+        default: str,
+    ) -> dict[str, Assigned]:
+        group = ConsumerGroup("", members=dict(members), visible=plan.visible, default_assignor=default)
+        counts: dict[UUID, int] = {}
+        subscriptions: dict[str, frozenset[UUID]] = {}
+        for key, member in members.items():
+            found = [one for name in group.topics_of(member) if (one := self.topics.find(name)) is not None]
+            counts |= dict(found)
+            subscriptions[key] = frozenset(topic_id for topic_id, _ in found)
+        return ASSIGNORS[group.assignor](subscriptions, current, counts)
+
+    def _moved(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        targets: Mapping[str, Assigned],
+        target_epoch: int,
+        beat: Beat,
+        replaced: ConsumerMember | None,
+    ) -> ConsumerMember:
+        """Bring the member a step nearer to its target."""
+        if beat.epoch == 0:  # it has nothing, whatever it had
+            member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
+            member = replace(member, epoch=0, state=MemberState.STABLE)
+        taken = group.taken_by_others(member.member_id)
+        if replaced is not None:
+            taken -= replaced.assigned
+        owned = NOTHING if beat.epoch == 0 else beat.owned
+        target = targets.get(member.member_id, NOTHING)
+        return member.reconciled(target, target_epoch, owned, taken.__contains__)
+
+    @staticmethod
+    def _apply(group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced: ConsumerMember | None) -> None:
+        if replaced is not None:
+            group.remove(replaced.member_id)
+        group.put(member)
+        group.regexes, group.visible, group.metadata_hash = plan.regexes, plan.visible, plan.metadata_hash
+        if plan.targets is not None:
+            group.targets = plan.targets
+            group.assignment_epoch = max(plan.epoch, group.assignment_epoch)
+        group.epoch = plan.epoch
+
+    # ---------------------------------------------------------------------------------------------- leaving
+
+    def leave(self, group: ConsumerGroup, beat: Beat) -> Beaten:
+        """Let a member go; a static one with epoch -2 keeps its place until its session times out.
+
+        Raises:
+            RefusedError: it is no member.
+            KafkaframesError: the log did not take it.
+        """
+        member = group.member(beat.member_id, beat.instance_id)
+        if beat.epoch == LEAVE_STATIC and member.instance_id is not None:
+            away = replace(member, epoch=LEAVE_STATIC, revoking=NOTHING)
+            self.write(group.group_id, [rows.current_record(group.group_id, away)])
+            group.put(away)
+            return Beaten(member.member_id, LEAVE_STATIC)
+        self.fence(group, member.member_id)
+        return Beaten(member.member_id, LEAVE)
+
+    def fence(self, group: ConsumerGroup, member_id: str) -> None:
+        """Remove a member; the others get what it had with their next heartbeats.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+        if self.on_leave is not None and self.on_leave(group, member_id):
+            return
+        left = {key: one for key, one in group.members.items() if key != member_id}
+        unused = group.regexes.keys() - {one.regex for one in left.values()}
+        names = _all_topics(left.values(), group.regexes)
+        metadata_hash = hash_of_topics(self.topics, names)
+        written = rows.member_tombstones(group.group_id, member_id)
+        written += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused)]
+        written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        self.write(group.group_id, written)
+        group.remove(member_id)
+        group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
+
+    # ---------------------------------------------------------------------------------------------- time
+
+    def watch(self, group: ConsumerGroup, member: ConsumerMember, *, keeps_rebalance: bool = False) -> None:
+        """Begin the member's session anew, and its time to give up what it must."""
+        key = member.member_id
+        if key in group.sessions:
+            group.sessions[key].cancel()
+        classic = member.classic
+        timeout_ms = self.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        group.sessions[key] = self.clock.call_later(timeout_ms, lambda: self.expire(group, key))
+        if keeps_rebalance:
+            return
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            timer = group.rebalances.pop(key, None)
+            if timer is not None:
+                timer.cancel()
+        elif key not in group.rebalances:
+            epoch = member.epoch
+            timer = self.clock.call_later(
+                member.rebalance_timeout_ms, lambda: self._expire_rebalance(group, key, epoch)
+            )
+            group.rebalances[key] = timer
+
+    def expire(self, group: ConsumerGroup, member_id: str) -> None:
+        """Give a member up that was not heard of in time."""
+        if member_id in group.members:
+            with suppress(KafkaframesError):  # the log is not there; the member is given up when it is heard of again
+                self.fence(group, member_id)
+
+    def _expire_rebalance(self, group: ConsumerGroup, member_id: str, epoch: int) -> None:
+        member = group.members.get(member_id)
+        if member is not None and member.epoch == epoch and member.state is MemberState.UNREVOKED_PARTITIONS:
+            self.expire(group, member_id)
+
+    def revive(self, group: ConsumerGroup) -> None:
+        """Expect the members of a group that was read from the log to be heard of."""
+        for member in list(group.members.values()):
+            self.watch(group, member)
+
+
+def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
+    """Return a number that tells subscribed topics from others: their names, ids and sizes; 0 for none."""
+    known = [(name, topics.find(name)) for name in sorted(names)]
+    there = [(name, found[0].hex, found[1]) for name, found in known if found is not None]
+    digest = hashlib.blake2b(repr(there).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) if there else 0
+
+
+def check(beat: Beat, *, may_lack_id: bool) -> None:
+    """Refuse a request that contradicts itself.
+
+    Args:
+        may_lack_id: a joining member may leave its id to the coordinator: version 0.
+
+    Raises:
+        RefusedError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    """
+    joins = beat.epoch == 0
+    wrong = (
+        (not beat.member_id and not (may_lack_id and joins), "MemberId can't be empty."),
+        (not beat.group_id.strip(), "GroupId can't be empty."),
+        (beat.instance_id == "", "InstanceId can't be empty."),
+        (beat.rack_id == "", "RackId can't be empty."),
+        (beat.epoch == LEAVE_STATIC and beat.instance_id is None, "InstanceId can't be null."),
+        (beat.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
+        (joins and beat.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
+        (joins and (beat.owned is None or beat.owned), "TopicPartitions must be empty when (re-)joining."),
+        (
+            joins and beat.topics is None and beat.regex is None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        ),
+    )
+    for is_wrong, reason in wrong:
+        if is_wrong:
+            raise RefusedError(refusal.INVALID_REQUEST, reason)
+    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        reason = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}."
+        raise RefusedError(refusal.UNSUPPORTED_ASSIGNOR, reason)
+
+
+def _subscribed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+    """Return the member with what a heartbeat changes."""
+    changes: dict[str, Any] = {
+        "instance_id": beat.instance_id,
+        "rack_id": beat.rack_id,
+        "topics": None if beat.topics is None else tuple(sorted(set(beat.topics))),
+        "assignor": beat.assignor,
+        "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == _NONE else beat.rebalance_timeout_ms,
+        "client_id": beat.client_id,
+        "client_host": beat.client_host,
+    }
+    given = {name: value for name, value in changes.items() if value is not None}
+    if beat.regex is not None:
+        given["regex"] = beat.regex or None
+    return replace(member, classic=beat.classic, **given)
+
+
+def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:
+    """Whether the group has to be assigned anew for what the member asks for."""
+    return old is None or (old.topics, old.regex) != (new.topics, new.regex)
+
+
+def _all_topics(members: Iterable[ConsumerMember], regexes: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    names: set[str] = set()
+    for one in members:
+        names.update(one.topics)
+        if one.regex:
+            names |= regexes.get(one.regex, frozenset())
+    return frozenset(names)
+
+
+def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
+    """Refuse an epoch that is not the member's; the one before is taken from a member that missed an answer."""
+    if beat.epoch == member.epoch:
+        return
+    relation = "greater" if beat.epoch > member.epoch else "smaller"
+    missed = beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
+    if beat.epoch > member.epoch or not missed:
+        reason = (
+            f"The consumer group member has a {relation} member epoch ({beat.epoch}) than the one known by the group"
+            f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+        )
+        raise RefusedError(refusal.FENCED_MEMBER_EPOCH, reason)

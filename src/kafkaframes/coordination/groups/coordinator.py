@@ -1,0 +1,524 @@
+"""The group coordinator: every group of this broker, its offsets, and their records.
+
+A request is a call with plain values, its answer a value, or a callable that is called later (``join``, ``sync``).
+What must outlive the broker is in ``__consumer_offsets`` before anybody is told; ``load`` reads it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from kafkaframes.coordination.groups import consumer_records, records, refusal, share_records
+from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
+from kafkaframes.coordination.groups.classic_members import ClassicMembers
+from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
+from kafkaframes.coordination.groups.consumer import ConsumerGroup
+from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
+from kafkaframes.coordination.groups.membership import Committer, Group
+from kafkaframes.coordination.groups.migration import classic_group_of, consumer_group_of
+from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, Record
+from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSettings
+from kafkaframes.coordination.groups.share import ShareGroup
+from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
+from kafkaframes.coordination.groups.share_protocol import check as check_share
+from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
+from kafkaframes.storage.files.coordinators import coordinator_partition
+from kafkaframes.storage.files.names import TopicPartition
+
+
+class LoadedRecord(Protocol):
+    """A record of ``__consumer_offsets`` as it is read back."""
+
+    @property
+    def partition(self) -> int:
+        """Of the topic."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value; None is a tombstone."""
+
+    @property
+    def producer_id(self) -> int:
+        """Of its batch; -1 without one."""
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it counts only when its transaction is committed."""
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it ends the producer's transaction."""
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether a marker commits."""
+
+
+class DescribedMember(NamedTuple):
+    """A member as DescribeGroups tells of it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    """A group as DescribeGroups tells of it."""
+
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups tells of it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclass(slots=True)
+class GroupCoordinator:
+    """All groups.
+
+    Attributes:
+        log: ``__consumer_offsets``.
+        new_id: a random UUID, for member ids.
+        topics: of the broker, for consumer groups.
+        unread: records that could not be read back.
+    """
+
+    clock: Clock
+    log: CoordinatorLog
+    settings: GroupSettings
+    new_id: Callable[[], str]
+    topics: Topics
+    groups: dict[str, Group] = field(default_factory=dict)
+    unread: int = 0
+    commits: Commits = field(init=False)
+    classic: Rebalances = field(init=False)
+    consumer: ConsumerGroups = field(init=False)
+    share: ShareGroups = field(init=False)
+    classic_members: ClassicMembers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
+        self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
+        self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics, self._downgrade)
+        self.classic_members = ClassicMembers(self.consumer, self.new_id)
+        self.share = ShareGroups(self.clock, self.settings, self.write, self.topics)
+        self._expire_later()
+
+    def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
+        """Put records of a group into the log, as one batch.
+
+        Raises:
+            KafkaframesError: they are not there.
+        """
+        partition = coordinator_partition(group_id, self.log.partitions)
+        if producer is None:
+            self.log.append(partition, rows)
+        else:
+            self.log.append(partition, rows, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+    # ---------------------------------------------------------------------------------------------- classic groups
+
+    def join(self, request: Join, reply: Callable[[JoinResult], None]) -> None:
+        """Answer a JoinGroup, at once or when the generation begins.
+
+        Raises:
+            KafkaframesError: the log did not take a new group.
+        """
+        if not request.group_id:
+            reply(JoinResult(refusal.INVALID_GROUP_ID, request.member_id))
+            return
+        if (
+            not self.settings.min_session_timeout_ms
+            <= request.session_timeout_ms
+            <= self.settings.max_session_timeout_ms
+        ):
+            reply(JoinResult(refusal.INVALID_SESSION_TIMEOUT, request.member_id))
+            return
+        group = self.groups.get(request.group_id)
+        is_empty_other = group is not None and not isinstance(group, ClassicGroup) and group.is_empty
+        if group is None or is_empty_other:
+            if request.member_id:
+                reply(JoinResult(refusal.UNKNOWN_MEMBER_ID, request.member_id))
+                return
+            before = [] if group is None else self._tombstones(group)
+            group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
+            self.write(request.group_id, [*before, records.empty_group_record(group)])
+            self._replace(group)
+        if isinstance(group, ConsumerGroup):
+            reply(self.classic_members.join(group, request))
+            self._downgrade(group)  # its last member of the consumer protocol may have come back with the classic one
+            return
+        if not isinstance(group, ClassicGroup):
+            reply(JoinResult(refusal.INCONSISTENT_GROUP_PROTOCOL, ""))
+            return
+        self.classic.join(group, request, reply)
+
+    def sync(self, request: Sync, reply: Callable[[SyncResult], None]) -> None:
+        """Answer a SyncGroup, at once or when the assignment is there."""
+        if not request.group_id:
+            reply(SyncResult(refusal.INVALID_GROUP_ID))
+            return
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            reply(self.classic_members.sync(group, request))
+            return
+        if not isinstance(group, ClassicGroup):
+            reply(SyncResult(refusal.UNKNOWN_MEMBER_ID))
+            return
+        self.classic.sync(group, request, reply)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
+        """Keep a member alive; return the error code that it gets."""
+        if not group_id:
+            return refusal.INVALID_GROUP_ID
+        group = self.groups.get(group_id)
+        try:
+            if isinstance(group, ConsumerGroup):
+                return self.classic_members.heartbeat(group, member_id, instance_id, generation)
+            if not isinstance(group, ClassicGroup):
+                return refusal.UNKNOWN_MEMBER_ID
+            return self.classic.heartbeat(group, member_id, instance_id, generation)
+        except RefusedError as refused:
+            return refused.code
+
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[int]:
+        """Let members go; return an error code for each.
+
+        Raises:
+            RefusedError: the group id is empty.
+            KafkaframesError: the log did not take it.
+        """
+        if not group_id:
+            raise RefusedError(refusal.INVALID_GROUP_ID)
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_members.leave(group, leaving)
+        if not isinstance(group, ClassicGroup):
+            return [refusal.UNKNOWN_MEMBER_ID] * len(leaving)
+        return self.classic.leave(group, leaving)
+
+    # ---------------------------------------------------------------------------------------------- consumer groups
+
+    def consumer_heartbeat(self, beat: Beat, *, may_lack_id: bool = False) -> Beaten:
+        """Answer a ConsumerGroupHeartbeat.
+
+        Args:
+            may_lack_id: version 0: the coordinator gives the member its id.
+
+        Raises:
+            RefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it.
+        """
+        check(beat, may_lack_id=may_lack_id)
+        if not beat.member_id:
+            beat = beat._replace(member_id=self.new_id())
+        group = self.groups.get(beat.group_id)
+        before: list[Record] = []
+        if beat.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):
+            group, before = self._consumer_group_for(beat.group_id, group)
+        if group is None:
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
+        if not isinstance(group, ConsumerGroup):
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
+        if beat.epoch < 0:
+            return self.consumer.leave(group, beat)
+        answer = self.consumer.heartbeat(group, beat, before)
+        if self.groups.get(beat.group_id) is not group:
+            self._replace(group)
+        return answer
+
+    def _consumer_group_for(self, group_id: str, old: ClassicGroup | None) -> tuple[Group | None, list[Record]]:
+        """Return the group that a member joins by the consumer protocol, and the records that make it one.
+
+        A classic group with members is converted where the policy allows it and its members are consumers.
+        """
+        if old is None:
+            return ConsumerGroup(group_id), []
+        before = self._tombstones(old)
+        if old.is_empty:
+            return ConsumerGroup(group_id), before
+        fits = len(old.members) <= self.settings.consumer_max_size and old.uses_consumer_protocol
+        if self.settings.consumer_migration_policy not in UPGRADES or not fits or not old.members:
+            return old, []
+        try:
+            group = consumer_group_of(old, self.topics)
+        except DecodeError:
+            return old, []
+        return group, before + consumer_records.group_records(group, self.clock.now_ms)
+
+    def _downgrade(self, group: ConsumerGroup, leaving: str | None = None) -> bool:
+        """Make a classic group of a consumer group of which, without a member, all speak the classic protocol.
+
+        Raises:
+            KafkaframesError: the log did not take it; nothing has changed.
+        """
+        left = [one for one in group.members.values() if one.member_id != leaving]
+        gone = group.members.get(leaving) if leaving is not None else None
+        if not left or any(one.classic is None for one in left) or (gone is not None and gone.classic is not None):
+            return False
+        if self.settings.consumer_migration_policy not in DOWNGRADES or len(left) > self.settings.max_size:
+            return False
+        made = classic_group_of(group, frozenset({leaving or ""}), self.topics, self.clock.now_ms)
+        assignments = {one.member_id: one.assignment for one in made.members.values()}
+        rows = [*consumer_records.group_tombstones(group), records.group_record(made, assignments)]
+        self.write(group.group_id, rows)
+        self._replace(made)
+        self.classic.take_over(made)
+        return True
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group, for ConsumerGroupDescribe.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise _not_found(group_id, group, "consumer")
+        return group
+
+    # ---------------------------------------------------------------------------------------------- share groups
+
+    def share_heartbeat(self, beat: ShareBeat) -> Beaten:
+        """Answer a ShareGroupHeartbeat.
+
+        Raises:
+            RefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it.
+        """
+        check_share(beat)
+        group = self.groups.get(beat.group_id)
+        if group is None and beat.epoch == 0:
+            group = ShareGroup(beat.group_id)
+        if not isinstance(group, ShareGroup):
+            raise _not_found(beat.group_id, group, "share")
+        if beat.epoch < 0:
+            return self.share.leave(group, beat.member_id)
+        answer = self.share.heartbeat(group, beat)
+        self.groups[beat.group_id] = group
+        return answer
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            raise _not_found(group_id, group, "share")
+        return group
+
+    def _replace(self, group: Group) -> None:
+        """Put a group to use, in the place of another one of its name."""
+        old = self.groups.get(group.group_id)
+        if old is not None:
+            old.stop_timers()
+        self.groups[group.group_id] = group
+        if isinstance(old, ClassicGroup) and isinstance(group, ConsumerGroup):
+            self.classic.give_up(old)
+            self.consumer.revive(group)
+
+    # ---------------------------------------------------------------------------------------------- offsets
+
+    def commit(
+        self, who: Committer, offsets: dict[TopicPartition, Offset], *, retention_ms: int = -1
+    ) -> dict[TopicPartition, int]:
+        """Commit offsets; return an error code for each. A commit keeps a classic member alive.
+
+        Raises:
+            RefusedError: the whole commit is refused.
+            KafkaframesError: the log did not take it.
+        """
+        codes = self.commits.commit(who, offsets, retention_ms=retention_ms)
+        group = self.groups.get(who.group_id)
+        if isinstance(group, ClassicGroup) and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            member = group.members.get(who.member_id)
+            if member is not None:
+                self.classic.keep_alive(group, member)
+        elif isinstance(group, ConsumerGroup):
+            self.classic_members.keep_alive(group, who.member_id)
+        return codes
+
+    def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """Take over, or forget, what a transaction staged in a partition: its marker is in the log."""
+        self.commits.store.end_transaction((partition, producer_id), commit=commit)
+
+    # ---------------------------------------------------------------------------------------------- administration
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """Describe a classic group; one that there is not is Dead.
+
+        Raises:
+            RefusedError: it is a group of another kind, or there is none: what version 6 and later say.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if not isinstance(group, ClassicGroup):
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        is_stable = group.state is GroupState.STABLE
+        members = tuple(
+            DescribedMember(
+                one.member_id,
+                one.instance_id,
+                one.client_id,
+                one.client_host,
+                one.metadata(group.protocol_name) if is_stable else b"",
+                one.assignment if is_stable else b"",
+            )
+            for one in group.members.values()
+        )
+        name = (group.protocol_name or "") if is_stable else ""
+        return DescribedGroup(group_id, group.state_name, group.protocol_type_name, name, members)
+
+    def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
+        """List the groups in any of these states and of any of these types; letter case does not matter."""
+        wanted = {one.lower() for one in states}
+        kinds = {one.lower() for one in types}
+        return [
+            ListedGroup(one.group_id, one.protocol_type_name, one.state_name, one.type)
+            for one in self.groups.values()
+            if (not wanted or one.state_name.lower() in wanted) and (not kinds or one.type in kinds)
+        ]
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, and its offsets.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+            KafkaframesError: the log did not take it.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        group.check_delete()
+        self.write(group_id, [*self.commits.tombstones(group_id), *self._tombstones(group)])
+        self.commits.store.remove_group(group_id)
+        self._drop(group)
+
+    @staticmethod
+    def _tombstones(group: Group) -> list[Record]:
+        if isinstance(group, ConsumerGroup):
+            return consumer_records.group_tombstones(group)
+        if isinstance(group, ShareGroup):
+            return share_records.group_tombstones(group)
+        return [records.group_tombstone(group.group_id)]
+
+    def _drop(self, group: Group) -> None:
+        group.stop_timers()
+        self.groups.pop(group.group_id, None)
+
+    def _expire_later(self) -> None:
+        self.clock.call_later(self.settings.offsets_retention_check_interval_ms, self._expire_all)
+
+    def _expire_all(self) -> None:
+        """Delete offsets whose retention is over, and groups of which nothing is left."""
+        self._expire_later()
+        for group in list(self.groups.values()):
+            with suppress(KafkaframesError):  # the log is not there now; the next round finds them again
+                if self.commits.expire(group) and group.is_empty:
+                    self.write(group.group_id, self._tombstones(group))
+                    self._drop(group)
+
+    # ---------------------------------------------------------------------------------------------- loading
+
+    def load(self, loaded: Iterable[LoadedRecord]) -> None:
+        """Read everything back after a restart; members have a session timeout to be heard of."""
+        for record in loaded:
+            if record.is_marker:
+                self.end_transaction(record.partition, record.producer_id, commit=record.is_commit)
+            elif record.key is not None:
+                try:
+                    self._replay(record)
+                except DecodeError:
+                    self.unread += 1
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                self.classic.revive(group)
+            elif isinstance(group, ConsumerGroup):
+                self.consumer.revive(group)
+            elif isinstance(group, ShareGroup):
+                self.share.revive(group)
+
+    def _replay(self, record: LoadedRecord) -> None:
+        assert record.key is not None
+        one = records.decode(record.key, record.value)
+        if one.type in records.COMMIT_TYPES:
+            transaction = (record.partition, record.producer_id) if record.is_transactional else None
+            where = TopicPartition(one.key.topic, one.key.partition)
+            self._replay_commit(one.key.group, where, one.value, transaction)
+        elif one.type == records.GROUP_TYPE:
+            group_id = one.key.group
+            if one.value is None:
+                if isinstance(self.groups.get(group_id), ClassicGroup):
+                    del self.groups[group_id]
+            else:
+                self.groups[group_id] = records.group_of(group_id, one.value)
+        elif one.type in consumer_records.TYPES:
+            self._replay_consumer(one)
+        elif one.type in share_records.TYPES:
+            self._replay_share(one)
+
+    def _replay_consumer(self, one: CoordinatorRecord) -> None:
+        group_id = one.key.group_id
+        group = self.groups.get(group_id)
+        if one.type == consumer_records.EPOCH and one.value is None:
+            if isinstance(group, ConsumerGroup):
+                del self.groups[group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            if one.value is None:
+                return
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        consumer_records.replay(group, one)
+
+    def _replay_share(self, one: CoordinatorRecord) -> None:
+        group_id = one.key.group_id
+        group = self.groups.get(group_id)
+        if one.type == share_records.EPOCH and one.value is None:
+            if isinstance(group, ShareGroup):
+                del self.groups[group_id]
+            return
+        if not isinstance(group, ShareGroup):
+            if one.value is None:
+                return
+            group = self.groups[group_id] = ShareGroup(group_id)
+        share_records.replay(group, one)
+
+    def _replay_commit(
+        self, group_id: str, where: TopicPartition, value: Any, transaction: tuple[int, int] | None
+    ) -> None:
+        if value is None:
+            self.commits.store.remove(group_id, where)
+            return
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id)
+        self.commits.store.put(group_id, where, records.commit_of(value), transaction=transaction)
+
+
+def _not_found(group_id: str, group: Group | None, kind: str) -> RefusedError:
+    what = "not found" if group is None else f"is not a {kind} group"
+    return RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

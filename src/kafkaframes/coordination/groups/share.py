@@ -1,0 +1,156 @@
+"""A share group (KIP-932): members that read the same partitions together. No clock, no requests.
+
+What a member is assigned is where it may fetch; who gets which record is decided by each partition's leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+from uuid import UUID
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
+from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.coordination.groups.ports import Timer
+from kafkaframes.coordination.groups.refusal import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """One member.
+
+    Attributes:
+        topics: what it subscribes to, sorted.
+        epoch: of the assignment that it has.
+    """
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    epoch: int = 0
+    previous_epoch: int = 0
+    assigned: Assigned = NOTHING
+
+    def same_subscription(self, other: ShareMember) -> bool:
+        """Whether nothing that its record holds is different."""
+        same = replace(self, epoch=other.epoch, previous_epoch=other.previous_epoch, assigned=other.assigned)
+        return same == other
+
+
+@dataclass(slots=True, eq=False)
+class ShareGroup:
+    """One share group.
+
+    Attributes:
+        epoch: grows with every change of members, subscriptions or topics.
+        assignment_epoch: the epoch that ``targets`` were made for.
+        initialized: topics whose partitions the group has begun to read: name and partitions, by id.
+        sessions: when a member is given up that is not heard of.
+    """
+
+    group_id: str
+    epoch: int = 0
+    assignment_epoch: int = 0
+    metadata_hash: int = 0
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    targets: dict[str, Assigned] = field(default_factory=dict)
+    initialized: dict[UUID, tuple[str, frozenset[int]]] = field(default_factory=dict)
+    sessions: dict[str, Timer] = field(default_factory=dict)
+
+    type: ClassVar[str] = "share"
+    protocol_type_name: ClassVar[str] = "share"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def state_name(self) -> str:
+        """Its state, in Kafka's spelling."""
+        return "Stable" if self.members else "Empty"
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        return any(topic in one.topics for one in self.members.values())
+
+    def member(self, member_id: str) -> ShareMember:
+        """Return a member.
+
+        Raises:
+            RefusedError: UNKNOWN_MEMBER_ID.
+        """
+        if member_id not in self.members:
+            reason = f"Member {member_id} is not a member of group {self.group_id}."
+            raise RefusedError(refusal.UNKNOWN_MEMBER_ID, reason)
+        return self.members[member_id]
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go."""
+        self.members.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        timer = self.sessions.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def stop_timers(self) -> None:
+        """Cancel everything that is due for its members."""
+        for timer in self.sessions.values():
+            timer.cancel()
+
+    def check_commit(self, who: Committer, *, transactional: bool) -> None:
+        """Refuse committed offsets: a share group has none.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND, as Kafka answers.
+        """
+        raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
+
+    def check_fetch(self, who: Committer) -> None:
+        """Refuse as for commits.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        self.check_commit(who, transactional=False)
+
+    def check_offset_delete(self) -> None:
+        """Refuse as for commits.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        self.check_commit(Committer(self.group_id), transactional=False)
+
+    def check_delete(self) -> None:
+        """Refuse to delete a group with members.
+
+        Raises:
+            RefusedError: NON_EMPTY_GROUP.
+        """
+        if self.members:
+            raise RefusedError(refusal.NON_EMPTY_GROUP)
+
+    def offsets_age_from(self) -> Callable[[int], int] | None:
+        """Return None: nothing of a share group expires."""
+        return None
+
+
+def assign(members: Mapping[str, frozenset[UUID]], counts: Mapping[UUID, int]) -> dict[str, Assigned]:
+    """Give every partition to at least one member, and every member at least one partition (the ``simple`` assignor).
+
+    Args:
+        members: the topics of each.
+        counts: how many partitions each topic has.
+    """
+    found: dict[str, set[Partition]] = {member_id: set() for member_id in members}
+    topics = sorted(frozenset[UUID]().union(*members.values())) if members else []
+    for topic in topics:
+        readers: Sequence[str] = sorted(member_id for member_id, mine in members.items() if topic in mine)
+        for index in range(max(counts[topic], len(readers))):
+            found[readers[index % len(readers)]].add((topic, index % counts[topic]))
+    return {member_id: frozenset(mine) for member_id, mine in found.items()}

@@ -1,0 +1,177 @@
+"""ShareGroupHeartbeat: joining, staying in and leaving a share group (KIP-932)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups import share_records as rows
+from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
+from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
+from kafkaframes.coordination.groups.ports import Clock, Record
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.share import ShareGroup, ShareMember, assign
+from kafkaframes.errors import KafkaframesError
+
+_FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
+
+
+class ShareBeat(NamedTuple):
+    """A ShareGroupHeartbeat request; None where nothing has changed since the last."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    rack_id: str | None = None
+    topics: Sequence[str] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+def check(beat: ShareBeat) -> None:
+    """Refuse a request that contradicts itself.
+
+    Raises:
+        RefusedError: INVALID_REQUEST.
+    """
+    wrong = (
+        (not beat.member_id.strip(), "MemberId can't be empty."),
+        (not beat.group_id.strip(), "GroupId can't be empty."),
+        (beat.rack_id == "", "RackId can't be empty."),
+        (beat.epoch == 0 and not beat.topics, "SubscribedTopicNames must be set in first request."),
+        (beat.epoch < LEAVE, "MemberEpoch is invalid."),
+    )
+    for is_wrong, reason in wrong:
+        if is_wrong:
+            raise RefusedError(refusal.INVALID_REQUEST, reason)
+
+
+@dataclass(slots=True)
+class ShareGroups:
+    """The protocol on share groups.
+
+    Attributes:
+        write: puts a group's records into the log.
+    """
+
+    clock: Clock
+    settings: GroupSettings
+    write: Callable[[str, Sequence[Record]], None]
+    topics: Topics
+
+    def heartbeat(self, group: ShareGroup, beat: ShareBeat) -> Beaten:
+        """Answer a heartbeat that does not leave.
+
+        Raises:
+            RefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it; nothing has changed.
+        """
+        old = self._member_of(group, beat)
+        member = _subscribed(old or ShareMember(beat.member_id), beat)
+        records: list[Record] = []
+        if old is None or not member.same_subscription(old):
+            records.append(rows.member_record(group.group_id, member))
+        members = {**group.members, member.member_id: member}
+        names = {name for one in members.values() for name in one.topics}
+        metadata_hash = hash_of_topics(self.topics, names)
+        epoch, targets = group.epoch, group.targets
+        if old is None or old.topics != member.topics or metadata_hash != group.metadata_hash:
+            epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
+            records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
+        initialized = self._initialized(group, names)
+        if initialized != group.initialized:
+            records.append(rows.state_record(group, initialized))
+        if epoch > group.assignment_epoch:
+            targets = self._assigned(members)
+            changed = [key for key, target in targets.items() if group.targets.get(key) != target]
+            records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
+            records.append(rows.target_epoch_record(group.group_id, epoch))
+        moved = member
+        if member.epoch != epoch:
+            target = targets.get(member.member_id, NOTHING)
+            moved = replace(member, epoch=epoch, previous_epoch=member.epoch, assigned=target)
+            records.append(rows.current_record(group.group_id, moved))
+        if records:
+            self.write(group.group_id, records)
+        group.members[moved.member_id] = moved
+        group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
+        group.assignment_epoch, group.initialized = max(epoch, group.assignment_epoch), initialized
+        self._watch(group, moved.member_id)
+        tells = beat.epoch == 0 or beat.topics is not None or old is None or moved.assigned != old.assigned
+        interval_ms = self.settings.share_heartbeat_interval_ms
+        return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+
+    def _member_of(self, group: ShareGroup, beat: ShareBeat) -> ShareMember | None:
+        if beat.epoch == 0:
+            known = group.members.get(beat.member_id)
+            if known is None and len(group.members) >= self.settings.share_max_size:
+                raise RefusedError(refusal.GROUP_MAX_SIZE_REACHED)
+            return known
+        member = group.member(beat.member_id)
+        if beat.epoch not in (member.epoch, member.previous_epoch) or beat.epoch > member.epoch:
+            relation = "greater" if beat.epoch > member.epoch else "smaller"
+            reason = (
+                f"The share group member has a {relation} member epoch ({beat.epoch}) than the one known by the group"
+                f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+            )
+            raise RefusedError(refusal.FENCED_MEMBER_EPOCH, reason)
+        return member
+
+    def _assigned(self, members: dict[str, ShareMember]) -> dict[str, frozenset[tuple[UUID, int]]]:
+        counts: dict[UUID, int] = {}
+        subscriptions: dict[str, frozenset[UUID]] = {}
+        for key, member in members.items():
+            found = [one for name in member.topics if (one := self.topics.find(name)) is not None]
+            counts |= dict(found)
+            subscriptions[key] = frozenset(topic_id for topic_id, _ in found)
+        return assign(subscriptions, counts)
+
+    def _initialized(self, group: ShareGroup, names: set[str]) -> dict[UUID, tuple[str, frozenset[int]]]:
+        known = dict(group.initialized)
+        for name in names:
+            found = self.topics.find(name)
+            if found is not None:
+                known[found[0]] = name, frozenset(range(found[1]))
+        return known
+
+    def leave(self, group: ShareGroup, member_id: str) -> Beaten:
+        """Let a member go.
+
+        Raises:
+            RefusedError: UNKNOWN_MEMBER_ID.
+            KafkaframesError: the log did not take it.
+        """
+        group.member(member_id)
+        written = rows.member_tombstones(group.group_id, member_id)
+        self.write(group.group_id, [*written, rows.epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)])
+        group.remove(member_id)
+        group.epoch += 1
+        return Beaten(member_id, LEAVE)
+
+    def _watch(self, group: ShareGroup, member_id: str) -> None:
+        if member_id in group.sessions:
+            group.sessions[member_id].cancel()
+        timeout_ms = self.settings.share_session_timeout_ms
+        group.sessions[member_id] = self.clock.call_later(timeout_ms, lambda: self._expire(group, member_id))
+
+    def _expire(self, group: ShareGroup, member_id: str) -> None:
+        if member_id in group.members:
+            with suppress(KafkaframesError):  # the log is not there; it is given up when it is heard of again
+                self.leave(group, member_id)
+
+    def revive(self, group: ShareGroup) -> None:
+        """Expect the members of a group that was read from the log to be heard of."""
+        for member_id in list(group.members):
+            self._watch(group, member_id)
+
+
+def _subscribed(member: ShareMember, beat: ShareBeat) -> ShareMember:
+    changed = replace(member, client_id=beat.client_id, client_host=beat.client_host)
+    if beat.rack_id is not None:
+        changed = replace(changed, rack_id=beat.rack_id)
+    return changed if beat.topics is None else replace(changed, topics=tuple(sorted(set(beat.topics))))

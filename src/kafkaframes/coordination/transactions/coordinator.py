@@ -1,0 +1,415 @@
+"""The transaction coordinator: every transactional id of this broker (KIP-98, KIP-360, KIP-890).
+
+A decision is in ``__transaction_state`` before markers are written, and markers are written before it is said to be
+complete; one that a crash came between is completed by ``load``. On one node the markers are written at once, so that
+CONCURRENT_TRANSACTIONS is answered only where InitProducerId has just aborted what was open, as Kafka does, or where
+a disk did not take a marker: it is tried again by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog
+from kafkaframes.coordination.groups.settings import numbers_of_config
+from kafkaframes.coordination.transactions import records, refusal
+from kafkaframes.coordination.transactions.ending import End, end_of_version_0, end_of_version_2
+from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
+from kafkaframes.coordination.transactions.state import (
+    COMPLETE,
+    NEVER_MS,
+    NONE,
+    PREPARED,
+    S,
+    Transaction,
+)
+from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.storage.files.coordinators import coordinator_partition
+from kafkaframes.storage.files.names import TopicPartition
+
+_RETRY_MS = 1_000
+CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "transaction.max.timeout.ms": "max_timeout_ms",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "abort_interval_ms",
+        "transactional.id.expiration.ms": "id_expiration_ms",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "expiry_interval_ms",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """What a broker's configuration says about transactions.
+
+    Attributes:
+        transaction_version: the level of the feature of that name: 0 or 2.
+    """
+
+    max_timeout_ms: int = 900_000
+    abort_interval_ms: int = 10_000
+    id_expiration_ms: int = 604_800_000
+    expiry_interval_ms: int = 3_600_000
+    transaction_version: int = 2
+
+    @classmethod
+    def of_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
+        """Return the settings that a configuration asks for.
+
+        Args:
+            text: a setting by Kafka's name; empty where nothing is known of it.
+
+        Raises:
+            OptionError: a value is no whole number.
+        """
+        return cls(**numbers_of_config(CONFIG_NAMES, text), transaction_version=transaction_version)
+
+
+class MarkerWriter(Protocol):
+    """Writes a transaction's marker into a partition."""
+
+    def __call__(
+        self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> None:
+        """Write it; a partition that is not there any more needs none.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+
+
+class LoadedRecord(Protocol):
+    """A record of ``__transaction_state`` as it is read back."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value; None is a tombstone."""
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer id and its epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(slots=True)
+class TransactionCoordinator:
+    """All transactional ids.
+
+    Attributes:
+        log: ``__transaction_state``.
+        new_producer_id: a producer id that was never given away.
+        write_marker: ends a transaction in a partition.
+        coordinator_epoch: of the partition of the log that holds a transactional id.
+        unread: records that could not be read back.
+    """
+
+    clock: Clock
+    log: CoordinatorLog
+    settings: TransactionSettings
+    new_producer_id: Callable[[], int]
+    write_marker: MarkerWriter
+    coordinator_epoch: Callable[[int], int] = lambda _partition: 0
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    unread: int = 0
+
+    def __post_init__(self) -> None:
+        self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
+        self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
+
+    # ---------------------------------------------------------------------------------------------- InitProducerId
+
+    def init_producer_id(
+        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
+    ) -> ProducerIdentity:
+        """Give a producer its id and epoch; an older one of this transactional id is fenced.
+
+        Args:
+            transactional_id: None for one that is only idempotent.
+            expected: what the producer has now, if it asks for the next epoch (KIP-360).
+
+        Raises:
+            TransactionRefusedError: CONCURRENT_TRANSACTIONS after aborting what was open: ask again.
+            KafkaframesError: the log did not take it.
+        """
+        if transactional_id is None:
+            return ProducerIdentity(self.new_producer_id(), 0)
+        if not transactional_id:
+            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            raise TransactionRefusedError(refusal.INVALID_TRANSACTION_TIMEOUT)
+        one = self.transactions.get(transactional_id)
+        if one is None:
+            one = Transaction(transactional_id, self.new_producer_id(), timeout_ms=timeout_ms)
+        if expected is not None and not _may_bump(one, expected):
+            raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+        if one.state is S.ONGOING:
+            self._fence(one)
+            raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)
+        if one.state in PREPARED:
+            raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)
+        done = self._put(self._next_producer(one, timeout_ms, expected))
+        return ProducerIdentity(done.producer_id, done.producer_epoch)
+
+    def _next_producer(self, one: Transaction, timeout_ms: int, expected: ProducerIdentity | None) -> Transaction:
+        now_ms = self.clock.now_ms
+        if one.is_epoch_exhausted and (expected is None or expected.producer_epoch == one.producer_epoch):
+            return one.rotated(self.new_producer_id(), timeout_ms, now_ms, keep_last=expected is not None)
+        return one.bumped(timeout_ms, None if expected is None else expected.producer_epoch, now_ms)
+
+    def _fence(self, one: Transaction) -> None:
+        """Abort an open transaction whose producer is given up."""
+        self._end(one.fenced(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
+
+    # ---------------------------------------------------------------------------------------------- partitions
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        added: Collection[TopicPartition],
+        *,
+        version: int = 0,
+    ) -> None:
+        """Make partitions part of the transaction, which begins with the first of them.
+
+        Args:
+            version: of transactions: 2 where a request adds them that does something else (KIP-890).
+
+        Raises:
+            TransactionRefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it.
+        """
+        one = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if one.state is S.ONGOING and one.partitions.issuperset(added):
+            return
+        self._put(one.with_partitions(frozenset(added), self.clock.now_ms, version=version))
+
+    def verify_partition(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, where: TopicPartition
+    ) -> None:
+        """Refuse what a producer writes into a partition that it has not added (KIP-890, part 1).
+
+        Raises:
+            TransactionRefusedError: TRANSACTION_ABORTABLE, or as for ``add_partitions``.
+        """
+        one = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if where not in one.partitions:
+            raise TransactionRefusedError(refusal.TRANSACTION_ABORTABLE)
+
+    def admit_produce(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic: str,
+        partition: int,
+        *,
+        may_add: bool,
+        knows_abortable: bool = False,
+    ) -> int:
+        """Return the error code of a produced batch of a transaction before it is appended; 0 if it may be.
+
+        Args:
+            topic, partition: where it goes.
+            may_add: the partition is added by the append itself: Produce 12 and later (KIP-890).
+            knows_abortable: the client knows TRANSACTION_ABORTABLE: Produce 11 and later.
+        """
+        where = TopicPartition(topic, partition)
+        try:
+            if may_add:
+                self.add_partitions(transactional_id, producer_id, producer_epoch, [where], version=2)
+            else:
+                self.verify_partition(transactional_id, producer_id, producer_epoch, where)
+        except TransactionRefusedError as refused:
+            if refused.code == refusal.PRODUCER_FENCED:
+                return refusal.INVALID_PRODUCER_EPOCH
+            if refused.code == refusal.TRANSACTION_ABORTABLE and not knows_abortable:
+                return refusal.INVALID_TXN_STATE
+            if refused.code == refusal.CONCURRENT_TRANSACTIONS and not may_add:
+                return refusal.NOT_ENOUGH_REPLICAS  # older clients take this for a reason to try again
+            return refused.code
+        except KafkaframesError:
+            return refusal.NOT_ENOUGH_REPLICAS
+        return refusal.NONE
+
+    def _of_producer(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
+        if not transactional_id:
+            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+        one = self.transactions.get(transactional_id)
+        if one is None or one.producer_id != producer_id:
+            raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+        if one.producer_epoch != producer_epoch:
+            raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+        if one.state in PREPARED:
+            raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)
+        return one
+
+    # ---------------------------------------------------------------------------------------------- EndTxn
+
+    def end(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, version: int = 0
+    ) -> ProducerIdentity:
+        """Commit or abort; return what the producer goes on with (of meaning for version 2 only).
+
+        Args:
+            version: of transactions: 2 for EndTxn 5 and later, else 0.
+
+        Raises:
+            TransactionRefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it.
+        """
+        if not transactional_id:
+            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+        one = self.transactions.get(transactional_id)
+        if one is None:
+            raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+        decide = end_of_version_2 if version >= 2 else end_of_version_0
+        end = decide(one, producer_id, producer_epoch, commit=commit)
+        if end is not End.DONE:
+            next_id = self.new_producer_id() if version >= 2 and one.is_epoch_exhausted else NONE
+            one = self._end(
+                one.prepared(
+                    commit=commit,
+                    version=version,
+                    now_ms=self.clock.now_ms,
+                    next_producer_id=next_id,
+                    is_nothing=end is End.NOTHING_TO_END,
+                )
+            )
+        return ProducerIdentity(one.producer_id, one.producer_epoch)
+
+    def _end(self, prepared: Transaction) -> Transaction:
+        """Write a decision, its markers, and that it is complete; what is missing is tried again later."""
+        self._put(prepared)
+        return self._complete(prepared.transactional_id) or prepared.completed(self.clock.now_ms)
+
+    def _complete(self, transactional_id: str) -> Transaction | None:
+        """Write the markers of a decided transaction; None if a disk did not take one, and it is to be tried again."""
+        one = self.transactions.get(transactional_id)
+        if one is None or one.state not in PREPARED:
+            return one
+        try:
+            for where in sorted(one.partitions):
+                self.write_marker(
+                    where,
+                    commit=one.state is S.PREPARE_COMMIT,
+                    producer_id=one.producer_id,
+                    producer_epoch=one.producer_epoch,
+                    coordinator_epoch=self.coordinator_epoch(self._partition(transactional_id)),
+                )
+            return self._put(one.completed(self.clock.now_ms))
+        except KafkaframesError:
+            self.clock.call_later(_RETRY_MS, lambda: self._complete_again(transactional_id))
+            return None
+
+    def _complete_again(self, transactional_id: str) -> None:
+        self._complete(transactional_id)
+
+    # ---------------------------------------------------------------------------------------------- telling
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """Return what is known of a transactional id.
+
+        Raises:
+            TransactionRefusedError: INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        if not transactional_id:
+            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+        if transactional_id not in self.transactions:
+            raise TransactionRefusedError(refusal.TRANSACTIONAL_ID_NOT_FOUND)
+        return self.transactions[transactional_id]
+
+    def listed(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        longer_than_ms: int = NONE,
+        pattern: Callable[[str], bool] | None = None,
+    ) -> list[Transaction]:
+        """Return the transactional ids that pass every filter that is given (KIP-664, KIP-994, KIP-1152).
+
+        Args:
+            states: Kafka's names of states.
+            producer_ids: only of these.
+            longer_than_ms: only what has begun longer ago.
+            pattern: whether an id matches.
+        """
+        now_ms = self.clock.now_ms
+        return [
+            one
+            for one in self.transactions.values()
+            if (not states or one.state.shown in states)
+            and (not producer_ids or one.producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - one.start_ms > longer_than_ms)
+            and (pattern is None or pattern(one.transactional_id))
+        ]
+
+    # ---------------------------------------------------------------------------------------------- time
+
+    def _abort_timed_out(self) -> None:
+        """Abort what is open for longer than its timeout, and fence its producer."""
+        self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
+        now_ms = self.clock.now_ms
+        for one in list(self.transactions.values()):
+            if one.state is S.ONGOING and one.timeout_ms != NEVER_MS and one.start_ms + one.timeout_ms < now_ms:
+                try:
+                    self._fence(one)
+                except KafkaframesError:
+                    continue  # the log is not there now; the next round finds it again
+
+    def _remove_expired(self) -> None:
+        """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
+        self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
+        oldest_ms = self.clock.now_ms - self.settings.id_expiration_ms
+        for one in list(self.transactions.values()):
+            if (one.state is S.EMPTY or one.state in COMPLETE) and one.updated_ms <= oldest_ms:
+                try:
+                    self.log.append(self._partition(one.transactional_id), [records.tombstone(one.transactional_id)])
+                except KafkaframesError:
+                    continue
+                del self.transactions[one.transactional_id]
+
+    # ---------------------------------------------------------------------------------------------- the log
+
+    def _partition(self, transactional_id: str) -> int:
+        return coordinator_partition(transactional_id, self.log.partitions)
+
+    def _put(self, one: Transaction) -> Transaction:
+        row = records.transaction_record(one, transaction_version=self.settings.transaction_version)
+        self.log.append(self._partition(one.transactional_id), [row])
+        self.transactions[one.transactional_id] = one
+        return one
+
+    def load(self, loaded: Iterable[LoadedRecord]) -> None:
+        """Read everything back after a restart, and complete what was decided."""
+        for record in loaded:
+            if record.key is None:
+                continue
+            try:
+                name, one = records.decode(record.key, record.value)
+            except DecodeError:
+                self.unread += 1
+                continue
+            if one is None:
+                self.transactions.pop(name, None)
+            else:
+                self.transactions[name] = one
+        for name in [one.transactional_id for one in self.transactions.values() if one.state in PREPARED]:
+            self._complete(name)
+
+
+def _may_bump(one: Transaction, expected: ProducerIdentity) -> bool:
+    """Whether a producer may ask for the next epoch: it has the id, or had it when epochs were used up."""
+    is_before = expected.producer_id == one.previous_producer_id and expected.producer_epoch >= 2**15 - 2
+    return one.producer_epoch == NONE or expected.producer_id == one.producer_id or is_before

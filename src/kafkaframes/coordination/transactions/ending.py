@@ -1,0 +1,92 @@
+"""How EndTxn is answered: which end of a transaction is a new one, a repetition, or wrong (KIP-98, KIP-890).
+
+Version 2 of transactions bumps the epoch at every end, so a repetition comes with the epoch before, or, after a change
+of the producer id, with the old id and its last epoch:
+
+    state             abort, repeated   abort   commit, repeated   commit
+    Empty             fenced            bumps   fenced             INVALID_TXN_STATE
+    CompleteAbort     done              bumps   INVALID_TXN_STATE  INVALID_TXN_STATE
+    CompleteCommit    INVALID_TXN_STATE bumps   done               INVALID_TXN_STATE
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafkaframes.coordination.transactions import refusal
+from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
+from kafkaframes.coordination.transactions.state import (
+    COMPLETE,
+    LARGEST_EPOCH,
+    PREPARED,
+    S,
+    Transaction,
+    TransactionState,
+)
+
+
+class End(Enum):
+    """What is to be done."""
+
+    WRITE = "write the markers of the open transaction"
+    NOTHING_TO_END = "bump the epoch: nothing was added"
+    DONE = "it has been done: answer again"
+
+
+_ENDED_BY = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
+
+
+def end_of_version_0(one: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
+    """Decide for a client that does not bump epochs.
+
+    Raises:
+        TransactionRefusedError: as Kafka refuses it.
+    """
+    if one.producer_id != producer_id:
+        raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+    if one.producer_epoch != producer_epoch:
+        raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+    if one.state is S.ONGOING:
+        return End.WRITE
+    _check_same_end(one.state, commit=commit)
+    return End.DONE
+
+
+def end_of_version_2(one: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
+    """Decide for a client that goes on with the epoch it is answered.
+
+    Raises:
+        TransactionRefusedError: as Kafka refuses it.
+    """
+    overflowed = (
+        one.previous_producer_id == producer_id and producer_epoch == LARGEST_EPOCH - 1 and one.producer_epoch == 0
+    )
+    bumped = one.producer_epoch == producer_epoch + 1
+    if one.producer_id != producer_id and not overflowed:
+        raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+    if not _is_valid_epoch(one, producer_epoch, bumped=bumped, overflowed=overflowed):
+        raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+    if one.state is S.ONGOING:
+        return End.WRITE
+    is_repeated = one.state in PREPARED or (one.state in COMPLETE and (bumped or overflowed))
+    if is_repeated:
+        _check_same_end(one.state, commit=commit)
+        return End.DONE
+    if commit:
+        raise TransactionRefusedError(refusal.INVALID_TXN_STATE)
+    return End.NOTHING_TO_END
+
+
+def _is_valid_epoch(one: Transaction, producer_epoch: int, *, bumped: bool, overflowed: bool) -> bool:
+    if one.state in PREPARED:
+        return bumped
+    is_current = one.producer_epoch == producer_epoch
+    return is_current or (one.state in COMPLETE and (bumped or overflowed))
+
+
+def _check_same_end(state: TransactionState, *, commit: bool) -> None:
+    """Refuse the other end than the one that was taken; one whose markers are not written yet is asked for again."""
+    if _ENDED_BY.get(state) is not commit:
+        raise TransactionRefusedError(refusal.INVALID_TXN_STATE)
+    if state in PREPARED:
+        raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)

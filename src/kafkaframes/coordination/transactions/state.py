@@ -1,0 +1,183 @@
+"""One transactional id: its state, and every step that it can take, as values (TransactionMetadata).
+
+A step returns the next value and changes nothing; the coordinator writes it to the log and takes it over then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from kafkaframes.coordination.transactions import refusal
+from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
+from kafkaframes.storage.files.names import TopicPartition
+
+NONE: Final = -1
+LARGEST_EPOCH: Final = 2**15 - 1
+NEVER_MS: Final = 2**31 - 1  # the timeout of a two-phase commit: it is never aborted by time
+
+
+class TransactionState(Enum):
+    """The states, with the names that Kafka shows and the numbers that it stores."""
+
+    EMPTY = "Empty", 0
+    ONGOING = "Ongoing", 1
+    PREPARE_COMMIT = "PrepareCommit", 2
+    PREPARE_ABORT = "PrepareAbort", 3
+    COMPLETE_COMMIT = "CompleteCommit", 4
+    COMPLETE_ABORT = "CompleteAbort", 5
+    DEAD = "Dead", 6
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence", 7
+
+    def __init__(self, shown: str, number: int) -> None:
+        self.shown = shown
+        self.number = number
+
+
+S = TransactionState
+BY_NUMBER: Final[Mapping[int, TransactionState]] = MappingProxyType({one.number: one for one in S})
+BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({one.shown: one for one in S})
+COMPLETE: Final = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
+PREPARED: Final = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
+VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
+    {
+        S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
+        S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
+        S.PREPARE_COMMIT: frozenset({S.ONGOING}),
+        # An abort of nothing is allowed since KIP-890, from these too.
+        S.PREPARE_ABORT: frozenset({S.ONGOING, S.PREPARE_EPOCH_FENCE, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
+        S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
+        S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
+        S.DEAD: frozenset({S.EMPTY, S.COMPLETE_ABORT, S.COMPLETE_COMMIT}),
+        S.PREPARE_EPOCH_FENCE: frozenset({S.ONGOING}),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What is known of one transactional id.
+
+    Attributes:
+        producer_epoch: -1 until the id is initialised for the first time.
+        last_epoch: the one before, of a producer that has bumped it itself (KIP-360); -1 without.
+        previous_producer_id, next_producer_id: around a change of producer id (KIP-890); -1 without.
+        partitions: of the open transaction.
+        start_ms: when it began; -1 without.
+        updated_ms: when anything changed last.
+        client_version: of transactions, by which the client adds and ends: 0, or 2 (KIP-890).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NONE
+    last_epoch: int = NONE
+    previous_producer_id: int = NONE
+    next_producer_id: int = NONE
+    timeout_ms: int = 60_000
+    state: TransactionState = S.EMPTY
+    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    start_ms: int = NONE
+    updated_ms: int = NONE
+    client_version: int = 0
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """Whether the next epoch must come with a new producer id; the very last one is kept for fencing."""
+        return self.producer_epoch >= LARGEST_EPOCH - 1
+
+    def _to(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
+        assert self.state in VALID_PREVIOUS[state], f"{self.transactional_id}: {self.state} to {state}"
+        values = {"previous_producer_id": self.producer_id, "updated_ms": now_ms, **changes}
+        return replace(self, state=state, **values)  # type: ignore[arg-type]
+
+    # ---------------------------------------------------------------------------------------------- InitProducerId
+
+    def fenced(self, *, version: int, now_ms: int) -> Transaction:
+        """Return it aborted, with the epoch that nobody else has: the producer that has it now is fenced.
+
+        Since KIP-890 that producer may still ask for the next epoch, as long as nobody else has (KIP-588).
+
+        Args:
+            version: of transactions, the broker's own.
+        """
+        return self._to(
+            S.PREPARE_ABORT,
+            now_ms,
+            producer_epoch=min(self.producer_epoch + 1, LARGEST_EPOCH),
+            last_epoch=self.producer_epoch if version >= 2 else NONE,
+            client_version=version,
+        )
+
+    def bumped(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
+        """Return it for the next producer, or for the same one that asks for the next epoch (KIP-360).
+
+        Raises:
+            TransactionRefusedError: PRODUCER_FENCED: it expects an epoch that is over.
+        """
+        epoch, last_epoch = self.producer_epoch + 1, NONE
+        if expected_epoch is not None:
+            if self.producer_epoch == NONE or expected_epoch == self.producer_epoch:
+                last_epoch = self.producer_epoch
+            elif expected_epoch == self.last_epoch:  # a repetition: it has not seen the answer
+                epoch, last_epoch = self.producer_epoch, self.last_epoch
+            else:
+                raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+        return self._initialised(timeout_ms, now_ms, producer_epoch=epoch, last_epoch=last_epoch)
+
+    def rotated(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
+        """Return it with a new producer id: the epochs of the old one are used up."""
+        last_epoch = self.producer_epoch if keep_last else NONE
+        return self._initialised(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
+
+    def _initialised(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
+        return self._to(S.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE, **changes)
+
+    # ---------------------------------------------------------------------------------------------- the transaction
+
+    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int, *, version: int = 0) -> Transaction:
+        """Return it with more partitions; the first ones begin the transaction."""
+        start_ms = self.start_ms if self.state is S.ONGOING else now_ms
+        partitions = self.partitions | added
+        return self._to(S.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version)
+
+    def prepared(
+        self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_nothing: bool = False
+    ) -> Transaction:
+        """Return it decided: its markers are to be written.
+
+        Args:
+            version: 2: the epoch grows with each transaction, and markers carry the new one (KIP-890).
+            next_producer_id: the one to go on with, where epochs are used up.
+            is_nothing: nothing was added, so it has not begun either.
+        """
+        epoch, last_epoch = self.producer_epoch, self.last_epoch
+        if version >= 2:
+            last_epoch = epoch
+            epoch = min(epoch + 1, LARGEST_EPOCH)
+        return self._to(
+            S.PREPARE_COMMIT if commit else S.PREPARE_ABORT,
+            now_ms,
+            producer_epoch=epoch,
+            last_epoch=last_epoch,
+            next_producer_id=next_producer_id,
+            start_ms=now_ms if is_nothing else self.start_ms,
+            client_version=version,
+        )
+
+    def completed(self, now_ms: int) -> Transaction:
+        """Return it done: its markers are written."""
+        producer_id, epoch = self.producer_id, self.producer_epoch
+        if self.client_version >= 2 and self.next_producer_id != NONE:
+            producer_id, epoch = self.next_producer_id, 0
+        return self._to(
+            S.COMPLETE_COMMIT if self.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT,
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            next_producer_id=NONE,
+            partitions=frozenset(),
+        )

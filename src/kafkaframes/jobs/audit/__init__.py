@@ -1,0 +1,1 @@
+"""What an upgrade would break, from recorded traffic."""

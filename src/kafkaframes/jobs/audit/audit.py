@@ -1,0 +1,349 @@
+"""What an upgrade of the brokers would break: versions in use beside those that a release accepts. Pure functions.
+
+Kafka 4.0 took many versions away (KIP-896) and writes record formats 0 and 1 no more (KIP-724; it still reads them).
+A verdict needs care in three places:
+
+* A client takes the highest version that both ends know. One that is the old broker's own highest proves nothing about
+  the client, unless the client never asked for versions: ``unknown``.
+* A version above what the target has is no harm to a client that negotiates; one that is known not to go low enough
+  (kafka-clients 4 beside brokers before 2.1) is refused.
+* ApiVersions itself may be asked at any version: a broker answers those that it does not know (KIP-511).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.audit.libraries import Guess, guess_library
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
+
+FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"
+VERDICTS: Final = (FINE, UNKNOWN, DEPRECATED, REMOVED)  # each outweighs those before it
+EXIT_STATUS: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
+JAVA: Final = "apache-kafka-java"
+_NEWEST_FORMAT: Final = 2
+# LeaderAndIsr to ControlledShutdown, WriteTxnMarkers, AlterPartition, Envelope, BrokerRegistration, BrokerHeartbeat,
+# AllocateProducerIds: brokers ask these of each other.
+_BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 58, 62, 63, 67})
+_FORMATS_GONE: Final = (4, 0)
+
+
+class Client(NamedTuple):
+    """Who asks, as far as the traffic tells."""
+
+    client_id: str | None
+    address: str | None
+    software_name: str | None
+    software_version: str | None
+
+
+class Use(NamedTuple):
+    """One version of one API that a client asked for.
+
+    ``at_broker_limit``: it is the highest that the broker offered on that connection.
+    """
+
+    client: Client
+    api_key: int
+    api_version: int
+    at_broker_limit: bool = False
+
+
+class FormatUse(NamedTuple):
+    """Records of an old format: ``where`` is ``produce``, ``fetch`` or ``disk`` (then ``topic`` says which)."""
+
+    client: Client | None
+    where: str
+    magic: int
+    topic: str | None = None
+
+
+@dataclass
+class Seen:
+    """How often, and from when to when (microseconds since 1970; None where nothing tells)."""
+
+    count: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    def add(self, count: int, first: int | None, last: int | None) -> None:
+        """Add what was seen elsewhere."""
+        self.count += count
+        self.first = min((one for one in (self.first, first) if one is not None), default=None)
+        self.last = max((one for one in (self.last, last) if one is not None), default=None)
+
+
+@dataclass
+class Uses:
+    """What was seen in all inputs."""
+
+    apis: dict[Use, Seen] = field(default_factory=dict)
+    formats: dict[FormatUse, Seen] = field(default_factory=dict)
+    without_api: int = 0  # requests whose API is not in the input
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, use: Use, count: int, first: int | None, last: int | None) -> None:
+        """Count a use of an API."""
+        self.apis.setdefault(use, Seen()).add(count, first, last)
+
+    def add_format(self, use: FormatUse, count: int, first: int | None, last: int | None) -> None:
+        """Count batches or messages of a format."""
+        self.formats.setdefault(use, Seen()).add(count, first, last)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict, with what it rests on."""
+
+    verdict: str
+    what: str
+    reason: str
+    seen: Seen
+    api_key: int | None = None
+    api_version: int | None = None
+    lowest: int | None = None
+    highest: int | None = None
+    format_use: FormatUse | None = None
+
+
+@dataclass(frozen=True)
+class ClientAudit:
+    """What is said of one client; ``guess`` names a probable library where the client does not name itself."""
+
+    client: Client
+    findings: tuple[Finding, ...]
+    guess: Guess | None
+
+    @property
+    def verdict(self) -> str:
+        """The gravest of its verdicts."""
+        return worst(one.verdict for one in self.findings)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The whole answer."""
+
+    target: Release
+    clients: tuple[ClientAudit, ...]
+    disk: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The gravest of all verdicts."""
+        return worst([*(one.verdict for one in self.clients), *(one.verdict for one in self.disk)])
+
+    @property
+    def exit_status(self) -> int:
+        """0: nothing stands against the upgrade; 3: something is deprecated; 4: something is removed."""
+        return EXIT_STATUS[self.verdict]
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """Return the gravest verdict.
+
+    >>> worst(["fine", "removed", "deprecated"]), worst([])
+    ('removed', 'fine')
+    """
+    return max(verdicts, key=VERDICTS.index, default=FINE)
+
+
+def target_release(name: str) -> Release:
+    """Return the release to upgrade to.
+
+    Raises:
+        OptionError: it is not known; the message lists those that are.
+    """
+    try:
+        return release(name)
+    except OptionError as error:
+        raise OptionError(f"--target {name}: {error}") from None
+
+
+def audit(uses: Uses, target: Release) -> Audit:
+    """Judge what was seen by what a release accepts."""
+    by_client: dict[Client, list[Finding]] = {}
+    versions: dict[Client, dict[int, set[int]]] = {}
+    for use, seen in uses.apis.items():
+        by_client.setdefault(use.client, []).append(judge(use, seen, target))
+        versions.setdefault(use.client, {}).setdefault(use.api_key, set()).add(use.api_version)
+    disk = []
+    for format_use, seen in uses.formats.items():
+        finding = judge_format(format_use, seen, target)
+        if format_use.client is None:
+            disk.append(finding)
+        else:
+            by_client.setdefault(format_use.client, []).append(finding)
+    clients = [
+        ClientAudit(client, tuple(sorted(findings, key=_order)), _guess(client, versions.get(client, {})))
+        for client, findings in by_client.items()
+    ]
+    clients.sort(key=lambda one: (-VERDICTS.index(one.verdict), *(text or "" for text in one.client)))
+    return Audit(target, tuple(clients), tuple(sorted(disk, key=_order)), tuple(_notes(uses)))
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    return (
+        -VERDICTS.index(finding.verdict),
+        finding.api_key is None,
+        finding.api_key or 0,
+        finding.api_version or 0,
+        finding.what,
+    )
+
+
+def _notes(uses: Uses) -> Iterator[str]:
+    yield from uses.notes
+    if uses.without_api:
+        yield f"{uses.without_api} requests are not in the input as far as their API: nothing is said of them"
+
+
+def judge(use: Use, seen: Seen, target: Release) -> Finding:
+    """Judge one version of one API.
+
+    >>> judge(Use(Client("a", None, None, None), 1, 3), Seen(1), release("4.0.1")).verdict
+    'removed'
+    """
+    key, version = use.api_key, use.api_version
+    name = api_name(key)
+    what = f"{name} {version}"
+    accepted = target.all_apis.get(key)
+    if accepted is None:
+        verdict, reason = _of_missing_api(key, target)
+        return Finding(verdict, what, reason, seen, key, version)
+    lowest, highest = accepted.accepted.lowest, accepted.accepted.highest
+    bounds = key, version, lowest, highest
+    if key == API_VERSIONS or version in range(lowest, highest + 1):
+        if version in accepted.deprecated:
+            return Finding(
+                DEPRECATED, what, f"{target.name} calls it deprecated; later releases do not have it", seen, *bounds
+            )
+        return Finding(FINE, what, f"{target.name} accepts {name} {lowest} to {highest}", seen, *bounds)
+    if version > highest:
+        verdict, reason = _of_newer(use, name, target, highest)
+    elif use.at_broker_limit:
+        verdict = UNKNOWN
+        reason = (
+            f"{target.name} accepts {name} from {lowest} on; the broker offered no more than {version}, "
+            "so the client may know newer versions"
+        )
+    else:
+        verdict, reason = REMOVED, f"{target.name} accepts {name} from {lowest} on"
+    return Finding(verdict, what, reason, seen, *bounds)
+
+
+def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
+    """Judge an API that the target does not have: was it taken away, or is it newer?"""
+    known = releases()
+    having = [name for name in known if key in release(name).all_apis]
+    if not having:
+        return UNKNOWN, f"no release is known that has API {key}"
+    if known.index(having[0]) > known.index(target.name):
+        return (
+            UNKNOWN,
+            f"{target.name} does not have it yet ({having[0]} has); a client that asks for versions sees that",
+        )
+    return REMOVED, f"{target.name} does not have it any more; {having[-1]} was the last release known that had"
+
+
+def _of_newer(use: Use, name: str, target: Release, highest: int) -> tuple[str, str]:
+    """Judge a version above what the target has."""
+    own = _java_release(use.client)
+    if own is None:
+        return (
+            UNKNOWN,
+            f"{target.name} accepts {name} up to {highest} only; whether this client goes so low is not known",
+        )
+    lowest = own.all_apis[use.api_key].accepted.lowest if use.api_key in own.all_apis else 0
+    if lowest > highest:
+        return (
+            REMOVED,
+            f"{target.name} accepts {name} up to {highest}, kafka-clients {own.name} speaks it from {lowest} on",
+        )
+    return FINE, f"kafka-clients {own.name} goes down to {name} {lowest}, {target.name} accepts up to {highest}"
+
+
+def _java_release(client: Client) -> Release | None:
+    if client.software_name != JAVA or not client.software_version:
+        return None
+    try:
+        return release(client.software_version)
+    except OptionError:
+        return None
+
+
+def judge_format(use: FormatUse, seen: Seen, target: Release) -> Finding:
+    """Judge a record format: brokers from 4.0 on read 0 and 1 from disk, and write neither (KIP-724)."""
+    what = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
+    if use.magic >= _NEWEST_FORMAT:
+        return Finding(FINE, what, "the current format", seen, format_use=use)
+    if _numbers(target) < _FORMATS_GONE:
+        return Finding(
+            DEPRECATED, what, f"{target.name} takes it; Kafka 4.0 does not write it (KIP-724)", seen, format_use=use
+        )
+    if use.where == "disk":
+        return Finding(
+            DEPRECATED, what, f"{target.name} reads it from disk; converting it is advised", seen, format_use=use
+        )
+    if use.where == "fetch":
+        reason = (
+            f"{target.name} reads it from disk, and does not convert for old clients; converting the log is advised"
+        )
+        return Finding(DEPRECATED, what, reason, seen, format_use=use)
+    return Finding(REMOVED, what, f"{target.name} takes records of format 2 only (KIP-724)", seen, format_use=use)
+
+
+def _numbers(one: Release) -> tuple[int, ...]:
+    return tuple(int(part) for part in one.name.split("."))
+
+
+def api_name(key: int) -> str:
+    """Return an API's name, or its number in words.
+
+    >>> api_name(3), api_name(999)
+    ('Metadata', 'API 999')
+    """
+    return next((api.name for api in catalog.apis() if api.key == key), f"API {key}")
+
+
+def _guess(client: Client, versions: Mapping[int, set[int]]) -> Guess | None:
+    return None if client.software_name else guess_library(client.client_id, versions)
+
+
+def first_fit(target: Release) -> str | None:
+    """Return the oldest release of Kafka's own clients that the target serves, whatever it is used for.
+
+    A client that speaks version N of an API negotiates anything up to N; so the first release is fit whose highest
+    versions all reach the lowest that the target accepts.
+
+    >>> first_fit(release("4.0.1"))
+    '2.1.1'
+    """
+    lowest = {key: one.accepted.lowest for key, one in target.all_apis.items() if key not in _BETWEEN_BROKERS}
+    for name in releases():
+        mine = release(name).apis()
+        if all(mine[key].accepted.highest >= lowest.get(key, 0) for key in mine if key not in _BETWEEN_BROKERS):
+            return name
+    return None
+
+
+def advice(one: ClientAudit, target: Release) -> str | None:
+    """Say what a client must become; None where nothing is wrong with it."""
+    removed = [finding for finding in one.findings if finding.verdict == REMOVED]
+    if not removed:
+        return None
+    name = first_fit(target)
+    is_java = one.client.software_name == JAVA or (one.guess is not None and one.guess.library == "kafka-clients")
+    if name is not None and is_java:
+        return f"kafka-clients {name} or later"
+    needs = ", ".join(
+        f"{api_name(finding.api_key)} {finding.lowest}"
+        for finding in removed
+        if finding.api_key is not None and finding.lowest is not None
+    )
+    return f"a release that speaks {needs} or later" if needs else None

@@ -1,0 +1,140 @@
+"""What an audit counts, out of captures and request logs: who uses which version of which API, and which formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.capture.columns import TIMESTAMP
+from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
+from kafkaframes.capture.traffic import is_request_log, read_traffic
+from kafkaframes.jobs.audit.audit import Client, FormatUse, Use, Uses
+from kafkaframes.protocol.spec.releases import Release
+
+_COLUMNS: Final = (
+    "requestTime",
+    "clientAddress",
+    "clientId",
+    "softwareName",
+    "softwareVersion",
+    "apiKey",
+    "apiVersion",
+    "connection",
+    "records",
+)
+_KEY: Final = ("clientId", "clientAddress", "softwareName", "softwareVersion", "apiKey", "apiVersion", "atLimit")
+_WHERE: Final = {0: "produce", 1: "fetch", 78: "fetch"}
+API_VERSIONS: Final = 18
+
+
+def count_uses(files: Sequence[str], target: Release, uses: Uses, *, ports: Sequence[int] = ()) -> None:
+    """Count the calls of files into ``uses``.
+
+    Raises:
+        DecodeError: a file is neither a capture nor a request log.
+    """
+    options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports))
+    limits = broker_limits(files, target, ports=ports)
+    for batch in read_traffic(files, options):
+        _count(batch, uses, limits)
+    logs = [path for path in files if is_request_log(path)]
+    if logs:
+        uses.notes.append(
+            "a request log does not have the records: formats are not judged by it; one at level INFO has deprecated "
+            f"calls only ({', '.join(logs)})"
+        )
+
+
+def broker_limits(files: Sequence[str], target: Release, *, ports: Sequence[int] = ()) -> dict[tuple[str, int], int]:
+    """Return (connection, API key) -> the highest version that a broker offered, where the target takes none so low."""
+    found: dict[tuple[str, int], int] = {}
+    for connection, offered in _offers(files, ports):
+        for key, highest in offered.items():
+            accepted = target.all_apis.get(key)
+            if accepted is not None and highest < accepted.accepted.lowest:
+                found[connection, key] = highest
+    return found
+
+
+def _offers(files: Sequence[str], ports: Sequence[int]) -> Iterator[tuple[str, dict[int, int]]]:
+    """Yield for each answered ApiVersions its connection and the highest version of each API."""
+    logs = [path for path in files if is_request_log(path)]
+    captures = [path for path in files if path not in logs]
+    if captures:
+        options = CaptureOptions(columns=("connection", "response"), api="ApiVersions", ports=tuple(ports))
+        for batch in CaptureBatches(captures, options):
+            yield from _offered(batch)
+    for batch in read_traffic(logs, CaptureOptions(columns=("connection", "apiKey", "response"))):
+        for row in batch.to_pylist():
+            if row["apiKey"] == API_VERSIONS and row["response"]:
+                yield row["connection"], _highest(json.loads(row["response"]).get("apiKeys") or [])
+
+
+def _offered(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
+    """Yield the same of a batch; equal answers are looked at once."""
+    known: dict[tuple[bytes, bytes], dict[int, int]] = {}
+    lists = batch.column("response").field("apiKeys")
+    values, offsets = lists.values, lists.offsets.to_numpy()
+    keys, highest = (values.field(name).to_numpy(zero_copy_only=False) for name in ("apiKey", "maxVersion"))
+    for row, connection in enumerate(batch.column("connection").to_pylist()):
+        start, end = offsets[row], offsets[row + 1]
+        mark = keys[start:end].tobytes(), highest[start:end].tobytes()
+        if mark not in known:
+            known[mark] = dict(zip(keys[start:end].tolist(), highest[start:end].tolist(), strict=True))
+        if known[mark]:
+            yield connection, known[mark]
+
+
+def _highest(listed: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    return {one["apiKey"]: one["maxVersion"] for one in listed if "apiKey" in one and "maxVersion" in one}
+
+
+def _count(batch: pa.RecordBatch, uses: Uses, limits: Mapping[tuple[str, int], int]) -> None:
+    table = pa.Table.from_batches([batch.drop_columns(["records"])])
+    known = table.column("apiKey").is_valid()
+    uses.without_api += len(table) - pc.sum(known).as_py() if len(table) else 0
+    table = table.append_column("atLimit", pa.array(_at_limit(table, limits), pa.bool_())).filter(known)
+    grouped = table.group_by(list(_KEY)).aggregate(
+        [("requestTime", "min"), ("requestTime", "max"), ("apiKey", "count")]
+    )
+    for row in grouped.to_pylist():
+        client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
+        use = Use(client, row["apiKey"], row["apiVersion"], bool(row["atLimit"]))
+        times = (_microseconds(row[f"requestTime_{which}"]) for which in ("min", "max"))
+        uses.add(use, row["apiKey_count"], *times)
+    _count_formats(batch, uses)
+
+
+def _at_limit(table: pa.Table, limits: Mapping[tuple[str, int], int]) -> list[bool]:
+    if not limits:
+        return [False] * len(table)
+    columns = (table.column(name).to_pylist() for name in ("connection", "apiKey", "apiVersion"))
+    return [limits.get((connection, key)) == version for connection, key, version in zip(*columns, strict=True)]
+
+
+def _microseconds(time: Any) -> int | None:
+    return None if time is None else pa.scalar(time, TIMESTAMP).cast(pa.int64()).as_py()
+
+
+def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
+    """Count sets of records of formats 0 and 1."""
+    records = batch.column("records")
+    if records.null_count == len(records):
+        return
+    lists = records.field("sets")
+    sets = lists.values
+    old = np.flatnonzero(sets.field("magic").to_numpy(zero_copy_only=False) < 2)
+    owners = np.searchsorted(lists.offsets.to_numpy(), old, side="right") - 1
+    for place, owner in zip(old.tolist(), owners.tolist(), strict=True):
+        if not records[owner].is_valid:
+            continue
+        row = {name: batch.column(name)[owner].as_py() for name in _COLUMNS[:6]}
+        client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
+        found = sets[place].as_py()
+        time = _microseconds(row["requestTime"])
+        uses.add_format(FormatUse(client, _WHERE[row["apiKey"]], found["magic"]), found["batches"], time, time)

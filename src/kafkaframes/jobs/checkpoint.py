@@ -1,0 +1,253 @@
+"""Read and convert the checkpoints of streaming queries whose sources have offsets of topics. No pyspark, no Spark.
+
+A checkpoint is a directory: ``metadata`` (the query's id), ``offsets/N`` and ``commits/N`` (a micro-batch is planned;
+is done), ``sources/S/0`` (where Spark's own Kafka connector began), ``state`` (of operators such as aggregates; it
+knows nothing of sources). ``kafka-topic``, ``kafka-log`` and Spark's own connector write offsets in one form, so that
+each goes on where the other stopped, state included. What must be changed by hand otherwise is done here, in a copy:
+topics that have other names now, and the connector's note of where the first micro-batch begins.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.restore.writing.micro_batch import Offsets, offsets_of
+from kafkaframes.storage.files import atomic
+
+FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
+_VERSION, _NOTHING = "v1", "-"
+_LARGEST: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of a query; ``begins`` is the connector's note of where it began. None: no offsets of topics."""
+
+    number: int
+    begins: Offsets | None
+    planned: Offsets | None
+    done: Offsets | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint as it stands.
+
+    Attributes:
+        planned, done: the newest micro-batch that was planned, that was finished; -1 for none.
+        operators: the kinds of operators that have state.
+    """
+
+    path: Path
+    query_id: str
+    planned: int
+    done: int
+    sources: tuple[Source, ...] = ()
+    operators: tuple[str, ...] = ()
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a micro-batch was planned and not finished: the next run repeats it."""
+        return self.planned > self.done
+
+    @property
+    def first_is_in_flight(self) -> bool:
+        """Whether that is the query's first one, of which Spark's own notes say the end only."""
+        return self.is_in_flight and self.done < 0
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint in a directory of this machine.
+
+    Raises:
+        LogDirError: it is no checkpoint, is damaged, or is of a version that is not known; names the file.
+    """
+    top = Path(path)
+    if not (top / "metadata").is_file():
+        raise LogDirError("is no checkpoint of a streaming query (it has no file metadata)", file=str(top))
+    query_id = _json(top / "metadata", _text(top / "metadata")).get("id")
+    if not isinstance(query_id, str):
+        raise LogDirError("has no query id", file=str(top / "metadata"))
+    batches, done = _batches(top / "offsets"), _batches(top / "commits")
+    planned_lines = _offset_lines(top, batches[-1]) if batches else []
+    committed = [number for number in batches if done and number <= done[-1]]
+    done_lines = _offset_lines(top, committed[-1]) if committed else []
+    sources = []
+    for number, line in enumerate(planned_lines):
+        before = done_lines[number] if number < len(done_lines) else _NOTHING
+        begins = _begins(top / "sources" / str(number) / "0")
+        sources.append(Source(number, begins, offsets_of(line), offsets_of(before)))
+    return Checkpoint(
+        top,
+        query_id,
+        batches[-1] if batches else -1,
+        done[-1] if done else -1,
+        tuple(sources),
+        tuple(_operators(top / "state")),
+    )
+
+
+def convert_checkpoint(
+    path: str | Path,
+    to: str | Path,
+    *,
+    target: str,
+    topics: Mapping[str, str] | None = None,
+    begins: Mapping[int, Offsets] | None = None,
+) -> Checkpoint:
+    """Copy a checkpoint so that a query with another source goes on from it; the original stays as it is.
+
+    Args:
+        path: of the checkpoint; no query may be running on it.
+        to: where the copy is made; must not exist.
+        target: the format that will read: ``kafka`` (Spark's own connector), ``kafka-topic`` or ``kafka-log``.
+        topics: old names to new ones, where the records are in topics of other names now, at the same offsets.
+        begins: for each source where the first micro-batch begins, where that is in flight and not noted.
+
+    Returns:
+        The copy.
+
+    Raises:
+        OptionError: no such format; the beginning of the first micro-batch is needed and not known.
+        LogDirError: a file is damaged or cannot be written.
+    """
+    if target not in FORMATS:
+        raise OptionError(f"no format {target!r}; there are {', '.join(FORMATS)}")
+    found, renamed = read_checkpoint(path), dict(topics or {})
+    _check_names(found, renamed)
+    notes = {source.number: (begins or {}).get(source.number, source.begins) for source in found.sources}
+    if target == "kafka" and found.first_is_in_flight:
+        missing = [str(one.number) for one in found.sources if one.planned is not None and notes[one.number] is None]
+        if missing:
+            raise OptionError(
+                f"the first micro-batch is in flight: say where source {', '.join(missing)} began (--begins), else "
+                "Spark's connector would ask anew and lose or repeat rows"
+            )
+    target_path = Path(to)
+    atomic.refuse_inside(target_path, [str(path)])
+    with atomic.locked(target_path), atomic.unfinished(target_path) as copy:
+        _copy(found.path, copy)
+        for number in _batches(copy / "offsets"):
+            _rename_in(copy / "offsets" / str(number), renamed)
+        for number, note in notes.items():
+            if note is not None and target == "kafka":
+                file = copy / "sources" / str(number) / "0"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                _write(file, f"\0{_VERSION}\n{json.dumps(_renamed(note, renamed), separators=(',', ':'))}")
+    return read_checkpoint(target_path)
+
+
+def starting_offsets(found: Checkpoint) -> dict[int, str]:
+    """Return for each source the ``startingOffsets`` that the first micro-batch needs, where that is in flight."""
+    if not found.first_is_in_flight:
+        return {}
+    return {one.number: json.dumps(one.begins) for one in found.sources if one.begins is not None}
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise LogDirError("is too large for a file of a checkpoint", file=str(path))
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise LogDirError("is damaged: no text", file=str(path)) from None
+    except OSError as error:
+        raise LogDirError(f"cannot be read: {error.strerror or error}", file=str(path)) from None
+
+
+def _json(path: Path, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise LogDirError("is damaged: no JSON object", file=str(path))
+    return found
+
+
+def _batches(folder: Path) -> list[int]:
+    """Return the numbers of the micro-batches in a folder of a checkpoint."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(one.name) for one in folder.iterdir() if one.name.isascii() and one.name.isdigit())
+
+
+def _offset_lines(top: Path, batch: int) -> list[str]:
+    """Return one line of text for each source."""
+    path = top / "offsets" / str(batch)
+    lines = _text(path).splitlines()
+    if not lines or lines[0] != _VERSION or len(lines) < 2:
+        raise LogDirError(f"is no offsets file of version {_VERSION}", file=str(path))
+    return lines[2:]
+
+
+def _begins(path: Path) -> Offsets | None:
+    """Read the connector's note: a byte 0, the version, and offsets."""
+    if not path.is_file():
+        return None
+    text = _text(path).removeprefix("\0")
+    version, _, line = text.partition("\n")
+    return offsets_of(line) if version == _VERSION else None
+
+
+def _operators(state: Path) -> Iterator[str]:
+    for number in _batches(state):
+        path = state / str(number) / "_metadata" / "metadata"
+        if path.is_file():
+            line = _text(path).partition("\n")[2]
+            try:
+                yield str(json.loads(line)["operatorInfo"]["operatorName"])
+            except (ValueError, KeyError, TypeError, RecursionError):
+                yield "an operator"
+
+
+def _copy(source: Path, target: Path) -> None:
+    with atomic.writing(target):
+        shutil.copytree(source, target, dirs_exist_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, and remove Hadoop's checksum of the one before."""
+    with atomic.writing(path):
+        path.write_text(text, encoding="utf-8")
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+# ------------------------------------------------------------------------------------------------------------- names
+
+
+def _check_names(found: Checkpoint, renamed: Mapping[str, str]) -> None:
+    known = {topic for one in found.sources for topic in one.planned or ()}
+    missing = sorted(set(renamed) - known)
+    if missing:
+        raise OptionError(f"no topic {', '.join(missing)} in the checkpoint; there are {', '.join(sorted(known))}")
+    after = [renamed.get(topic, topic) for topic in known]
+    if len(set(after)) < len(after):
+        raise OptionError("two topics would have one name")
+
+
+def _renamed(offsets: Offsets, renamed: Mapping[str, str]) -> Offsets:
+    return {renamed.get(topic, topic): numbers for topic, numbers in offsets.items()}
+
+
+def _rename_in(path: Path, renamed: Mapping[str, str]) -> None:
+    if not renamed:
+        return
+    lines = _text(path).splitlines()
+    for place, line in enumerate(lines[2:], 2):
+        offsets = offsets_of(line)
+        if offsets is not None:
+            lines[place] = json.dumps(_renamed(offsets, renamed), separators=(",", ":"))
+    _write(path, "\n".join(lines))
+
+
+__all__ = ["FORMATS", "Checkpoint", "Source", "convert_checkpoint", "read_checkpoint", "starting_offsets"]

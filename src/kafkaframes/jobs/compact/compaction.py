@@ -1,0 +1,304 @@
+"""Compact the topics of a log directory into a new one.
+
+Each partition goes through Kafka's own rules (``cleaner``). Partitions of other topics, and those in which there is
+nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says afterwards how far the new log is clean.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.compact.proof import Proof, prove_gone
+from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.convert.job import (
+    Log,
+    Runner,
+    Source,
+    described,
+    earlier,
+    one_log,
+    paths_of,
+    run_here,
+    source_text,
+    write_report,
+)
+from kafkaframes.storage.cleaner.filter import Tally
+from kafkaframes.storage.cleaner.offset_map import MapFullError
+from kafkaframes.storage.cleaner.plan import RoundPlan
+from kafkaframes.storage.cleaner.round import clean_partition, preview_partition
+from kafkaframes.storage.cleaner.settings import CleanerSettings
+from kafkaframes.storage.files import atomic, names
+from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
+from kafkaframes.storage.files.directory import Partition
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.row_counts import check_row_counts
+
+INTERNAL_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """One partition to compact; picklable. Without a ``target`` it is only looked at.
+
+    Attributes:
+        map_bytes: how much memory its keys may take; ``None``: what they need.
+    """
+
+    filesystem: FileSystem
+    partition: Partition
+    settings: CleanerSettings
+    target: str | None
+    map_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class CompactedPartition:
+    """What a round does to one partition.
+
+    Attributes:
+        first_dirty_offset, end_offset: what was not clean before, and up to where it is clean now.
+        reason: why it ends there.
+        dropped: why records go -> how many.
+        cleaned: whether there was anything to clean.
+    """
+
+    name: str
+    first_dirty_offset: int
+    end_offset: int
+    reason: str
+    cleaned: bool = False
+    records_read: int = 0
+    records_kept: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CompactionReport:
+    """What a compaction did, or would do (``destination`` is empty then)."""
+
+    source: str
+    destination: str
+    settings: dict[str, Any]
+    fingerprint: str
+    partitions: list[CompactedPartition] = field(default_factory=list)
+    done_before: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        parts = [{name: getattr(one, name) for name in one.__slots__} for one in self.partitions]
+        return {name: getattr(self, name) for name in self.__slots__} | {"partitions": parts}
+
+
+def compact_partition(task: CompactionTask) -> CompactedPartition | None:
+    """Compact one partition, or copy it where there is nothing to clean; ``None``: its keys need more memory.
+
+    Raises:
+        LogDirError: something is damaged, or cannot be read or written.
+    """
+    try:
+        return _compact_one(task)
+    except MapFullError:
+        return None
+
+
+def _compact_one(task: CompactionTask) -> CompactedPartition:
+    bound = task.map_bytes
+    if task.target is None:
+        return _described(task, *preview_partition(task.filesystem, task.partition, task.settings, map_bytes=bound))
+    if Path(task.target).exists():  # of an attempt whose worker was lost
+        shutil.rmtree(task.target)
+    with atomic.writing(Path(task.target)):
+        done = clean_partition(task.filesystem, task.partition, task.settings, Path(task.target), map_bytes=bound)
+    if done is None:
+        atomic.copy_tree(task.filesystem, task.partition.directory, Path(task.target))
+        return _described(task, *preview_partition(task.filesystem, task.partition, task.settings))
+    return replace(_described(task, done.plan, done.tally), end_offset=done.end_offset)
+
+
+def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
+    found = CompactedPartition(
+        str(task.partition.topic_partition), plan.first_dirty_offset, plan.first_uncleanable_offset, plan.reason
+    )
+    if tally is None:
+        return replace(found, end_offset=plan.first_dirty_offset)
+    check_row_counts(tally.records_read, tally.records_kept, tally.dropped, place=task.partition.directory)
+    counts = {name: getattr(tally, name) for name in ("records_read", "records_kept", "bytes_read", "bytes_written")}
+    return replace(found, cleaned=True, dropped=dict(tally.dropped), **counts)
+
+
+def compact(
+    source: Source,
+    destination: str | Path | None,
+    settings: CleanerSettings,
+    *,
+    topics: Sequence[str] = (),
+    run: Runner = run_here,
+    split: Split | None = None,
+    scratch: Path | None = None,
+    storage: Mapping[str, Any] | None = None,
+) -> CompactionReport:
+    """Compact a log directory (or one partition) into ``destination``; ``None``: say what would be removed.
+
+    Args:
+        topics: names or patterns; by default those that a broker's cleaner has compacted before
+            (``cleaner-offset-checkpoint``) and Kafka's own compacted ones. Never more by itself: on a topic that is not
+            compacted, records without a key would go.
+        split: share out large partitions, and those with many keys, each to many tasks, also where ``run`` carries
+            these out one by one: that bounds the memory. Without it a partition is one task, and its keys are in
+            memory. Both make the same files.
+        scratch: without a destination, a directory in which tasks of a shared partition leave files for each other;
+            none is shared out without it.
+        storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
+
+    Raises:
+        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
+        OptionError: no topic is to be compacted, or ``destination`` lies in ``source``.
+    """
+    log = one_log(source, storage=storage)
+    chosen = _chosen(log, topics)
+    report = CompactionReport(
+        source_text(source),
+        "" if destination is None else str(destination),
+        _settings(settings, topics),
+        log.fingerprint,
+    )
+    if destination is None:
+        tasks = _tasks(log, chosen, settings, None)
+        report.partitions = _compact_all(tasks, run=run, split=split if scratch else None, scratch=scratch)
+        return report
+    target = Path(destination)
+    atomic.refuse_inside(target, paths_of(source))
+    with atomic.locked(target):
+        if target.exists():
+            before = earlier(target, report.as_json())
+            parts = [CompactedPartition(**one) for one in before["partitions"]]
+            return replace(report, partitions=parts, done_before=True)
+        with atomic.unfinished(target) as directory:
+            _compact_into(log, chosen, directory, settings, report, partial(_compact_all, run=run, split=split))
+            write_report(directory, report)
+    return report
+
+
+def _settings(settings: CleanerSettings, topics: Sequence[str]) -> dict[str, Any]:
+    known = described(settings)
+    del known["now_ms"]  # the clock goes on between two runs of one job
+    return known | {"topics": sorted(topics)}
+
+
+def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
+    if log.kind == "segment":
+        raise OptionError("a segment alone cannot be compacted: name its partition's directory")
+    if topics:
+        chosen = [one for one in log.rewritten if any(fnmatchcase(one.topic, pattern) for pattern in topics)]
+    elif log.kind == "partition":
+        chosen = log.rewritten
+    else:
+        chosen = [one for one in log.rewritten if _is_compacted(one)]
+    _refuse_patterns_of_no_topic(log, topics)
+    if not chosen:
+        raise OptionError("no topic to compact; name those whose cleanup.policy is compact (topics, --topic)")
+    return chosen
+
+
+def _refuse_patterns_of_no_topic(log: Log, topics: Sequence[str]) -> None:
+    """Refuse a pattern that no topic has: a misspelt one would leave its topic as it was, unseen."""
+    known = {one.topic for one in log.rewritten}
+    strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known)]
+    if strangers:
+        raise OptionError(f"no topic {', '.join(strangers)} here: there are {', '.join(sorted(known)[:20])}")
+
+
+def _is_compacted(partition: Partition) -> bool:
+    return names.CLEANER_CHECKPOINT in partition.checkpointed or partition.topic in INTERNAL_COMPACTED
+
+
+def _tasks(
+    log: Log, chosen: Sequence[Partition], settings: CleanerSettings, directory: Path | None
+) -> list[CompactionTask]:
+    return [
+        CompactionTask(log.filesystem, one, settings, str(log.target(directory, one)) if directory else None)
+        for one in chosen
+    ]
+
+
+def _compact_into(
+    log: Log,
+    chosen: Sequence[Partition],
+    directory: Path,
+    settings: CleanerSettings,
+    report: CompactionReport,
+    compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
+) -> None:
+    if log.kind == "partition":
+        directory.rmdir()  # the one partition is this directory
+    else:
+        for other in (one for one in log.rewritten if one not in chosen):
+            atomic.copy_tree(log.filesystem, other.directory, log.target(directory, other))
+        log.copy_rest(directory)
+    report.partitions = compact_all(_tasks(log, chosen, settings, directory))
+    if log.kind == "directory":
+        offsets = dict(log.directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}))
+        ends = {one.topic_partition: done.end_offset for one, done in zip(chosen, report.partitions, strict=True)}
+        _write_checkpoint(directory, offsets | ends)
+
+
+def _compact_all(
+    tasks: Sequence[CompactionTask], *, run: Runner, split: Split | None, scratch: Path | None = None
+) -> list[CompactedPartition]:
+    """Compact the large partitions with many tasks each, then the others with one each.
+
+    Those of the others whose keys are too many for the memory are shared out afterwards; and what cannot be shared out
+    takes the memory that it needs.
+    """
+    left, done = dict(enumerate(tasks)), dict[int, CompactedPartition]()
+    if split is not None:
+        large = {place: one for place, one in left.items() if one.partition.size_bytes > split.above_bytes}
+        done |= _shared_out(large, run, split, scratch)
+        others = {place: replace(one, map_bytes=split.map_bytes) for place, one in left.items() if place not in large}
+        done |= _one_by_one(others, run)
+        done |= _shared_out({place: left[place] for place in others.keys() - done.keys()}, run, split, scratch)
+    done |= _one_by_one({place: one for place, one in left.items() if place not in done}, run)
+    return [done[place] for place in left]
+
+
+def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
+    """Compact partitions with one task each; those with too many keys are missing from what is returned."""
+    answers = zip(tasks, run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
+    return {place: answer for place, answer in answers if answer is not None}
+
+
+def _shared_out(
+    tasks: dict[int, CompactionTask], run: Runner, split: Split, scratch: Path | None
+) -> dict[int, CompactedPartition]:
+    """Compact partitions with many tasks each; those that cannot be shared out are missing from what is returned."""
+    if not tasks:
+        return {}
+    first = next(iter(tasks.values()))
+    jobs = [
+        Job(one.filesystem, one.partition, Path(one.target or f"{scratch}/{place}"), writes=one.target is not None)
+        for place, one in tasks.items()
+    ]
+    done = {}
+    for (place, task), made in zip(tasks.items(), clean_partitions(jobs, first.settings, split, run), strict=True):
+        if made is not None:
+            one = _described(task, made.plan, made.tally)
+            done[place] = one if task.target is None else replace(one, end_offset=made.end_offset)
+    return done
+
+
+def _write_checkpoint(directory: Path, offsets: dict[TopicPartition, int]) -> None:
+    with atomic.new_file(directory / names.CLEANER_CHECKPOINT) as out:
+        out.write(write_offset_checkpoint(offsets))
+
+
+__all__ = ["CompactedPartition", "CompactionReport", "Proof", "compact", "prove_gone"]

@@ -1,0 +1,216 @@
+"""Write the batches of one window anew in another format or codec: offsets, order, timestamps, keys, values stay.
+
+* A batch that is as wanted already is copied byte for byte; so are control batches and empty ones of format 2.
+* Format 2 to format 2: the records' bytes are compressed anew and the header is kept; nothing is built.
+* Formats 0 and 1 up, or into a codec: uncompressed messages are joined into batches; a wrapper becomes one batch.
+* Down: one message for each record, or one wrapper for each compressed batch, as Kafka's ``RecordsUtil.downConvert``.
+
+Python is entered for each compressed batch and for each batch that is written, never for a record.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import EncodeError
+from kafkaframes.jobs.convert.losses import Losses
+from kafkaframes.jobs.convert.settings import RewriteSettings
+from kafkaframes.records.build import BatchFields, build_batches
+from kafkaframes.records.codecs import Codec, compress
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, OVERHEAD_BYTES
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.scan import Batches, check_message_crcs
+from kafkaframes.wire.checksum import crc32c
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+COPY, GONE, RECOMPRESS, BUILD = range(4)
+_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # bytes of a record beside its key and value; about, in format 2
+
+
+class Plan:
+    """What becomes of each batch of a window.
+
+    Attributes:
+        actions: one of ``COPY``, ``GONE``, ``RECOMPRESS``, ``BUILD`` for each batch.
+        magics, codecs: what each is written as.
+        down: which are written in an older format, or are gone for that.
+    """
+
+    def __init__(
+        self, batches: Batches, settings: RewriteSettings, *, empty: Flags, damaged: Flags | None = None
+    ) -> None:
+        source, attributes = batches.column("magic"), batches.column("attributes")
+        numbers, old = attributes & CODEC_MASK, source < 2
+        control = ~old & ((attributes & CONTROL) != 0)
+        self.magics = source if settings.record_format is None else np.full_like(source, settings.record_format)
+        self.codecs = numbers if settings.codec is None else np.full_like(numbers, int(settings.codec))
+        other_codec = (self.codecs != numbers) | (settings.level is not None)
+        build = (old | (self.magics < 2)) & ((self.magics != source) | other_codec)
+        down = self.magics < source
+        self.actions = np.select(
+            [
+                np.zeros(len(batches), np.bool_) if damaged is None else damaged,
+                build & (empty | (control & down)),
+                build,
+                other_codec & ~old & ~control & ~empty,
+            ],
+            [COPY, GONE, BUILD, RECOMPRESS],
+            COPY,
+        )
+        self.down = down & ((self.actions == BUILD) | (self.actions == GONE))
+
+
+def damaged_batches(window: Decoded) -> dict[int, str]:
+    """Return the batches that cannot be read as a whole, each with the reason."""
+    found = {batch: problem.reason for batch, problem in window.problems.items()}
+    found |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
+    for batch in _with_wrong_messages(window) - found.keys():
+        found[batch] = "the CRC of a message inside a compressed one is not that of its bytes"
+    return found
+
+
+def _with_wrong_messages(window: Decoded) -> set[int]:
+    """Return the wrappers with a message whose CRC is wrong: what is written anew would not show it any more."""
+    inner = np.flatnonzero(window.batches.is_wrapper[window.owners])
+    right = check_message_crcs(window.sections.buf, window.index.headers_at[inner])
+    return set(window.owners[inner[right == 0]].tolist())
+
+
+def rewritten(
+    window: Decoded, settings: RewriteSettings, damaged: Flags, losses: Losses
+) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a window's batches, written as ``settings`` want them.
+
+    Args:
+        window: decoded batches; positions count from ``window.data``'s first byte.
+        damaged: the batches that are copied because they cannot be read.
+        losses: gets what the older format cannot say, of batches that are written in one.
+
+    Raises:
+        EncodeError: the format does not allow the codec, or a record does not fit.
+    """
+    plan = Plan(window.batches, settings, empty=window.index.rows == 0, damaged=damaged)
+    if (plan.actions == COPY).all():
+        yield from (piece for _, piece in _copies(window, plan))
+        return
+    _check(window, plan)
+    losses.add(window, plan.down, plan.magics)
+    losses.control_records += int(window.index.rows[plan.actions == GONE].sum())
+    pieces: list[tuple[int, bytes | memoryview]] = [
+        *_copies(window, plan),
+        *_recompressed(window, plan, settings.level),
+        *_built(window, plan, settings),
+    ]
+    pieces.sort(key=lambda piece: piece[0])
+    yield from (piece for _, piece in pieces)
+
+
+def _check(window: Decoded, plan: Plan) -> None:
+    zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
+    if len(zstd):
+        raise EncodeError("zstd needs format 2: name another codec, or format 2", position=_position(window, zstd[0]))
+    lowest = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
+    if lowest.any():
+        batch = window.owners[int(np.flatnonzero(lowest)[0])]
+        raise EncodeError("a timestamp below -1 needs format 2", position=_position(window, batch))
+
+
+def _position(window: Decoded, batch: int) -> int:
+    return int(window.batches.column("position")[batch])
+
+
+def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
+    """Yield the bytes of runs of batches that stay, with the first batch of each run."""
+    stays = np.concatenate(([False], plan.actions == COPY, [False]))
+    edges = np.flatnonzero(stays[1:] != stays[:-1])
+    positions, sizes = window.batches.column("position"), window.batches.column("size")
+    for first, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        end = int(positions[after - 1] + sizes[after - 1])
+        yield first, window.data[int(positions[first]) : end].data
+
+
+def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tuple[int, bytes]]:
+    """Compress the records of format 2 batches anew under their own headers."""
+    for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
+        at = _position(window, batch)
+        header = bytearray(window.data[at : at + BATCH_V2.size])
+        plain = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
+        codec = int(plan.codecs[batch])
+        records = compress(codec, plain.tobytes(), level=level)
+        place = BATCH_V2.place_of("attributes")
+        (attributes,) = struct.unpack_from(">H", header, place)
+        struct.pack_into(">H", header, place, attributes & ~CODEC_MASK | codec)
+        struct.pack_into(">i", header, BATCH_V2.place_of("size"), len(header) - OVERHEAD_BYTES + len(records))
+        crc = crc32c(records, crc32c(bytes(header[place:])))
+        struct.pack_into(">I", header, BATCH_V2.place_of("crc"), crc)
+        yield batch, bytes(header) + records
+
+
+# --------------------------------------------------------------------------------------------- batches that are built
+
+
+def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
+    """Build the others: those that become the same format, codec and timestamp type in one go."""
+    magics = window.batches.column("magic")
+    numbers, attributes = window.batches.codecs, window.batches.column("attributes")
+    append = ((attributes & APPEND_BIT) != 0) & (magics > 0) & (plan.magics > 0)
+    kinds = plan.magics * 16 + plan.codecs * 2 + append
+    joins = (magics < 2) & (numbers == 0) & ((plan.magics == 2) | (plan.codecs != 0))
+    build = plan.actions == BUILD
+    for kind in np.unique(kinds[build]).tolist():
+        chosen = build & (kinds == kind)
+        mine = chosen[window.owners]
+        index, owners = window.index.take(mine, window.owners), window.owners[mine]
+        magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
+        rows = rows_of_index(window.sections, index, headers=False)
+        weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD[magic]
+        stamps = index.timestamps if append_time else None
+        starts = _starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
+        fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME)
+        level = settings.level if codec else None
+        pieces = build_batches(rows, starts, [fields] * len(starts), record_format=magic, codec=codec, level=level)
+        yield from zip(owners[starts].tolist(), pieces, strict=True)
+
+
+def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, batch_bytes: int) -> Ints:
+    """Return the first record of each batch to be built.
+
+    Args:
+        owners: the source batch of each record.
+        joins: whether a source batch is a message that may be joined with its neighbours.
+        ends: the sizes of the records, added up.
+        append_times: their timestamps where a batch has one for all; ``None`` where each record has its own.
+        batch_bytes: a batch ends before it becomes larger.
+    """
+    other = owners[1:] != owners[:-1]
+    gap = owners[1:] != owners[:-1] + 1  # something else stands between
+    forced = other & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
+    if append_times is not None:
+        forced |= append_times[1:] != append_times[:-1]
+    runs = np.concatenate(([0], np.flatnonzero(forced) + 1))
+    stops = np.append(runs[1:], len(owners))
+    before = np.concatenate(([0], ends))
+    large = joins[owners[runs]] & (before[stops] - before[runs] > batch_bytes)
+    if not large.any():
+        return runs
+    found = [runs[~large]]
+    for first, stop in zip(runs[large].tolist(), stops[large].tolist(), strict=True):
+        found.append(np.array(_cut(before, first, stop, batch_bytes), np.int64))
+    return np.sort(np.concatenate(found))
+
+
+def _cut(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
+    """Cut a run of records into batches not larger than the limit; a record that is larger is a batch of its own."""
+    starts = []
+    while first < stop:
+        starts.append(first)
+        first = max(int(np.searchsorted(before, before[first] + batch_bytes, side="right")) - 1, first + 1)
+    return starts

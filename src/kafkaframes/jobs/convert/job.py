@@ -1,0 +1,340 @@
+"""Convert or recompress a segment, a partition or a log directory into a new directory, or in its place.
+
+The work is cut into one task a segment (``segment.py``); ``run`` carries them out here, in a pool of processes, or on
+Spark, with the same result. What is no segment of a live partition is copied as it is: checkpoints, epochs,
+``partition.metadata``, snapshots, ``meta.properties``, renamed partitions, ``__cluster_metadata``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.convert.segment import SegmentReport, SegmentTask, rewrite_segment
+from kafkaframes.jobs.convert.settings import RewriteSettings
+from kafkaframes.storage.files import atomic, names
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.overflow import split_partition
+from kafkaframes.storage.log.transactions import transactions_of
+
+Source = str | Sequence[str]
+Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+_SUPERSEDED = ("log", "index", "timeindex", "txnindex")
+_LEFT_OUT = frozenset((names.BROKER_LOCK, atomic.SUCCESS))
+_HALF_DONE = ("swap",)
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """What was done to one partition: the sums over its segments."""
+
+    name: str
+    segments: int = 0
+    records: int = 0
+    records_written: int = 0
+    batches_read: int = 0
+    batches_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+    damaged: list[tuple[str, int, str]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, one: SegmentReport) -> None:
+        """Add a segment's report."""
+        self.segments += 1
+        for name in ("records", "records_written", "batches_read", "batches_written", "bytes_read", "bytes_written"):
+            setattr(self, name, getattr(self, name) + getattr(one, name))
+        self.lost.update(one.lost)
+        self.left_out.update(one.left_out)
+        self.damaged += [(one.file, position, reason) for position, reason in one.damaged]
+
+
+@dataclass(slots=True)
+class JobReport:
+    """What a job did.
+
+    Attributes:
+        fingerprint: of the names, sizes and times of the source's segments.
+        done_before: an earlier run with the same settings had finished; nothing was done now.
+    """
+
+    source: str
+    destination: str
+    settings: dict[str, Any]
+    fingerprint: str
+    partitions: list[PartitionReport] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    done_before: bool = False
+
+    @property
+    def lost(self) -> Counter[str]:
+        """All losses by kind."""
+        return sum((one.lost for one in self.partitions), Counter[str]())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return found | {
+            "partitions": [{name: getattr(one, name) for name in one.__slots__} for one in self.partitions],
+        }
+
+
+def paths_of(source: Source) -> list[str]:
+    """Return the paths of a source."""
+    return [source] if isinstance(source, str) else list(source)
+
+
+def source_text(source: Source) -> str:
+    """Name a source in a report."""
+    return ", ".join(paths_of(source))
+
+
+def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
+    """Carry the tasks out one after the other, in this process."""
+    return map(function, tasks)
+
+
+def convert(
+    source: Source,
+    destination: str | Path,
+    settings: RewriteSettings,
+    *,
+    run: Runner = run_here,
+    filesystem: Any = None,
+    storage: Mapping[str, Any] | None = None,
+) -> JobReport:
+    """Write the log at ``source`` into ``destination`` in the format and codec of ``settings``.
+
+    Args:
+        source: a segment, a partition's directory or a log directory, on a disk or by URL, or several of these, which
+            are read as one log; it is only read.
+        destination: a local path that does not exist; it appears, complete, at the end.
+        run: carries tasks out, in their order.
+        filesystem: for ``source``; by default its own.
+        storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
+
+    Returns:
+        The report; that of the run that finished, if an earlier one did with the same source and settings.
+
+    Raises:
+        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
+        EncodeError: something cannot be said in that format (``on_loss="error"``).
+        OptionError: ``destination`` lies in ``source``.
+    """
+    target = Path(destination)
+    atomic.refuse_inside(target, paths_of(source))
+    with atomic.locked(target):
+        log = one_log(source, filesystem, storage=storage)
+        report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
+        if target.exists():
+            return _as_report(earlier(target, report.as_json()))
+        with atomic.unfinished(target) as directory:
+            rewrite_into(log, directory, settings, report, run)
+            write_report(directory, report)
+    return report
+
+
+def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
+    """Write the whole log into an empty directory."""
+    tasks: list[tuple[PartitionReport, SegmentTask]] = []
+    for found in log.rewritten:
+        filesystem, partition = split_partition(log.filesystem, found)
+        target = log.target(directory, partition)
+        with atomic.writing(target):
+            target.mkdir(exist_ok=True)
+        aborted = _aborted(filesystem, partition, settings)
+        one = PartitionReport(str(partition.topic_partition))
+        report.partitions.append(one)
+        for segment in partition.segments:
+            tasks.append((one, SegmentTask(filesystem, segment, settings, str(target), aborted)))
+        if not log.is_segment:
+            keep_snapshots = settings.record_format in (None, 2)
+            _copy_small(log.filesystem, partition, target, report, keep_snapshots=keep_snapshots)
+    log.copy_rest(directory, report)
+    for (one, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
+        one.add(done)
+
+
+def _aborted(filesystem: FileSystem, partition: Partition, settings: RewriteSettings) -> tuple[AbortedTransaction, ...]:
+    if settings.record_format in (None, 2):
+        return ()
+    return transactions_of(filesystem, partition).aborted
+
+
+def _copy_small(
+    filesystem: FileSystem, partition: Partition, target: Path, report: JobReport, *, keep_snapshots: bool
+) -> None:
+    """Copy what is no segment; what a broker would delete at its next start is left out."""
+    for info in filesystem.list_directory(partition.directory):
+        parsed = names.FileName.parse(info.name)
+        gone = parsed is not None and (parsed.temporary or (parsed.kind == "snapshot" and not keep_snapshots))
+        if info.name in _LEFT_OUT or gone:
+            report.left_out.append(info.path)
+        elif parsed is None or parsed.kind not in _SUPERSEDED:
+            copy_entry(filesystem, info, target / info.name)
+
+
+def copy_entry(filesystem: FileSystem, info: FileInfo, target: Path) -> None:
+    """Copy a file or a directory as it is."""
+    if info.is_directory:
+        atomic.copy_tree(filesystem, info.path, target)
+    else:
+        atomic.copy_file(filesystem, info.path, target, mtime_ms=info.mtime_ms)
+
+
+# ------------------------------------------------------------------------------------------------------- the source
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The one log that a source names.
+
+    Attributes:
+        kind: ``segment``, ``partition`` or ``directory``.
+        rewritten: the live partitions but ``__cluster_metadata``, whose readers know one form only.
+    """
+
+    path: str
+    kind: str
+    directory: LogDirectory
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """Who answers for its paths."""
+        return self.directory.filesystem
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether the source is a single file."""
+        return self.kind == "segment"
+
+    @property
+    def rewritten(self) -> list[Partition]:
+        """The partitions that are written anew."""
+        return [one for one in self.directory.partitions if one.is_live and one.topic != names.CLUSTER_METADATA_TOPIC]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the segments' names, sizes and times: another run on a log that went on is another job."""
+        listed = [
+            (one.directory, file.path, file.log.size_bytes, file.log.mtime_ms)
+            for one in self.directory.partitions
+            for file in one.segments
+        ]
+        return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+    def target(self, directory: Path, partition: Partition) -> Path:
+        """Return where a partition goes."""
+        return directory / split(partition.directory)[1] if self.kind == "directory" else directory
+
+    def copy_rest(self, directory: Path, report: JobReport | None = None) -> None:
+        """Copy everything of a log directory that is no partition to rewrite."""
+        if self.kind != "directory":
+            return
+        rewritten = {split(one.directory)[1] for one in self.rewritten}
+        for info in self.filesystem.list_directory(self.path):
+            is_left_out = info.name in _LEFT_OUT
+            if not is_left_out and info.name not in rewritten:
+                copy_entry(self.filesystem, info, directory / info.name)
+            if report is not None and (is_left_out or info.name not in rewritten):
+                (report.left_out if is_left_out else report.copied).append(info.path)
+
+
+def one_log(
+    source: Source, filesystem: Any = None, *, half_done: bool = False, storage: Mapping[str, Any] | None = None
+) -> Log:
+    """Find the one log that is to be rewritten; with ``half_done`` its swaps of segments may be half-finished.
+
+    Several log directories, under one path or several, are one log: copies of a partition are merged
+    (``copies``).
+
+    Raises:
+        LogDirError: there is none, a swap of its segments is half-finished, or copies contradict each other.
+    """
+    paths = paths_of(source)
+    found = discover(paths, filesystem=filesystem, options=storage)
+    if len(found) == 1 and len(paths) == 1:
+        path = plain_path(paths[0]).rstrip("/") or "/"
+        log = Log(path, _kind(found[0], path), found[0])
+    else:
+        (directory,) = _merged(found, storage) if len(found) > 1 else found
+        log = Log(directory.path, "directory", directory)
+    if log.kind != "segment" and not half_done:
+        for partition in log.rewritten:
+            _refuse_half_done(partition)
+    return log
+
+
+def _merged(found: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
+    from kafkaframes.storage.copies.one_log import (
+        whole_log,  # most jobs have one directory, and each worker imports this
+    )
+
+    return whole_log(found, options=storage, join=True)
+
+
+def _kind(directory: LogDirectory, path: str) -> str:
+    if directory.path.rstrip("/") == path.rstrip("/"):
+        return "directory"
+    if any(one.directory.rstrip("/") == path for one in directory.partitions):
+        return "partition"
+    info = directory.filesystem.stat(path)
+    if info is not None and not info.is_directory:
+        return "segment"
+    raise OptionError(f"{path} is neither a log directory nor a partition: name {directory.path}")
+
+
+def _refuse_half_done(partition: Partition) -> None:
+    for file in partition.temporary:
+        if file.name.temporary in _HALF_DONE:
+            reason = "a half-finished swap: let a broker start on this log and stop, or recover it, first"
+            raise LogDirError(reason, file=file.path)
+
+
+# ------------------------------------------------------------------------------------------------------ the report
+
+
+def described(settings: Any) -> dict[str, Any]:
+    """Return settings as values that JSON has."""
+    return {name: getattr(settings, name) for name in settings.__slots__}
+
+
+def write_report(directory: Path, report: Any) -> None:
+    """Write the report as ``_SUCCESS``; a broker looks at directories only, so it may stay."""
+    with atomic.new_file(directory / atomic.SUCCESS) as out:
+        out.write(json.dumps(report.as_json(), indent=1).encode())
+
+
+def earlier(target: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the report of the run that made ``target``, if it was the same job on the same source.
+
+    Raises:
+        LogDirError: something else exists there.
+    """
+    try:
+        before: dict[str, Any] = json.loads((target / atomic.SUCCESS).read_bytes())
+        same = all(before[name] == wanted[name] for name in ("source", "settings", "fingerprint"))
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    if not same:
+        raise LogDirError("exists already, and is not the result of this job", file=str(target))
+    return before
+
+
+def _as_report(before: dict[str, Any]) -> JobReport:
+    parts = [
+        PartitionReport(**one | {"lost": Counter(one["lost"]), "left_out": Counter(one["left_out"])})
+        for one in before["partitions"]
+    ]
+    return JobReport(**{**before, "partitions": parts, "done_before": True})

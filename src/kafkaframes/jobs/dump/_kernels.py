@@ -1,0 +1,129 @@
+"""The loop that writes lines (numba). Start reading at ``lines.py``, not here.
+
+1. Arrays in, ``(status, size)`` out. No exceptions, no objects, no I/O.
+2. A value of a bytes column is ``size`` bytes of its data from ``start`` on; a negative size is null.
+3. The caller allocates ``out`` and ``ends``; where ``out`` is too small the status says so and nothing is lost.
+4. The plain-Python twin is ``tests/jobs/dump/reference.py``; one test runs both.
+
+A program is a table of ``(operation, a, b, c)``. It is run once a row:
+
+========== ======================================================================
+LITERAL    bytes ``a`` to ``b`` of the pool
+INTEGER    number column ``a`` in decimal
+CHOICE     the word number ``b`` + (number column ``a``) of the words; at most word ``c``
+RAW        bytes column ``a``
+BASE64     bytes column ``a`` in base64
+IF_NULL    go on, where bytes column ``a`` is null; otherwise skip ``b`` operations
+IF_VALID   go on, where bytes column ``a`` is not null; otherwise skip ``b`` operations
+========== ======================================================================
+"""
+
+import numpy as np
+
+from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, TABLE, device, kernel, types
+from kafkaframes.wire._kernels import copy_bytes
+
+LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
+DONE, FULL = range(2)
+MOST_BYTES_COLUMNS = 8  # a tuple of arrays is one type only if its length is one
+_DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+
+
+@device
+def _write_integer(out, position, value):
+    magnitude = np.uint64(value)
+    if value < 0:
+        out[position] = 45
+        position += 1
+        magnitude = np.uint64(0) - magnitude
+    end = position + 1
+    rest = magnitude // np.uint64(10)
+    while rest > 0:
+        end += 1
+        rest //= np.uint64(10)
+    place = end
+    while place > position:
+        place -= 1
+        out[place] = np.uint8(48 + magnitude % np.uint64(10))
+        magnitude //= np.uint64(10)
+    return end
+
+
+@device
+def _write_base64(out, position, data, start, end):
+    whole = end - (end - start) % 3
+    for i in range(start, whole, 3):
+        bits = (np.uint32(data[i]) << 16) | (np.uint32(data[i + 1]) << 8) | np.uint32(data[i + 2])
+        out[position] = _DIGITS[bits >> 18]
+        out[position + 1] = _DIGITS[(bits >> 12) & 63]
+        out[position + 2] = _DIGITS[(bits >> 6) & 63]
+        out[position + 3] = _DIGITS[bits & 63]
+        position += 4
+    if end - whole == 1:
+        out[position] = _DIGITS[data[whole] >> 2]
+        out[position + 1] = _DIGITS[(data[whole] & 3) << 4]
+        out[position + 2] = 61
+        out[position + 3] = 61
+        position += 4
+    elif end - whole == 2:
+        bits = (np.uint32(data[whole]) << 8) | np.uint32(data[whole + 1])
+        out[position] = _DIGITS[bits >> 10]
+        out[position + 1] = _DIGITS[(bits >> 4) & 63]
+        out[position + 2] = _DIGITS[(bits & 15) << 2]
+        out[position + 3] = 61
+        position += 4
+    return position
+
+
+def _columns(kind):
+    return types.UniTuple(kind, MOST_BYTES_COLUMNS)
+
+
+_RENDER = types.UniTuple(types.int64, 2)(
+    *(TABLE, BYTES, INT64S, INT64S, TABLE),  # the program, its pool and words, the number columns
+    *(_columns(BYTES), _columns(INT64S), _columns(INT32S)),  # the bytes columns: data, starts, sizes
+    *(OUT_BYTES, OUT_INT64S),
+)
+
+
+@kernel(_RENDER)
+def render(program, pool, word_starts, word_ends, numbers, datas, starts, sizes, out, ends):
+    """Run ``program`` for each row; ``ends[row]`` becomes the byte in ``out`` where its line stops."""
+    position = 0
+    for row in range(ends.size):
+        step = 0
+        while step < program.shape[0]:
+            operation, a, b, c = program[step]
+            step += 1
+            if operation in (LITERAL, CHOICE):
+                if operation == CHOICE:
+                    word = b + min(max(numbers[a, row], 0), c - b)
+                    a = word_starts[word]
+                    b = word_ends[word]
+                if position + b - a > out.size:
+                    return FULL, position
+                copy_bytes(out, position, pool, a, b - a)
+                position += b - a
+            elif operation == INTEGER:
+                if position + 20 > out.size:
+                    return FULL, position
+                position = _write_integer(out, position, numbers[a, row])
+            else:
+                size = np.int64(sizes[a][row])
+                if operation == IF_NULL:
+                    step += b if size >= 0 else 0
+                elif operation == IF_VALID:
+                    step += b if size < 0 else 0
+                elif size > 0:
+                    start = starts[a][row]
+                    if operation == RAW:
+                        if position + size > out.size:
+                            return FULL, position
+                        copy_bytes(out, position, datas[a], start, size)
+                        position += size
+                    else:
+                        if position + (size + 2) // 3 * 4 > out.size:
+                            return FULL, position
+                        position = _write_base64(out, position, datas[a], start, start + size)
+        ends[row] = position
+    return DONE, position

@@ -1,0 +1,205 @@
+"""Find the files to dump: those that were named, and those in directories that were named.
+
+A directory may be a partition's, a broker's log directory, or one that holds such. Its files are taken in the order of
+their names, partition by partition. A file that is named itself is taken whatever its name is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.dump.names import KINDS, RECORDS
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, has_magic, plain_path, split
+from kafkaframes.storage.files.names import DirectoryName, FileName
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.selection import check_topics, is_wanted
+from kafkaframes.storage.log.where import filesystem_for, object_view
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem
+
+NESTED_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """One file to dump.
+
+    Attributes:
+        filesystem: holds the file.
+        path: how it was found; what is printed about it.
+        kind: one of ``KINDS``, or empty where the name says none.
+        size_bytes: when it was listed; a live log grows.
+        merged: of a segment that gives some offsets of a log merged from copies, the name of that log, else empty.
+        offsets: which; the end is exclusive.
+    """
+
+    filesystem: FileSystem
+    path: str
+    kind: str
+    size_bytes: int
+    merged: str = ""
+    offsets: tuple[int, int] | None = None
+
+
+def kind_of(name: str) -> str:
+    """Return the kind that a file's name says, temporary suffixes aside; empty where it says none.
+
+    >>> kind_of("00000000000000000042.log.deleted"), kind_of("bootstrap.checkpoint"), kind_of("notes.txt")
+    ('log', 'checkpoint', '')
+    """
+    parsed = FileName.parse(name)
+    kind = parsed.kind if parsed else name.rpartition(".")[2]
+    return kind if kind in KINDS else ""
+
+
+def files_to_dump(
+    paths: Iterable[str],
+    *,
+    kinds: Collection[str] = RECORDS,
+    temporary: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> list[DumpFile]:
+    """Return the files under ``paths``, in the order in which they were named.
+
+    Args:
+        paths: files, directories, patterns; on a disk or by URL.
+        kinds: the kinds of files to return.
+        temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are returned too.
+        options: of the stores; ``key_files`` of encrypted tiered segments.
+
+    Raises:
+        LogDirError: a path does not exist or cannot be read, or a directory holds no such file.
+    """
+    listed, found = list(paths), list[DumpFile]()
+    for given in listed:
+        path = plain_path(given)
+        filesystem = filesystem_for(path, options=options)
+        for match in _expand(filesystem, path):
+            files = _under(filesystem, match, kinds, temporary=temporary, options=options)
+            if files is None:  # no partition of Kafka's: a tiered store, or nothing
+                files = _of_stores(listed, kinds, options=options).pop(match.rstrip("/"), None)
+            if files is None:
+                raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
+            found += files
+    return found
+
+
+def _of_stores(
+    paths: list[str], kinds: Collection[str], *, options: Mapping[str, Any] | None
+) -> dict[str, list[DumpFile]]:
+    """Return the files of tiered stores by the path that leads there.
+
+    Log directories among the paths help to choose.
+    """
+    found: dict[str, list[DumpFile]] = {}
+    for directory in discover(paths, options=options):
+        if isinstance(directory.filesystem, TieredFileSystem):
+            for partition in directory.partitions:
+                entries = directory.filesystem.list_directory(partition.directory)
+                files = _wanted(directory.filesystem, entries, kinds, temporary=False)
+                for place in _places_above(partition.directory):
+                    found.setdefault(place, []).extend(files)
+    return found
+
+
+def _places_above(view_directory: str) -> list[str]:
+    """Return the paths that lead to a partition of a tiered store: its folder, its topic's, and those above."""
+    places = [view_directory.partition(VIEW_MARK)[0]]
+    while split(places[-1])[0] not in (places[-1], "."):
+        places.append(split(places[-1])[0])
+    return places
+
+
+def _expand(filesystem: FileSystem, path: str) -> list[str]:
+    if not has_magic(path) or filesystem.stat(path) is not None:
+        return [path]
+    matches = filesystem.glob(path)
+    if not matches:
+        raise LogDirError("nothing matches the pattern", file=path)
+    return matches
+
+
+def _under(
+    filesystem: FileSystem,
+    path: str,
+    kinds: Collection[str],
+    *,
+    temporary: bool,
+    options: Mapping[str, Any] | None,
+) -> list[DumpFile] | None:
+    """Return the files at a path; None where a directory has no partition at or below it."""
+    info = filesystem.stat(path)
+    if info is None:
+        raise LogDirError("no such file or directory", file=path)
+    if not info.is_directory:
+        return [_one_file(filesystem, path, info, options)]
+    partitions = list(_partitions(filesystem, path.rstrip("/") or "/", NESTED_DEPTH))
+    if not partitions:
+        return None
+    return [one for entries in partitions for one in _wanted(filesystem, entries, kinds, temporary=temporary)]
+
+
+def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
+    """Return a file that was named; for the object of a tiered segment, the segment."""
+    view = object_view(path, options=options)
+    if view == path:
+        return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)
+    tiered = filesystem_for(view, options=options)
+    found = tiered.stat(view)
+    return DumpFile(tiered, view, kind_of(view), info.size_bytes if found is None else found.size_bytes)
+
+
+def _wanted(
+    filesystem: FileSystem, entries: Iterable[FileInfo], kinds: Collection[str], *, temporary: bool
+) -> list[DumpFile]:
+    return [
+        DumpFile(filesystem, entry.path, kind_of(entry.name), entry.size_bytes)
+        for entry in entries
+        if _is_wanted(entry, kinds, temporary=temporary)
+    ]
+
+
+def _is_wanted(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -> bool:
+    name = None if entry.is_directory else FileName.parse(entry.name)
+    return name is not None and name.kind in kinds and (temporary or not name.temporary)
+
+
+def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[FileInfo]]:
+    """Yield the entries of every partition's directory at or under ``path``."""
+    entries = filesystem.list_directory(path)
+    if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
+        yield entries
+        return
+    directories = [entry for entry in entries if entry.is_directory]
+    partitions = [entry for entry in directories if DirectoryName.parse(entry.name)]
+    if partitions:
+        yield from (filesystem.list_directory(entry.path) for entry in partitions)
+    elif depth:
+        for entry in directories:
+            yield from _partitions(filesystem, entry.path, depth - 1)
+
+
+def selected(found: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
+    """Return the files of the topics and partitions that are wanted; none are all.
+
+    Args:
+        found: from ``files_to_dump``.
+        topics: names or patterns.
+        partitions: numbers.
+
+    Raises:
+        OptionError: there is no such topic.
+    """
+    if not topics and not partitions:
+        return found
+    names = [DirectoryName.parse(split(split(one.path)[0])[1]) for one in found]
+    check_topics(topics, (name.topic_partition.topic for name in names if name is not None))
+    return [
+        one
+        for one, name in zip(found, names, strict=True)
+        if name is not None
+        and is_wanted(name.topic_partition.topic, topics)
+        and (not partitions or name.topic_partition.partition in partitions)
+    ]

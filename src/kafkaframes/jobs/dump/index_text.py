@@ -1,0 +1,232 @@
+"""``.index`` and ``.timeindex`` as text, each entry held against the segment beside it, as kafka-dump-log does it.
+
+Its rules are kept, the doubtful one included: an entry of an offset index "mismatches" where it is not the last offset
+of the very batch at its position. Brokers before KAFKA-806 wrote (last offset of an append, position of its first
+batch), so such lines are no sign of damage; ``kafkaframes verify`` has the invariant that holds for all brokers.
+Entries are listed up to the first, after the first, that is all zeros: the rest of a preallocated file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.jobs.dump.findings import Findings
+from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.scan import FILE, scan
+from kafkaframes.storage.files import offset_index, time_index
+from kafkaframes.storage.files.filesystem import FileSystem, join, split
+from kafkaframes.storage.files.names import FileName, segment_file_name
+
+NO_TIMESTAMP = -1
+NO_OFFSET = -1
+_WARM_BYTES = 8192  # Kafka searches the last two pages of an index first
+MaxTimestamp = Callable[[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """What to do with an index: kafka-dump-log's flags.
+
+    Attributes:
+        sanity_only: only what a broker checks when it starts.
+        verify_only: check, and print no entries.
+        max_message_size: bytes of the log that are looked at behind an offset index's entry.
+        to_the_end: look for a corrupt batch behind the last entry of a time index too, as Kafka does since 4.x.
+    """
+
+    sanity_only: bool = False
+    verify_only: bool = False
+    max_message_size: int = MAX_MESSAGE_SIZE
+    to_the_end: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An index and the segment beside it.
+
+    Attributes:
+        max_timestamp: returns the largest timestamp of the records in the batch at a position with a size; raises
+            ``DecodeError`` where they cannot be read.
+    """
+
+    filesystem: FileSystem
+    path: str
+    base_offset: int
+    log_path: str
+    log_size: int
+    max_timestamp: MaxTimestamp
+
+    def sibling(self, kind: str) -> str:
+        """Return the path of another file of the same segment."""
+        return join(split(self.path)[0], segment_file_name(self.base_offset, kind))
+
+    def batch_at(self, position: int, end: int) -> tuple[int, int] | None:
+        """Return (last offset, size in bytes) of the batch at ``position``; None where none is whole before ``end``.
+
+        Raises:
+            CorruptRecordError: the position lies outside the log, or no batch can be so small.
+        """
+        if not 0 <= position <= self.log_size:
+            raise CorruptRecordError("an entry's position lies outside the log", position=position, file=self.log_path)
+        raw = self.filesystem.read(self.log_path, position=position, length=BATCH_V2.size)
+        found = scan(raw, end=end - position, rules=FILE, whole=False)
+        if len(found) == 0:
+            if found.end.corrupt:
+                raise CorruptRecordError(found.end.reason, position=position, file=self.log_path)
+            return None
+        return int(found.column("last_offset")[0]), int(found.column("size")[0])
+
+
+def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexFile:
+    """Return an index with the segment beside it.
+
+    Raises:
+        LogDirError: its name is not an index's, or its segment is not there.
+    """
+    name = FileName.parse(split(path)[1])
+    if name is None:
+        raise LogDirError("the name of an index begins with the base offset, 20 digits", file=path)
+    log_path = join(split(path)[0], segment_file_name(name.offset, "log"))
+    info = filesystem.stat(log_path)
+    if info is None:
+        raise LogDirError("the segment beside an index is missing", file=log_path)
+    return IndexFile(filesystem, path, name.offset, log_path, info.size_bytes, max_timestamp(log_path))
+
+
+def offset_index_lines(index: IndexFile, options: IndexOptions, findings: Findings) -> Iterator[str]:
+    """Yield the lines of an offset index; what disagrees goes to ``findings``."""
+    entries = _entries(index, index.path, offset_index.ENTRY)
+    if len(entries) == 0:
+        yield f"{findings.file} is empty."
+    elif options.sanity_only:
+        _check(index, entries, "relative_offset", "offset", offset_index.ENTRY)
+        yield f"{findings.file} passed sanity check."
+    else:
+        yield from _offset_entries(index, entries, options, findings)
+
+
+def _offset_entries(
+    index: IndexFile, entries: npt.NDArray[Any], options: IndexOptions, findings: Findings
+) -> Iterator[str]:
+    for number, (relative, position) in enumerate(entries.tolist()):
+        if relative == 0 and number:
+            return
+        offset = index.base_offset + relative
+        try:
+            batch = index.batch_at(position, min(position + options.max_message_size, index.log_size))
+            if batch is None:
+                raise CorruptRecordError("no batch at an entry's position", position=position, file=index.log_path)
+            if batch[0] != offset:
+                findings.mismatches.append((offset, batch[0]))
+        except CorruptRecordError as error:
+            findings.faults.append(error)
+        if not options.verify_only:
+            yield f"offset: {offset} position: {position}"
+
+
+def time_index_lines(index: IndexFile, options: IndexOptions, findings: Findings) -> Iterator[str]:
+    """Yield the lines of a time index; what disagrees goes to ``findings``."""
+    entries = _entries(index, index.path, time_index.ENTRY)
+    if options.sanity_only:
+        _check(index, entries, "timestamp", "timestamp", time_index.ENTRY)
+        yield f"{findings.file} passed sanity check."
+        return
+    if index.filesystem.stat(index.sibling("index")) is None:
+        findings.faults.append(LogDirError("the offset index is missing", file=index.sibling("index")))
+    positions = _entries(index, index.sibling("index"), offset_index.ENTRY)
+    if options.to_the_end and len(entries):
+        _walk_to_the_end(index, _lookup(positions, int(entries["relative_offset"][-1])), findings)
+    before = NO_TIMESTAMP
+    for number, (timestamp, relative) in enumerate(entries.tolist()):
+        if relative == 0 and number:
+            return
+        offset = index.base_offset + relative
+        try:
+            _check_timestamp(index, _lookup(positions, relative), (timestamp, offset, before), findings)
+        except CorruptRecordError as error:
+            findings.faults.append(error)
+        if not options.verify_only:
+            yield f"timestamp: {timestamp} offset: {offset}"
+        before = timestamp
+
+
+def _walk_to_the_end(index: IndexFile, position: int, findings: Findings) -> None:
+    """Note a batch that cannot be one, behind ``position``."""
+    try:
+        while batch := index.batch_at(position, index.log_size):
+            position += batch[1]
+    except CorruptRecordError as error:
+        findings.faults.append(error)
+
+
+def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int], findings: Findings) -> None:
+    """Compare one entry (timestamp, offset, the timestamp before) with the batch that ends at its offset."""
+    timestamp, offset, before = entry
+    last_offset, size = NO_OFFSET, 0
+    while last_offset < offset:
+        position += size
+        batch = index.batch_at(position, index.log_size)
+        if batch is None:
+            findings.missing.append((offset, NO_OFFSET))
+            return
+        last_offset, size = batch
+    if last_offset != offset:
+        findings.missing.append((offset, last_offset))
+        return
+    largest = index.max_timestamp(position, size)
+    if largest != timestamp:
+        findings.timestamp_mismatches.append((timestamp, largest))
+    if before >= timestamp:
+        findings.out_of_order.append((timestamp, before))
+
+
+def _entries(index: IndexFile, path: str, entry: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return all whole entries of a file, its zero tail included; none where the file is missing."""
+    if index.filesystem.stat(path) is None:
+        return np.empty(0, entry)
+    raw = index.filesystem.read(path)
+    return np.frombuffer(raw, entry, len(raw) // entry.itemsize)
+
+
+def _check(index: IndexFile, entries: npt.NDArray[Any], column: str, what: str, entry: np.dtype[Any]) -> None:
+    """Check what a broker checks when it starts (``sanityCheck``).
+
+    Raises:
+        LogDirError: the last entry lies before the first (time index) or below the base offset, or an entry is cut.
+    """
+    if len(entries):
+        least = int(entries[column][0]) if what == "timestamp" else 0
+        for name, floor in ((column, least), ("relative_offset", 0)):
+            if entries[name][-1] < floor:
+                raise LogDirError(f"the last {what} of the index lies below {floor}", file=index.path)
+    info = index.filesystem.stat(index.path)
+    if info is not None and info.size_bytes % entry.itemsize:
+        raise LogDirError(f"{info.size_bytes} bytes are not whole entries of {entry.itemsize}", file=index.path)
+
+
+def _lookup(entries: npt.NDArray[Any], target: int) -> int:
+    """Return the position of the last entry at or before a relative offset, searching as a broker does.
+
+    The search assumes entries that increase. Where they do not (a zero tail), the outcome is that of Kafka's own steps:
+    the last pages first.
+    """
+    if len(entries) == 0:
+        return 0
+    offsets = entries["relative_offset"]
+    warm = max(0, len(entries) - 1 - _WARM_BYTES // entries.itemsize)
+    low, high = (warm, len(entries) - 1) if offsets[warm] < target else (0, warm)
+    if offsets[low] > target:
+        return 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        if offsets[middle] == target:
+            return int(entries["position"][middle])
+        low, high = (low, middle - 1) if offsets[middle] > target else (middle, high)
+    return int(entries["position"][low])

@@ -1,0 +1,305 @@
+"""Segments as JSON lines: every batch, record, error and end, in file order.
+
+``batch`` has the header's fields, ``record`` follows its batch, ``error`` says what ended a batch's records (``"in":
+"records"``) or a segment (``"in": "batches"``), ``end`` closes a segment: ``bytes_read`` less than ``file_size`` is a
+torn or zero tail. Keys and header values are base64 or null; so are values, those above a limit as SHA-256 and length.
+A header field that Kafka could not give is ``field_error``, and the fields behind it are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.errors import CorruptRecordError, KafkaframesError
+from kafkaframes.jobs.dump.chunks import ChunkReader, Place, cut_lines, errors_in, keys_of, values_of
+from kafkaframes.jobs.dump.columns import batch_columns, record_columns, rows_of, sequences
+from kafkaframes.jobs.dump.files import DumpFile, files_to_dump
+from kafkaframes.jobs.dump.filters import NO_FILTER, Selection
+from kafkaframes.jobs.dump.headers import header_json
+from kafkaframes.jobs.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
+from kafkaframes.jobs.dump.names import RECORDS, VALUE_LIMIT
+from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES
+from kafkaframes.records import control
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+
+_BOOLEANS = (b"false", b"true")
+_WORDS = {"valid": _BOOLEANS, "transactional": _BOOLEANS, "control": _BOOLEANS}
+_QUOTED = {"codec": CODECS, "ts_type": TIMESTAMP_TYPES}
+_BATCH = (
+    *("position", "size", "magic", "valid", "crc", "base_offset", "last_offset", "codec", "ts_type", "max_ts"),
+    *("producer_id", "producer_epoch", "base_sequence", "last_sequence", "leader_epoch", "transactional", "control"),
+    "delete_horizon",
+)
+_LIES_IN = {  # the last field of the header that a field of the line is made of, where a batch may end before it
+    "last_offset": "last_offset_delta",
+    "max_ts": "max_timestamp",
+    "producer_id": "producer_id",
+    "producer_epoch": "producer_epoch",
+    "base_sequence": "base_sequence",
+}
+NEWEST_MAGIC = 2  # a file is read on at later ones, but nobody knows their fields
+_V2_HEADER = struct.Struct(">" + "".join(item.format for item in BATCH_V2.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOptions:
+    """What of the lines is printed.
+
+    Attributes:
+        value_limit: bytes up to which a value is printed whole; None for all.
+        max_bytes: read no batch of a segment that ends beyond this position.
+        keep: which records; batches without any of them are left out.
+    """
+
+    value_limit: int | None = VALUE_LIMIT
+    max_bytes: int | None = None
+    keep: Selection = NO_FILTER
+
+
+def _pair(name: str) -> tuple[Part, ...]:
+    label = f',"{name}":'.encode()
+    if name in _WORDS:
+        return Text(label), Word(name, _WORDS[name])
+    if name in _QUOTED:
+        return Text(label + b'"'), Word(name, _QUOTED[name]), Text(b'"')
+    if name == "delete_horizon":
+        return Text(label), IfNull(name, (Text(b"null"),), (Raw(name),))
+    return Text(label), Number(name)
+
+
+def _bytes(name: str) -> Part:
+    return IfNull(name, (Text(b"null"),), (Text(b'"'), Base64(name), Text(b'"')))
+
+
+_RECORD_LINE = plan_line(
+    *(Text(b'{"type":"record"'), *_pair("offset"), *_pair("timestamp"), *_pair("ts_type")),
+    *(Text(b',"key":'), _bytes("key"), Text(b',"value":')),
+    IfNull("value_digest", (_bytes("value"),), (Raw("value_digest"),)),
+    *(Text(b',"headers":['), Raw("headers"), Text(b"]"), *_pair("sequence")),
+    *(IfNull("control_fields", (), (Raw("control_fields"),)), Text(b"}\n")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """What every line of a segment but the records ends with, and the plans that contain it."""
+
+    text: bytes
+    batch: Line
+    message: Line
+
+    @classmethod
+    def of(cls, path: str) -> _Where:
+        place = Place.of(path)
+        fields = {"topic": place.topic, "partition": place.partition}
+        fields |= {"directory": place.directory, "segment": place.segment}
+        text = b"," + _json(fields)[1:-1] + b"}\n"
+        start = [Text(b'{"type":"batch"'), *(part for name in _BATCH for part in _pair(name))]
+        end = [*_pair("count"), Text(text)]
+        return cls(text, plan_line(*start, *_pair("base_ts"), *end), plan_line(*start, *end))
+
+    def line(self, **fields: Any) -> bytes:
+        return _json(fields)[:-1] + self.text
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _error(inside: str, error: KafkaframesError) -> dict[str, Any]:
+    return {"type": "error", "in": inside, "class": type(error).__name__, "message": str(error)}
+
+
+@dataclass
+class JsonDump:
+    """The lines of one segment, in pieces; ``faults`` is complete when the iteration is over."""
+
+    file: DumpFile
+    options: JsonOptions
+    faults: list[KafkaframesError] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[bytes]:
+        where = _Where.of(self.file.path)
+        reader = ChunkReader(self.file, self.options.max_bytes)
+        for chunk in reader:
+            self.faults += errors_in(chunk).values()
+            for piece, has_begun in cut_lines(self.options.keep.apply(chunk)):
+                lines = _chunk_lines(piece, where, self.options)
+                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # its batch's line is there already
+            if self.options.keep.is_done(chunk):
+                return
+        if reader.fault is not None:
+            self.faults.append(reader.fault)
+            yield where.line(**_error("batches", reader.fault))
+        yield where.line(type="end", bytes_read=reader.bytes_read, file_size=self.file.size_bytes)
+
+
+def dump_json_lines(paths: Iterable[str], options: JsonOptions | None = None) -> Iterator[bytes]:
+    """Yield the lines of every segment and KRaft snapshot under ``paths``, some thousand at a time.
+
+    A directory's ``.deleted``, ``.swap`` and ``.cleaned`` segments are read too.
+
+    Raises:
+        LogDirError: a path does not exist, or a directory holds no segment.
+    """
+    for file in files_to_dump(paths, kinds=RECORDS, temporary=True):
+        yield from JsonDump(file, options or JsonOptions())
+
+
+def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
+    columns = batch_columns(chunk)
+    fields, cuts = _control_fields(chunk)
+    records = _RECORD_LINE.render(_record_columns(chunk, options, fields), len(chunk.index.offsets))
+    modern = chunk.batches.is_v2
+    specials = _specials(chunk)
+    lines = _batch_lines(columns, modern, where)
+    ends = [0, *records.ends.tolist()]
+    skip_empty = options.keep != NO_FILTER
+    pieces: list[bytes | memoryview] = []
+    first = 0
+    for batch, count in enumerate(chunk.index.rows.tolist()):
+        stop = first + count
+        if count or not skip_empty:
+            pieces.append(_special_line(chunk, batch, where) if batch in specials else lines[batch])
+            problem: KafkaframesError | None = chunk.error(batch)
+            last = stop
+            if batch in cuts:
+                last, problem = cuts[batch]
+            pieces.append(records.data.data[ends[first] : ends[last]])
+            if problem is not None:
+                pieces.append(_json(_error("records", problem)) + b"\n")
+        first = stop
+    return b"".join(pieces)
+
+
+def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], where: _Where) -> list[memoryview]:
+    """Return the line of each batch: two forms, of which most logs have one."""
+    rendered = [
+        line.render(rows_of(columns, 0, len(modern)), len(modern)) if wanted.any() else None
+        for line, wanted in ((where.message, ~modern), (where.batch, modern))
+    ]
+    lines = []
+    for batch, is_modern in enumerate(modern.tolist()):
+        form = rendered[is_modern]
+        assert form is not None
+        lines.append(form.between(batch, batch + 1))
+    return lines
+
+
+def _record_columns(chunk: Decoded, options: JsonOptions, control_fields: pa.Array) -> dict[str, Any]:
+    columns = record_columns(chunk)
+    large = columns["value_size"] > (2**31 if options.value_limit is None else options.value_limit)
+    columns["value_digest"] = _digests(chunk, large)
+    columns["headers"] = header_json(chunk)
+    columns["control_fields"] = control_fields
+    return columns
+
+
+def _digests(chunk: Decoded, large: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return SHA-256 and length of the large values, null for the others."""
+    if not large.any():
+        return pa.nulls(len(large), pa.binary())
+    data, starts, sizes = chunk.sections.buf.data, chunk.index.value_at.tolist(), chunk.index.value_size.tolist()
+    digests: list[bytes | None] = [None] * len(large)
+    for row in np.flatnonzero(large).tolist():
+        digest = hashlib.sha256(data[starts[row] : starts[row] + sizes[row]]).hexdigest()
+        digests[row] = b'{"sha256":"%s","len":%d}' % (digest.encode(), sizes[row])
+    return pa.array(digests, pa.binary())
+
+
+def _control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
+    """Return what control records say more, and for each batch with an unreadable one: that record and why."""
+    of_control = chunk.batches.is_control[chunk.owners]
+    if not of_control.any():
+        return pa.nulls(len(of_control), pa.binary()), {}
+    fields: list[bytes | None] = [None] * len(of_control)
+    cuts: dict[int, tuple[int, CorruptRecordError]] = {}
+    keys, values = keys_of(chunk), values_of(chunk)
+    for row in np.flatnonzero(of_control).tolist():
+        try:
+            kind = control.control_type(keys.at(row))
+            more: dict[str, Any] = {"control_type": kind}
+            if kind in control.END_OF_TRANSACTION:
+                more["coordinator_epoch"] = control.coordinator_epoch(values.at(row))
+            fields[row] = b"," + _json(more)[1:-1]
+        except CorruptRecordError as error:
+            cuts.setdefault(int(chunk.owners[row]), (row, error))
+    return pa.array(fields, pa.binary()), cuts
+
+
+def _specials(chunk: Decoded) -> set[int]:
+    """Return the batches with a header field that cannot be given."""
+    batches = chunk.batches
+    unknown = batches.codecs >= len(CODECS)
+    short = batches.is_v2 & (batches.column("size") < BATCH_V2.size)
+    later = batches.column("magic") > NEWEST_MAGIC
+    unopened = batches.is_wrapper & (chunk.reached == 0)
+    return set(np.flatnonzero(unknown | short | later | unopened).tolist())
+
+
+def _special_line(chunk: Decoded, batch: int, where: _Where) -> bytes:
+    fields: dict[str, Any] = {"type": "batch"}
+    count = int(chunk.reached[batch])
+    try:
+        for name, value in _fields_while_readable(chunk, batch):
+            if name == "count":
+                count = value
+            else:
+                fields[name] = value
+    except CorruptRecordError as error:
+        fields["field_error"] = error.reason
+    return where.line(**fields, count=count)
+
+
+def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, Any]]:
+    """Yield a batch's fields in their order.
+
+    Kafka loads the bytes that a batch claims to have and reads its header from them: a batch of format 2 that is
+    shorter than its header has the fields that lie within it.
+
+    Raises:
+        CorruptRecordError: the next field cannot be read.
+    """
+    at, size, magic = (int(chunk.batches.column(name)[batch]) for name in ("position", "size", "magic"))
+    yield from (("position", at + chunk.base), ("size", size), ("magic", magic), ("valid", bool(chunk.crc_ok[batch])))
+    if magic < 2:
+        yield "crc", int(chunk.batches.column("crc")[batch])
+        raise CorruptRecordError("the first offset of a compressed message that cannot be opened")
+    header = chunk.data[at : at + min(size, BATCH_V2.size)].tobytes()
+    unpacked = _V2_HEADER.unpack(header.ljust(BATCH_V2.size, b"\0"))
+    values = dict(zip((item.name for item in BATCH_V2.fields), unpacked, strict=True))
+    if size >= BATCH_V2.end_of("count"):
+        yield "count", values["count"]
+    for name, value in _later_fields(values):
+        last = _LIES_IN.get(name)
+        if last is not None and size < BATCH_V2.end_of(last):
+            raise CorruptRecordError(f"the batch ends before its {last.replace('_', ' ')}")
+        yield name, value
+    if magic > NEWEST_MAGIC:
+        raise CorruptRecordError(f"where the base timestamp lies in format {magic}")
+    yield "base_ts", values["base_timestamp"]
+
+
+def _later_fields(values: dict[str, int]) -> Iterator[tuple[str, Any]]:
+    attributes, base_sequence, delta = (values[name] for name in ("attributes", "base_sequence", "last_offset_delta"))
+    yield from (("crc", values["crc"]), ("base_offset", values["offset"]), ("last_offset", values["offset"] + delta))
+    if attributes & CODEC_MASK >= len(CODECS):
+        raise CorruptRecordError("the codec's number is unknown")
+    yield "codec", CODECS[attributes & CODEC_MASK].decode()
+    yield "ts_type", "LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime"
+    yield from (("max_ts", values["max_timestamp"]), ("producer_id", values["producer_id"]))
+    yield from (("producer_epoch", values["producer_epoch"]), ("base_sequence", base_sequence))
+    yield "last_sequence", int(sequences(np.array([base_sequence]), np.array([delta]))[0])
+    yield "leader_epoch", values["leader_epoch"]
+    yield from (("transactional", bool(attributes & TRANSACTIONAL)), ("control", bool(attributes & CONTROL)))
+    yield "delete_horizon", values["base_timestamp"] if attributes & DELETE_HORIZON else None

@@ -1,0 +1,297 @@
+"""Write a line for every row of some columns, in bulk: what a line is made of is a small table, run by a kernel.
+
+A line is a tuple of parts: :class:`Text`, :class:`Number`, :class:`Word`, :class:`Raw`, :class:`Base64`,
+:class:`IfNull`. :func:`plan_line` makes a :class:`Line` of them once; :meth:`Line.render` runs it over columns.
+No Python frame runs per row. All text formats of ``dump-log`` are such lines, kcat's ``-f`` included.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.jobs.dump import _kernels as kernels
+
+_MOST_DIGITS = 20
+MOST_ROWS = 1 << 17
+_NO_BYTES = np.frombuffer(b"", np.uint8)
+_NO_STARTS = np.frombuffer(b"", np.int64)
+_NO_SIZES = np.frombuffer(b"", np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The same bytes on every line."""
+
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number column, in decimal."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A number column that counts into ``words``; a number outside them takes the nearest."""
+
+    column: str
+    words: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A bytes column as it is; nothing where it is null."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Base64:
+    """A bytes column in base64; nothing where it is null."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class IfNull:
+    """``then`` where a bytes column is null, else ``otherwise``."""
+
+    column: str
+    then: tuple[Part, ...] = ()
+    otherwise: tuple[Part, ...] = ()
+
+
+Part = Text | Number | Word | Raw | Base64 | IfNull
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """A bytes column that stands in ``data``: ``sizes[row]`` bytes from ``starts[row]`` on; a size below 0 is null."""
+
+    data: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int32]
+
+    def __getitem__(self, rows: slice) -> Slices:
+        return Slices(self.data, self.starts[rows], self.sizes[rows])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Slices:
+        """Return the column with null where ``keep`` is false."""
+        return Slices(self.data, self.starts, np.where(keep, self.sizes, -1).astype(np.int32))
+
+    def at(self, row: int) -> bytes | None:
+        """Return one value."""
+        start, size = int(self.starts[row]), int(self.sizes[row])
+        return bytes(self.data[start : start + size]) if size >= 0 else None
+
+
+# A number column: a numpy or an Arrow array. A bytes column: Slices, or an Arrow array of binary or strings.
+Column: TypeAlias = Any
+
+
+@dataclass(slots=True)
+class Lines:
+    """Rendered lines: their bytes, and the byte at which each row's line stops."""
+
+    data: npt.NDArray[np.uint8]
+    ends: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def between(self, first: int, stop: int) -> memoryview:
+        """Return the lines of the rows ``first`` to ``stop`` (not included), without a copy."""
+        start = int(self.ends[first - 1]) if first else 0
+        end = int(self.ends[stop - 1]) if stop > first else start
+        return self.data.data[start:end]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What :func:`plan_line` collects on its way through the parts."""
+
+    program: list[tuple[int, int, int, int]] = field(default_factory=list)
+    pool: bytearray = field(default_factory=bytearray)
+    words: list[tuple[int, int]] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
+    bytes_columns: list[str] = field(default_factory=list)
+
+    def pooled(self, text: bytes) -> tuple[int, int]:
+        start = len(self.pool)
+        self.pool += text
+        return start, len(self.pool)
+
+    def add(self, part: Part) -> None:
+        match part:
+            case Text(text):
+                self.program.append((kernels.LITERAL, *self.pooled(text), 0))
+            case Number(column):
+                self.program.append((kernels.INTEGER, _place(self.numbers, column), 0, 0))
+            case Word(column, words):
+                first = len(self.words)
+                self.words += [self.pooled(word) for word in words]
+                self.program.append((kernels.CHOICE, _place(self.numbers, column), first, len(self.words) - 1))
+            case Raw(column):
+                self.program.append((kernels.RAW, _place(self.bytes_columns, column), 0, 0))
+            case Base64(column):
+                self.program.append((kernels.BASE64, _place(self.bytes_columns, column), 0, 0))
+            case IfNull(column, then, otherwise):
+                self.add_branch(kernels.IF_NULL, column, then)
+                self.add_branch(kernels.IF_VALID, column, otherwise)
+
+    def add_branch(self, operation: int, column: str, parts: Sequence[Part]) -> None:
+        if not parts:
+            return
+        here, place = len(self.program), _place(self.bytes_columns, column)
+        self.program.append((operation, place, 0, 0))
+        for part in parts:
+            self.add(part)
+        self.program[here] = (operation, place, len(self.program) - here - 1, 0)
+
+
+def _place(names: list[str], name: str) -> int:
+    if name not in names:
+        names.append(name)
+    return names.index(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A planned line; made by :func:`plan_line`."""
+
+    program: npt.NDArray[np.int64]
+    pool: npt.NDArray[np.uint8]
+    word_starts: npt.NDArray[np.int64]
+    word_ends: npt.NDArray[np.int64]
+    number_columns: tuple[str, ...]
+    bytes_columns: tuple[str, ...]
+
+    def render(self, columns: Mapping[str, Column], count: int) -> Lines:
+        """Return the lines of ``count`` rows.
+
+        Args:
+            columns: integers or booleans for the parts that are numbers, bytes columns for the others.
+            count: how many rows every column has.
+        """
+        if count > MOST_ROWS:  # what must be free for a line is far more than what most lines take
+            return _joined(
+                [self._portion(columns, row, min(row + MOST_ROWS, count)) for row in range(0, count, MOST_ROWS)]
+            )
+        return self._portion(columns, 0, count)
+
+    def _portion(self, columns: Mapping[str, Column], first: int, stop: int) -> Lines:
+        count = stop - first
+        numbers = np.empty((len(self.number_columns), count), np.int64)
+        for place, name in enumerate(self.number_columns):
+            numbers[place] = _numbers(columns[name][first:stop])
+        slices = _bytes_columns([columns[name][first:stop] for name in self.bytes_columns])
+        out = np.empty(self._most_bytes(count, slices[2]), np.uint8)
+        ends = np.empty(count, np.int64)
+        status, size = kernels.render(
+            self.program, self.pool, self.word_starts, self.word_ends, numbers, *slices, out, ends
+        )
+        if status != kernels.DONE:
+            raise AssertionError("a line is longer than the sum of its parts")
+        return Lines(out[:size], ends)
+
+    def _most_bytes(self, count: int, sizes: Sequence[npt.NDArray[np.int32]]) -> int:
+        """Return how many bytes ``count`` lines take at most; only the pages that are written cost anything."""
+        widest_word = int((self.word_ends - self.word_starts).max(initial=0))
+        per_row = 0
+        in_all = 0
+        for operation, a, b, _ in self.program.tolist():
+            if operation == kernels.LITERAL:
+                per_row += b - a
+            elif operation == kernels.CHOICE:
+                per_row += widest_word
+            elif operation == kernels.INTEGER:
+                per_row += _MOST_DIGITS
+            elif operation in (kernels.RAW, kernels.BASE64) and count:
+                size = int(np.maximum(sizes[a], 0).sum(dtype=np.int64))
+                in_all += size if operation == kernels.RAW else size * 4 // 3 + 4 * count
+        return count * per_row + in_all
+
+
+def _joined(portions: list[Lines]) -> Lines:
+    before = np.cumsum([0, *(len(portion.data) for portion in portions[:-1])])
+    ends = [portion.ends + start for portion, start in zip(portions, before, strict=True)]
+    return Lines(np.concatenate([portion.data for portion in portions]), np.concatenate(ends))
+
+
+def plan_line(*parts: Part) -> Line:
+    """Return the plan of a line; it does not depend on any columns and can be kept.
+
+    >>> line = plan_line(Text(b"offset: "), Number("offset"), IfNull("key", (), (Text(b" "), Raw("key"))), Text(b"\\n"))
+    >>> bytes(line.render({"offset": np.array([7, 8]), "key": pa.array([b"k", None])}, 2).data)
+    b'offset: 7 k\\noffset: 8\\n'
+    """
+    plan = _Plan()
+    for part in parts:
+        plan.add(part)
+    if len(plan.bytes_columns) > kernels.MOST_BYTES_COLUMNS:
+        raise ValueError(f"a line may use {kernels.MOST_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}")
+    return Line(
+        np.array(plan.program, np.int64).reshape(-1, 4),
+        np.frombuffer(bytes(plan.pool), np.uint8),
+        np.array([start for start, _ in plan.words], np.int64),
+        np.array([end for _, end in plan.words], np.int64),
+        tuple(plan.numbers),
+        tuple(plan.bytes_columns),
+    )
+
+
+def _numbers(column: Column) -> npt.NDArray[Any]:
+    if isinstance(column, np.ndarray):
+        return column
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """Return bytes columns as three tuples of always the same length and the same array types."""
+    views = [_view(column if isinstance(column, Slices) else slices_of(column)) for column in columns]
+    views += itertools.repeat((_NO_BYTES, _NO_STARTS, _NO_SIZES), kernels.MOST_BYTES_COLUMNS - len(views))
+    datas, starts, sizes = zip(*views, strict=True)
+    return datas, starts, sizes
+
+
+def slices_of(column: pa.Array) -> Slices:
+    """Return where the values of an Arrow array of binary or strings stand in its data; nothing is copied.
+
+    >>> slices_of(pa.array([b"one", None, b"three"])).sizes.tolist()
+    [3, -1, 5]
+    """
+    wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    if not wide and not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
+        raise TypeError(f"a bytes column is binary or string, not {column.type}")
+    validity, offset_buffer, data_buffer = column.buffers()
+    data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    if offset_buffer is None or len(column) == 0:
+        return Slices(data, _NO_STARTS, _NO_SIZES)
+    stored: npt.NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
+    offsets = stored[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    sizes = np.diff(offsets).astype(np.int32)
+    if column.null_count:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        sizes[bits[column.offset : column.offset + len(column)] == 0] = -1
+    return Slices(data, offsets[:-1], sizes)
+
+
+def _view(slices: Slices) -> tuple[npt.NDArray[Any], ...]:
+    """Return views that are read-only: for numba, a tuple of writable arrays would be of another type."""
+    views = slices.data[:], np.ascontiguousarray(slices.starts)[:], np.ascontiguousarray(slices.sizes)[:]
+    for view in views:
+        view.setflags(write=False)
+    return views

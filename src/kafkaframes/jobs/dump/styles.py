@@ -1,0 +1,235 @@
+"""What kafka-dump-log prints, by Kafka version: the lines as tables over the columns of batches and records.
+
+``4.3``, ``3.9`` and ``2.8`` are the forms that differ; a version in between prints as the next lower of them. Columns
+are named as the fields of the truth files (``base_offset``, ``leader_epoch``, ...), see ``text.py``. Odd on purpose,
+because Kafka prints it so: the closing brace after the CRC of a v0/v1 record in 3.x, two ``crc`` and two ``isvalid``
+on the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.dump.lines import IfNull, Line, Number, Part, Raw, Text, Word, plan_line
+
+TIMESTAMP_TYPES = (b"NoTimestampType", b"CreateTime", b"LogAppendTime")
+CODECS = (b"none", b"gzip", b"snappy", b"lz4", b"zstd")
+_BOOLEANS = (b"false", b"true")
+_WORDS: Mapping[str, tuple[bytes, ...]] = {
+    "codec": CODECS,
+    "upper_codec": tuple(codec.upper() for codec in CODECS),
+    "valid": _BOOLEANS,
+    "record_valid": _BOOLEANS,
+    "transactional": _BOOLEANS,
+    "control": _BOOLEANS,
+}
+
+# An item is `label:column`, or `column` where both are the same, or `label=text`; `*` as label is the timestamp's type.
+_BATCH = (
+    "baseOffset:base_offset lastOffset:last_offset count baseSequence:base_sequence lastSequence:last_sequence "
+    "producerId:producer_id producerEpoch:producer_epoch partitionLeaderEpoch:leader_epoch "
+    "isTransactional:transactional isControl:control deleteHorizonMs:delete_horizon position *:max_ts size magic "
+    "compresscodec:codec crc isvalid:valid"
+)
+_MESSAGE = "offset:last_offset position *:max_ts size magic compresscodec:codec crc isvalid:valid"
+_RECORD = "offset *:timestamp keySize:key_size valueSize:value_size"
+_RECORD_28 = (
+    "offset isValid:record_valid crc:record_crc keySize:key_size valueSize:value_size *:timestamp "
+    "baseOffset:base_offset lastOffset:last_offset baseSequence:base_sequence lastSequence:last_sequence "
+    "producerEpoch:producer_epoch partitionLeaderEpoch:leader_epoch batchSize:size magic compressType:upper_codec "
+    "position"
+)
+
+_FIELDS_28 = (
+    *("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch", "leader_epoch"),
+    *("size", "magic", "codec", "position"),
+)
+
+_HORIZON: Part = IfNull(
+    "delete_horizon",
+    (Text(b"OptionalLong.empty"),),
+    (Text(b"OptionalLong["), Raw("delete_horizon"), Text(b"]")),
+)
+_HEADER_KEYS: tuple[Part, ...] = (Text(b" headerKeys: ["), Raw("header_keys"), Text(b"]"))
+_CONTENTS: tuple[Part, ...] = (
+    IfNull("key_text", (), (Text(b" key: "), Raw("key_text"))),
+    IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))),
+)
+_LONE_PAYLOAD = IfNull("value_text", (), (Text(b"| payload: "), Raw("value_text")))
+_AFTER_KEY = (Text(b"| key: "), Raw("key_text"), IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))))
+_CONTROL: Part = IfNull("control_text", (), (Text(b" "), Raw("control_text")))
+
+
+def _pair(item: str) -> tuple[Part, ...]:
+    label, _, column = item.partition(":")
+    column = column or label
+    if label == "*":
+        return Text(b" "), Word("ts_type", TIMESTAMP_TYPES), Text(b": "), Number(column)
+    if "=" in label:
+        return (Text(f" {label.replace('=', ': ')}".encode()),)
+    if column == "delete_horizon":
+        return Text(f" {label}: ".encode()), _HORIZON
+    value: Part = Number(column)
+    if column in _WORDS:
+        value = Word(column.removeprefix("upper_"), _WORDS[column])
+    return Text(f" {label}: ".encode()), value
+
+
+def _line(template: str, *extra: Part, start: bytes = b"") -> Line:
+    """Plan the line of a template, with more parts behind it."""
+    first, *rest = [part for item in template.split() for part in _pair(item)]
+    assert isinstance(first, Text)
+    return plan_line(Text(start + first.text.lstrip()), *rest, *extra, Text(b"\n"))
+
+
+def _record_line(template: str, *extra: Part) -> Line:
+    return _line(template, *extra, *_CONTENTS, start=b"| ")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How one version of kafka-dump-log words what it found.
+
+    Attributes:
+        name: what ``--style`` calls it.
+        start: before the base offset of a segment.
+        batch, message: the line of a v2 batch, and of a v0/v1 message or wrapper.
+        record, message_record: the line of a v2 record, and of a v0/v1 one.
+        bare: the line of any record without its metadata.
+        batch_fields: what the lines of records repeat of their batch.
+        counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive; and whether such
+            pairs are listed from the first on, not from the last.
+        walks_to_the_end: whether the check of a time index reads the log up to its end.
+        missing_heading: above the indexed offsets that the log does not have.
+        absent, present: an ``OptionalLong`` (2.8: Scala's ``Option``) as text.
+        producer_timestamp: whether a producer's line has its last timestamp even where it has no batch.
+        trailing_space: whether the line of a producer without a batch ends with a space.
+        control_json: the control records that are printed as JSON.
+        json_offsets, json_transactions: whether the decoders of groups and of transactions print JSON.
+        remote_transaction_index: whether a remote segment says if its transaction index is empty.
+    """
+
+    name: str
+    start: str
+    batch: Line
+    message: Line
+    record: Line
+    message_record: Line
+    bare: Line
+    batch_fields: tuple[str, ...]
+    counts_from_zero: bool
+    walks_to_the_end: bool
+    missing_heading: str
+    absent: str
+    present: str
+    producer_timestamp: bool
+    trailing_space: bool
+    control_json: frozenset[str]
+    json_offsets: bool
+    json_transactions: bool
+    remote_transaction_index: bool
+
+
+_BATCH_LINE = _line(_BATCH)
+_MESSAGE_LINE = _line(_MESSAGE)
+_RECORD_LINE = _record_line(_RECORD + " sequence", *_HEADER_KEYS, _CONTROL)
+_MESSAGE_RECORD = _RECORD + " isValid:record_valid crc:record_crc"
+# --skip-record-metadata: the bar comes with the key, since 4.x with a lone payload too.
+_BARE = plan_line(IfNull("key_text", (_LONE_PAYLOAD,), _AFTER_KEY), Text(b"\n"))
+_BARE_BEFORE_4 = plan_line(IfNull("key_text", _CONTENTS[1:], _AFTER_KEY), Text(b"\n"))
+
+_SNAPSHOT_MARKERS = frozenset({"SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"})
+
+STYLES: Mapping[str, Style] = {
+    "4.3": Style(
+        name="4.3",
+        start="Log starting offset: ",
+        batch=_BATCH_LINE,
+        message=_MESSAGE_LINE,
+        record=_RECORD_LINE,
+        message_record=_record_line(_MESSAGE_RECORD),
+        bare=_BARE,
+        batch_fields=(),
+        counts_from_zero=True,
+        walks_to_the_end=True,
+        missing_heading="The following indexed offsets are not found in :{file}",
+        absent="OptionalLong.empty",
+        present="OptionalLong[{}]",
+        producer_timestamp=True,
+        trailing_space=False,
+        control_json=_SNAPSHOT_MARKERS | {"LEADER_CHANGE"},
+        json_offsets=True,
+        json_transactions=True,
+        remote_transaction_index=True,
+    ),
+    "3.9": Style(
+        name="3.9",
+        start="Log starting offset: ",
+        batch=_BATCH_LINE,
+        message=_MESSAGE_LINE,
+        record=_RECORD_LINE,
+        message_record=_record_line(_MESSAGE_RECORD, Text(b"}")),
+        bare=_BARE_BEFORE_4,
+        batch_fields=(),
+        counts_from_zero=False,
+        walks_to_the_end=False,
+        missing_heading="The following indexed offsets are not found in the log.",
+        absent="OptionalLong.empty",
+        present="OptionalLong[{}]",
+        producer_timestamp=True,
+        trailing_space=True,
+        control_json=_SNAPSHOT_MARKERS,
+        json_offsets=True,
+        json_transactions=False,
+        remote_transaction_index=False,
+    ),
+    "2.8": Style(
+        name="2.8",
+        start="Starting offset: ",
+        batch=_line(_BATCH.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")),
+        message=_line(_MESSAGE.replace(":codec", ":upper_codec")),
+        record=_record_line(
+            _RECORD_28.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
+            *_HEADER_KEYS,
+            _CONTROL,
+        ),
+        message_record=_record_line(_RECORD_28 + " crc:record_crc isvalid:record_valid"),
+        bare=_BARE_BEFORE_4,
+        batch_fields=_FIELDS_28,
+        counts_from_zero=False,
+        walks_to_the_end=False,
+        missing_heading="The following indexed offsets are not found in the log.",
+        absent="None",
+        present="Some({})",
+        producer_timestamp=False,
+        trailing_space=True,
+        control_json=frozenset(),
+        json_offsets=False,
+        json_transactions=False,
+        remote_transaction_index=False,
+    ),
+}
+
+
+def style_for(version: str) -> Style:
+    """Return the style in which a Kafka version prints: the newest that is not above it, at least 2.8's.
+
+    >>> style_for("3.9.1").name, style_for("4.4.0").name, style_for("2.3").name, style_for("3.0").name
+    ('3.9', '4.3', '2.8', '2.8')
+
+    Raises:
+        OptionError: ``version`` does not begin with two numbers.
+    """
+    try:
+        wanted = _numbers(version)
+    except ValueError:
+        raise OptionError(f"no Kafka version: {version!r} (known styles: {', '.join(STYLES)})") from None
+    known = [name for name in STYLES if _numbers(name) <= wanted]
+    return STYLES[max(known, key=_numbers, default="2.8")]
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)

@@ -1,0 +1,272 @@
+"""Summarize a log: by default from the first and the last batch of each segment, which takes about a second; ``deep``
+walks every header.
+
+The glance reads a few hundred bytes of a segment: its first header, the last entry of its offset index, and the headers
+from there to the end. Codecs, formats and times are then those of the two batches, and ``is_deep`` says so. No record
+is decompressed either way: counts of compressed messages of formats 0 and 1 are not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_SIZE, OVERHEAD_BYTES
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
+from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk, parse_header
+
+_INDEX_ENTRY_BYTES = 8
+SMALL_SEGMENT_BYTES = 16 << 10  # walked from the start: not worth a look at the index
+UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class SegmentSummary:
+    """What is known of a segment.
+
+    Attributes:
+        first_offset, last_offset: of its first and last batch; -1 of an empty one.
+        first_timestamp, last_timestamp: the smallest and largest of the batches that were looked at; -1 for none.
+        batches, records, control_records: -1 where not every header was walked; as declared, compressed messages of
+            formats 0 and 1 counting as one.
+        codecs, magics: bytes by name, of the batches that were looked at.
+        tail_bytes: after the last whole batch.
+        problem: why the segment could not be read.
+    """
+
+    path: str
+    base_offset: int
+    size_bytes: int
+    first_offset: int = UNKNOWN
+    last_offset: int = UNKNOWN
+    first_timestamp: int = UNKNOWN
+    last_timestamp: int = UNKNOWN
+    batches: int = UNKNOWN
+    records: int = UNKNOWN
+    control_records: int = UNKNOWN
+    codecs: Counter[str] = field(default_factory=Counter)
+    magics: Counter[str] = field(default_factory=Counter)
+    tail_bytes: int = 0
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return _with_units(_fields(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)})
+
+
+@dataclass(slots=True)
+class PartitionSummary:
+    """What is known of a partition; the fields of ``SegmentSummary`` over all its segments."""
+
+    topic: str
+    partition: int
+    directory: str
+    state: str
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int | None
+    topic_id: str | None
+    size_bytes: int
+    segments: list[SegmentSummary]
+    is_deep: bool
+    left_over_files: int = 0
+
+    def total(self, name: str) -> int:
+        """Return the sum of a count; -1 where a segment's is not known."""
+        values = [getattr(one, name) for one in self.segments]
+        return sum(values) if all(value >= 0 for value in values) else UNKNOWN
+
+    def timestamps(self) -> tuple[int, int]:
+        """Return the smallest and the largest timestamp, -1 for none."""
+        return time_range(self.segments)
+
+    def mix(self, name: str) -> Counter[str]:
+        """Return bytes by codec or by format."""
+        return sum((getattr(one, name) for one in self.segments), Counter())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object, with its segments."""
+        first, last = self.timestamps()
+        counted = ("batches", "records", "control_records") if self.is_deep else ()
+        totals = {name: self.total(name) for name in counted}
+        times = {"first_timestamp": first, "last_timestamp": last}
+        mixes = {"codecs": dict(self.mix("codecs")), "magics": dict(self.mix("magics"))}
+        segments = {"segments": [one.as_json() for one in self.segments]}
+        return _with_units(_fields(self) | totals | times | mixes) | segments
+
+
+_UNITS = {
+    "first_timestamp": "first_timestamp_ms",
+    "last_timestamp": "last_timestamp_ms",
+    "codecs": "codec_bytes",
+    "magics": "magic_bytes",
+}
+
+
+def _with_units(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values under names that say their units; what is not known is None, never -1."""
+    return {_UNITS.get(name, name): None if value == UNKNOWN else value for name, value in values.items()}
+
+
+def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
+    return {one.name: getattr(value, one.name) for one in fields(value)}
+
+
+def time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
+    """Return the smallest and the largest timestamp of segments, -1 for none."""
+    listed = list(segments)
+    first = min((one.first_timestamp for one in listed if one.first_timestamp >= 0), default=UNKNOWN)
+    return first, max((one.last_timestamp for one in listed), default=UNKNOWN)
+
+
+def summarize_partition(partition: Partition, segments: list[SegmentSummary], *, is_deep: bool) -> PartitionSummary:
+    """Join what is known of a partition's segments."""
+    start = partition.log_start_offset
+    end = max((one.last_offset + 1 for one in segments if one.last_offset >= 0), default=start)
+    bases = [segment.base_offset for segment in partition.segments]
+    return PartitionSummary(
+        topic=partition.topic,
+        partition=partition.partition,
+        directory=partition.directory,
+        state=partition.state,
+        log_start_offset=start,
+        log_end_offset=max(start, end, *bases),
+        high_watermark=partition.high_watermark,
+        topic_id=partition.metadata.topic_id if partition.metadata else None,
+        size_bytes=partition.size_bytes,
+        segments=segments,
+        is_deep=is_deep,
+        left_over_files=len(partition.temporary) + len(partition.orphans),
+    )
+
+
+def tasks_of(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Segment]]:
+    """Return every segment of every partition, in order."""
+    return [
+        (directory.filesystem, segment)
+        for directory in directories
+        for partition in directory.partitions
+        for segment in partition.segments
+    ]
+
+
+def glance(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
+    """Summarize a segment from its first and its last batch. If it cannot be read, ``problem`` says why."""
+    summary = SegmentSummary(segment.path, segment.base_offset, segment.size_bytes)
+    if segment.size_bytes <= BYTES_TO_MAGIC:
+        summary.tail_bytes = segment.size_bytes
+        return summary
+    try:
+        with filesystem.open(segment.path) as read_at:
+            _glance(filesystem, segment, read_at, summary)
+    except LogDirError as problem:
+        summary.problem = str(problem)
+    return summary
+
+
+def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
+    first = _header_at(read_at, 0, segment.size_bytes)
+    if first is None:
+        summary.tail_bytes = segment.size_bytes
+        return
+    is_small = segment.size_bytes <= SMALL_SEGMENT_BYTES
+    start = first.end if is_small else _start_of_last(filesystem, segment, read_at, first)
+    rest = HeaderWalk(read_at, size_bytes=segment.size_bytes, position=start, file=segment.path)
+    last = next(iter(deque(rest, maxlen=1)), first)
+    summary.first_offset, summary.last_offset = first.base_offset, last.last_offset
+    both = (first,) if last is first else (first, last)
+    for header in both:
+        _add_mix(summary, header)
+    summary.first_timestamp = min((one.base_timestamp for one in both if one.base_timestamp >= 0), default=UNKNOWN)
+    summary.last_timestamp = max(one.max_timestamp for one in both)
+    summary.tail_bytes = segment.size_bytes - rest.position
+
+
+def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+    raw = read_at(position, BATCH_V2.size)
+    if len(raw) <= BYTES_TO_MAGIC:
+        return None
+    body = int.from_bytes(raw[8:OVERHEAD_BYTES], "big", signed=True)
+    size = body + OVERHEAD_BYTES
+    if body < MIN_SIZE or position + size > size_bytes:
+        return None
+    return parse_header(raw, at=0, position=position, size=size)
+
+
+def _start_of_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, first: BatchHeader) -> int:
+    """Return the position that the last entry of the offset index names, if a batch stands there; else the second."""
+    position = _last_indexed(filesystem, segment)
+    if not first.end <= position < segment.size_bytes:
+        return first.end
+    found = _header_at(read_at, position, segment.size_bytes)
+    fits = found is not None and 0 <= found.magic <= 2 and found.base_offset >= first.base_offset
+    return position if fits else first.end
+
+
+def _last_indexed(filesystem: FileSystem, segment: Segment) -> int:
+    index = segment.index
+    if index is None or index.size_bytes < _INDEX_ENTRY_BYTES or index.size_bytes % _INDEX_ENTRY_BYTES:
+        return UNKNOWN
+    try:
+        raw = filesystem.read(index.path, position=index.size_bytes - _INDEX_ENTRY_BYTES)
+        if not any(raw):  # the zero tail of an index that was not closed
+            raw = filesystem.read(index.path).rstrip(b"\0")
+            raw += b"\0" * (-len(raw) % _INDEX_ENTRY_BYTES)
+    except LogDirError:
+        return UNKNOWN
+    return int.from_bytes(raw[-4:], "big", signed=True) if len(raw) >= _INDEX_ENTRY_BYTES else UNKNOWN
+
+
+def _add_mix(summary: SegmentSummary, header: BatchHeader) -> None:
+    codec = CODECS[header.codec] if header.codec < len(CODECS) else "unknown"
+    summary.codecs[codec] += header.size
+    summary.magics[f"v{header.magic}"] += header.size
+
+
+def walk(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
+    """Summarize a segment from all its headers, in columns. If it cannot be read, ``problem`` says why."""
+    from kafkaframes.storage.files.scan import scan_segment  # compiled kernels: a glance does without them
+
+    summary = SegmentSummary(
+        segment.path, segment.base_offset, segment.size_bytes, batches=0, records=0, control_records=0
+    )
+    try:
+        with filesystem.open(segment.path) as read_at:
+            for window in scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path):
+                _add_window(summary, window.batches)
+                summary.tail_bytes = segment.size_bytes - window.batches.end.position
+    except LogDirError as problem:
+        summary.problem = str(problem)
+    return summary
+
+
+def _add_window(summary: SegmentSummary, batches: Any) -> None:
+    if len(batches) == 0:
+        return
+    if summary.first_offset < 0:
+        summary.first_offset = int(batches.column("base_offset")[0])
+    summary.last_offset = max(summary.last_offset, int(batches.column("last_offset").max()))
+    counts, magics, sizes = batches.column("count"), batches.column("magic"), batches.column("size")
+    summary.batches += len(batches)
+    is_control = batches.is_control
+    summary.records += int(counts[(counts > 0) & ~is_control].sum()) + int((magics < 2).sum())
+    summary.control_records += int(counts[(counts > 0) & is_control].sum())
+    firsts = batches.column("base_timestamp")
+    firsts = firsts[firsts >= 0]
+    if len(firsts):
+        known = [summary.first_timestamp] if summary.first_timestamp >= 0 else []
+        summary.first_timestamp = min(int(firsts.min()), *known) if known else int(firsts.min())
+    summary.last_timestamp = max(summary.last_timestamp, int(batches.column("max_timestamp").max()))
+    codecs = batches.codecs
+    for number, name in enumerate((*CODECS, "unknown")):
+        chosen = codecs == number if name != "unknown" else codecs >= len(CODECS)
+        if chosen.any():
+            summary.codecs[name] += int(sizes[chosen].sum())
+    for magic in (0, 1, 2):
+        chosen = magics == magic if magic < 2 else magics >= 2
+        if chosen.any():
+            summary.magics[f"v{magic}"] += int(sizes[chosen].sum())

@@ -1,0 +1,180 @@
+"""Run an export: plan what is left, have it done, sum up, and write ``_SUCCESS``.
+
+The caller chooses where the work runs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.jobs.export import journal
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.sharing import done_before, files_of, part_bytes, remove_unrecorded
+from kafkaframes.jobs.export.summary import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.jobs.export.tally import Counts
+from kafkaframes.jobs.export.task import FileTasks, SegmentResult, export_group
+
+Job = tuple[Settings, tuple[FileTasks, ...]]
+Run = Callable[[Sequence[Job]], Iterator[list[SegmentResult]]]
+GROUP_BYTES = 32 << 20  # small files go to a worker together
+OPEN_COST = 64 << 10  # bytes that are exported in the time it takes to open a segment and its output
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an export did, in this run and in those before.
+
+    Attributes:
+        summary: of everything that the destination holds of the segments asked for.
+        exported, resumed: how many segments this run wrote, and how many it found done.
+        output_bytes: size of the files.
+        results: one a segment, in the order of the plan.
+        table: if the destination is a table, facts about it for the user, as JSON values.
+    """
+
+    summary: Summary
+    exported: int
+    resumed: int
+    output_bytes: int
+    results: tuple[SegmentResult, ...]
+    table: Mapping[str, Any] | None = None
+
+    @property
+    def failed(self) -> list[SegmentResult]:
+        """The segments that were not exported."""
+        return [result for result in self.results if result.failed is not None]
+
+    @property
+    def records_read(self) -> int:
+        """How many records were read from the exported segments, including those that were not selected."""
+        return sum(result.tally.records_read for result in self.results)
+
+    @property
+    def fault_count(self) -> int:
+        """How many damaged places were met."""
+        return sum(result.fault_count for result in self.results)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        summary = asdict(self.summary)
+        for codec, values in zip(self.summary.codecs, summary["codecs"], strict=True):
+            values["ratio"] = round(codec.ratio, 4)
+        return {
+            "complete": not self.failed,
+            "records": self.summary.records,
+            "segments": len(self.results),
+            "exported": self.exported,
+            "resumed": self.resumed,
+            "output_bytes": self.output_bytes,
+            **summary,
+            "records_read": self.records_read,
+            "faults": [fault for result in self.results for fault in result.faults],
+            "failed": [result.failed for result in self.failed],
+            **({} if self.table is None else {"table": dict(self.table)}),
+        }
+
+
+def one_by_one(jobs: Sequence[Job]) -> Iterator[list[SegmentResult]]:
+    """Export in this process."""
+    return map(export_group, jobs)
+
+
+def export(
+    tasks: Sequence[ExportTask],
+    settings: Settings,
+    *,
+    run: Run = one_by_one,
+    overwrite: bool = False,
+    internal_topics: tuple[str, ...] = (),
+) -> Outcome:
+    """Export segments into ``settings.to``, except those that an earlier run exported.
+
+    Args:
+        tasks: the segments, partition by partition, by offset.
+        settings: what holds for all.
+        run: has the jobs done, in any order: here, by a pool, by Spark.
+        overwrite: remove an earlier export first.
+        internal_topics: named in the summary.
+
+    Raises:
+        OptionError: the destination cannot be written or does not fit; or see ``run``.
+    """
+    started = time.monotonic()
+    with journal.open_destination(settings.to, settings.fingerprint(), overwrite=overwrite):
+        done = done_before(settings, tasks)
+        files = files_of(tasks, done)
+        success = Path(settings.to, journal.SUCCESS)
+        if files:
+            success.unlink(missing_ok=True)
+        remove_unrecorded(settings, done, files)
+        fresh = {result.task.name: result for results in run(groups(files, settings)) for result in results}
+        results = tuple(fresh[task.name] if task.name in fresh else done.results[task.name] for task in tasks)
+        summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
+        size_bytes = sum({result.output: result.output_bytes for result in results}.values())
+        outcome = Outcome(summary, len(fresh), len(done.results), size_bytes, results)
+        journal.write_whole(Path(settings.to, journal.OWN, "summary.json"), json.dumps(outcome.as_json()))
+        if not outcome.failed:
+            outputs = {result.output for result in fresh.values() if result.output is not None}
+            journal.flush(Path(settings.to, output) for output in sorted(outputs))
+            journal.write_whole(success, "")
+    return outcome
+
+
+def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
+    """Put neighbouring small files together, so that the cost of a task is paid once for many."""
+    costs = {tasks: sum(task.size_bytes for task in tasks) + OPEN_COST for tasks in files}
+    limit = part_bytes(sum(costs.values()), GROUP_BYTES)
+    jobs: list[Job] = []
+    current: list[FileTasks] = []
+    size_bytes = 0
+    for tasks, cost in costs.items():
+        if current and size_bytes + cost > limit:
+            jobs.append((settings, tuple(current)))
+            current, size_bytes = [], 0
+        current.append(tasks)
+        size_bytes += cost
+    return [*jobs, (settings, tuple(current))] if current else jobs
+
+
+def summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
+    """Add up what was counted segment by segment."""
+    of_topic: dict[str, list[SegmentResult]] = defaultdict(list)
+    codecs: dict[str, Counts] = defaultdict(Counts)
+    dropped: dict[str, Counts] = defaultdict(Counts)
+    for result in results:
+        of_topic[result.task.topic].append(result)
+        for name, counts in result.tally.codecs.items():
+            codecs[name].add(counts)
+        for name, counts in result.tally.dropped.items():
+            dropped[name].add(counts)
+    return Summary(
+        topics=tuple(_topic(name, own) for name, own in sorted(of_topic.items())),
+        codecs=tuple(
+            CodecSummary(name, one.batches, one.records or 0, one.log_bytes, one.payload_bytes)
+            for name, one in sorted(codecs.items())
+        ),
+        dropped=tuple(Dropped(name, one.batches, one.records, one.log_bytes) for name, one in sorted(dropped.items())),
+        internal_topics=internal,
+        output=output,
+        seconds=seconds,
+    )
+
+
+def _topic(topic: str, results: Sequence[SegmentResult]) -> TopicSummary:
+    tallies = [result.tally for result in results]
+    firsts = [tally.first_timestamp_ms for tally in tallies if tally.first_timestamp_ms is not None]
+    lasts = [tally.last_timestamp_ms for tally in tallies if tally.last_timestamp_ms is not None]
+    return TopicSummary(
+        topic=topic,
+        partitions=len({result.task.partition for result in results}),
+        records=sum(tally.records for tally in tallies),
+        payload_bytes=sum(tally.payload_bytes for tally in tallies),
+        first_timestamp_ms=min(firsts, default=None),
+        last_timestamp_ms=max(lasts, default=None),
+    )

@@ -1,0 +1,229 @@
+"""Count what one segment held and what of it was written, chunk by chunk, and choose the rows to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.jobs.dump.filters import Filter
+from kafkaframes.records.columns import ReadError
+from kafkaframes.records.layout import BATCH_V2
+
+SOURCE_COLUMNS = (
+    "key", "value", "offset", "timestamp", "timestamp_type", "headers", "codec", "control", "position", "batch_size",
+)  # fmt: skip
+CONTROL_RECORDS = "control records (transaction markers)"
+NOT_ASKED_FOR = "outside the times or keys asked for"
+_BEFORE_SIZE = 12
+
+
+@dataclass(slots=True)
+class Counts:
+    """Some batches and records; sizes are in bytes. ``records`` is None where it cannot be known."""
+
+    batches: int = 0
+    records: int | None = 0
+    log_bytes: int = 0
+    payload_bytes: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add another count."""
+        self.batches += other.batches
+        self.log_bytes += other.log_bytes
+        self.payload_bytes += other.payload_bytes
+        self.records = None if self.records is None or other.records is None else self.records + other.records
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was counted of one segment.
+
+    Attributes:
+        records_read: all that were read, control records too.
+        records, payload_bytes: written.
+        first_timestamp_ms, last_timestamp_ms: of the records written; None where none has one.
+        codecs: what was read, by codec; control records are not among it.
+        dropped: what was not written, by reason.
+    """
+
+    records: int = 0
+    records_read: int = 0
+    payload_bytes: int = 0
+    first_timestamp_ms: int | None = None
+    last_timestamp_ms: int | None = None
+    codecs: dict[str, Counts] = field(default_factory=dict)
+    dropped: dict[str, Counts] = field(default_factory=dict)
+    _last_position: int = -1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        values = asdict(self)
+        del values["_last_position"]
+        return values
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Tally:
+        """Read what ``as_json`` gave."""
+        made = cls(**values)
+        made.codecs = {name: Counts(**counts) for name, counts in values["codecs"].items()}
+        made.dropped = {name: Counts(**counts) for name, counts in values["dropped"].items()}
+        return made
+
+    def take(self, batch: pa.RecordBatch, keep: Filter) -> pa.RecordBatch:
+        """Count a chunk with ``SOURCE_COLUMNS``; return the rows of it to write."""
+        self.records_read += batch.num_rows
+        control = _flags(batch.column("control"))
+        starts = self._starts_of_batches(batch)
+        payload = _payload(batch)
+        self._count_codecs(batch, starts, control, payload)
+        if not keep.control and control.any():
+            counts = Counts(int((starts & control).sum()), int(control.sum()), _sum_of(batch, starts & control))
+            self.drop(CONTROL_RECORDS, counts)
+        wanted = _wanted(batch, keep)
+        if not keep.control:
+            self._drop_unwanted(~wanted & ~control)
+            wanted &= ~control
+        else:
+            self._drop_unwanted(~wanted)
+        if not wanted.all():
+            batch, payload = batch.filter(pa.array(wanted)), payload[wanted]
+        self._count_written(batch, payload)
+        return batch
+
+    @property
+    def records_left_out(self) -> dict[str, int]:
+        """Reason to records that were read and not written; what damage cost was not read."""
+        reasons = (CONTROL_RECORDS, NOT_ASKED_FOR)
+        return {one: self.dropped[one].records or 0 for one in reasons if one in self.dropped}
+
+    def begin_source(self) -> None:
+        """Say that positions count anew: what follows are other bytes."""
+        self._last_position = -1
+
+    def drop(self, reason: str, counts: Counts) -> None:
+        """Count what is not written."""
+        self.dropped.setdefault(reason, Counts()).add(counts)
+
+    def damage(self, error: ReadError, header: bytes, *, end: int) -> None:
+        """Count what damage cost.
+
+        Args:
+            error: where.
+            header: the bytes there, at least a batch's header where there is one.
+            end: of the segment.
+        """
+        if error.base_offset is None:
+            self.drop(error.reason, Counts(1, None, end - error.position))
+            return
+        size = int.from_bytes(header[8:12], "big") + _BEFORE_SIZE
+        promised = _promised(header)
+        lost = None if promised is None else max(promised - error.records, 0)
+        if lost != 0:
+            self.drop(error.reason, Counts(1, lost, size))
+
+    def _starts_of_batches(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Tell which rows are the first of their batch."""
+        positions = batch.column("position").to_numpy()
+        starts = np.ones(positions.size, np.bool_)
+        starts[1:] = positions[1:] != positions[:-1]
+        if positions.size:
+            starts[0] = positions[0] != self._last_position
+            self._last_position = int(positions[-1])
+        return starts
+
+    def _count_codecs(
+        self,
+        batch: pa.RecordBatch,
+        starts: npt.NDArray[np.bool_],
+        control: npt.NDArray[np.bool_],
+        payload: npt.NDArray[np.int64],
+    ) -> None:
+        codecs = batch.column("codec")
+        numbers = codecs.indices.to_numpy()
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():
+            own = (numbers == number) & ~control
+            counts = Counts(int((own & starts).sum()), int(own.sum()), _sum_of(batch, own & starts))
+            counts.payload_bytes = int(payload.sum(where=own))
+            if counts.records:
+                self.codecs.setdefault(codecs.dictionary[number].as_py(), Counts()).add(counts)
+
+    def _drop_unwanted(self, unwanted: npt.NDArray[np.bool_]) -> None:
+        if count := int(unwanted.sum()):
+            self.drop(NOT_ASKED_FOR, Counts(0, count))
+
+    def _count_written(self, batch: pa.RecordBatch, payload: npt.NDArray[np.int64]) -> None:
+        self.records += batch.num_rows
+        self.payload_bytes += int(payload.sum())
+        times = _milliseconds(batch)[batch.column("timestamp_type").to_numpy() >= 0]
+        if times.size:
+            first, last = int(times.min()), int(times.max())
+            self.first_timestamp_ms = first if self.first_timestamp_ms is None else min(first, self.first_timestamp_ms)
+            self.last_timestamp_ms = last if self.last_timestamp_ms is None else max(last, self.last_timestamp_ms)
+
+
+def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _milliseconds(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    times: npt.NDArray[np.int64] = batch.column("timestamp").view(pa.int64()).to_numpy()
+    return times
+
+
+def _sum_of(batch: pa.RecordBatch, rows: npt.NDArray[np.bool_]) -> int:
+    return int(batch.column("batch_size").to_numpy().sum(where=rows, dtype=np.int64))
+
+
+def _payload(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return the bytes of key, value and headers of each row, as a producer handed them over."""
+    total: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
+    for name in ("key", "value"):
+        total += _lengths(batch.column(name))
+    headers = batch.column("headers")
+    if len(headers.values):
+        pairs = _lengths(headers.values.field(0)) + _lengths(headers.values.field(1))
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(pairs)])
+        total += np.diff(ends[headers.offsets.to_numpy()])
+    return total
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    lengths: npt.NDArray[np.int64] = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
+    return lengths
+
+
+def _wanted(batch: pa.RecordBatch, keep: Filter) -> npt.NDArray[np.bool_]:
+    wanted = np.ones(batch.num_rows, np.bool_)
+    if keep.from_timestamp is not None:
+        wanted &= _milliseconds(batch) >= keep.from_timestamp
+    if keep.until_timestamp is not None:
+        wanted &= _milliseconds(batch) < keep.until_timestamp
+    if keep.keys is not None:
+        _narrow(batch.column("key"), wanted, keep.keys.__contains__)
+    if keep.key_pattern is not None:
+        pattern = keep.key_pattern
+        _narrow(batch.column("key"), wanted, lambda key: pattern.search(key) is not None)
+    return wanted
+
+
+def _narrow(keys: pa.Array, wanted: npt.NDArray[np.bool_], test: Callable[[bytes], bool]) -> None:
+    """Keep rows whose key passes; each different key is looked at once, and a record without one never passes."""
+    coded = keys.dictionary_encode()
+    passes = np.array([*(test(key) for key in coded.dictionary.to_pylist()), False], np.bool_)
+    numbers = pc.fill_null(coded.indices, len(passes) - 1).to_numpy()
+    wanted &= passes[numbers]
+
+
+def _promised(header: bytes) -> int | None:
+    """Return how many records a batch's header says; None where its format does not."""
+    if len(header) < BATCH_V2.size or header[BATCH_V2.place_of("magic")] != 2:
+        return None
+    place = BATCH_V2.place_of("count")
+    return int.from_bytes(header[place : place + 4], "big", signed=True)

@@ -1,0 +1,291 @@
+"""Export segments: one, or several small ones, into a file, which appears under its name when it is whole.
+
+The work of a worker. A file is written under a temporary name below ``_kafkaframes/tmp``, closed, renamed, and then
+recorded in the journal. Killed at any moment, a worker leaves a temporary file, or a whole file that the next run
+replaces or removes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.jobs.export.journal import TEMPORARY, JournalWriter
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
+from kafkaframes.jobs.export.writers import Output, row_batch
+from kafkaframes.records.chunks import CHUNK_BYTES, Source
+from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.memory import Recycler, lent_memory
+from kafkaframes.records.scan import FILE, Batches, End
+from kafkaframes.storage.copies.healing import Alternate, Healer
+from kafkaframes.storage.files.names import printable
+from kafkaframes.storage.files.row_counts import check_row_counts
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
+
+FileTasks = tuple[ExportTask, ...]
+Look = Callable[[Batches], npt.NDArray[np.bool_]]
+log = logging.getLogger("kafkaframes.storage.log")
+MOST_FAULTS = 20  # of one segment are reported
+# A reader lays out memory for its chunks, and the system zeroes it in pages of 2 MiB: for a small segment that took
+# longer than reading it. So it is told to make room for what such a segment usually holds, uncompressed.
+USUAL_RATIO = 8
+
+
+@dataclass(slots=True)
+class SegmentResult:
+    """What became of one segment.
+
+    Attributes:
+        output: the file below the destination, which other segments may share; None if no record was selected, or the
+            segment failed.
+        output_bytes: the size of the file.
+        faults: damage, as text with file and position; the first MOST_FAULTS of ``fault_count``.
+        failed: why the segment was not exported; None where it was.
+    """
+
+    task: ExportTask
+    tally: Tally = field(default_factory=Tally)
+    output: str | None = None
+    output_bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+    fault_count: int = 0
+    failed: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object, for the journal."""
+        names = ("output", "output_bytes", "faults", "fault_count", "failed")
+        return {"task": asdict(self.task), "tally": self.tally.as_json()} | {
+            name: getattr(self, name) for name in names
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> SegmentResult:
+        """Read what ``as_json`` gave.
+
+        Raises:
+            KeyError, TypeError, AttributeError: it does not describe a result.
+        """
+        parsed = {"task": ExportTask(**values["task"]), "tally": Tally.from_json(values["tally"])}
+        return cls(**(values | parsed))
+
+
+def export_group(job: tuple[Settings, tuple[FileTasks, ...]]) -> list[SegmentResult]:
+    """Export some files and record each in the journal: what a worker process is given.
+
+    Raises:
+        OptionError: the destination cannot be written.
+    """
+    settings, files = job
+    results: list[SegmentResult] = []
+    with writing(settings.to), JournalWriter(settings.to) as journal, lent_memory() as memory:
+        for tasks in files:
+            made = export_file(tasks, settings, memory=memory)
+            for line in lines_of(made):
+                journal.record(line)
+            results += made
+    return results
+
+
+def lines_of(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the journal: one for each file, with all its segments, so that none is there without the rest.
+
+    Those that failed are not recorded: the next run tries them again.
+    """
+    done = [result for result in results if result.failed is None]
+    for output, members in groupby(done, key=lambda result: result.output):
+        if output is None:
+            yield from (result.as_json() for result in members)
+        else:
+            yield {"segments": [result.as_json() for result in members]}
+
+
+def parse_line(values: dict[str, Any]) -> list[SegmentResult]:
+    """Read a line of the journal.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it does not describe a result.
+    """
+    return [SegmentResult.from_json(one) for one in values.get("segments", [values])]
+
+
+def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:
+    """Export segments of one topic partition into one file, which appears complete or not at all.
+
+    A segment that cannot be read, or in mode FAILFAST is damaged, is reported in ``failed`` and leaves nothing; those
+    that were to share its file then get files of their own.
+
+    Raises:
+        OptionError: the destination cannot be written.
+    """
+    first = tasks[0]
+    final = Path(settings.to, f"{first.name}.{settings.form}")
+    temporary = Path(settings.to, TEMPORARY, f"{uuid.uuid4().hex}.{settings.form}")
+    results = [SegmentResult(task) for task in tasks]
+    memory = memory or Recycler()
+    with writing(settings.to):
+        try:
+            output = Output(str(temporary), settings.form, base64=settings.base64, metadata=_metadata(tasks))
+            with output:
+                for result in results:
+                    copy_segment(
+                        result,
+                        settings,
+                        lambda batch: output.write(row_batch(batch, headers=settings.headers)),
+                        memory=memory,
+                    )
+            check_rows(output.rows, results, place=first.path)
+        except (LogDirError, CorruptRecordError) as error:
+            temporary.unlink(missing_ok=True)
+            if len(tasks) == 1:
+                return [SegmentResult(first, failed=str(error))]
+            final.unlink(missing_ok=True)  # of a run before: it has the records of all
+            return [result for task in tasks for result in export_file((task,), settings, memory=memory)]
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        if output.is_begun:
+            _commit(temporary, final)
+            size_bytes = final.stat().st_size
+            for result in results:
+                result.output, result.output_bytes = str(final.relative_to(settings.to)), size_bytes
+        else:
+            final.unlink(missing_ok=True)  # of a run before, when the segments were other ones
+    return results
+
+
+def check_rows(written: int, results: Iterable[SegmentResult], *, place: str) -> None:
+    """Compare the rows of a file with the records that were read for it.
+
+    Raises:
+        LogDirError: they differ; the file is not to be kept.
+    """
+    left_out: Counter[str] = Counter()
+    read = 0
+    for result in results:
+        read += result.tally.records_read
+        left_out.update(result.tally.records_left_out)
+    check_row_counts(read, written, left_out, place=place)
+
+
+def _metadata(tasks: FileTasks) -> dict[str, str]:
+    """Return what a file says of itself, where its format has room for that."""
+    first = tasks[0]
+    paths = [printable(task.path) for task in tasks]
+    facts = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
+    return facts if len(tasks) == 1 else facts | {"segments": json.dumps(paths)}
+
+
+def copy_segment(
+    result: SegmentResult,
+    settings: Settings,
+    write: Callable[[pa.RecordBatch], None],
+    *,
+    memory: Recycler,
+    look: Look | None = None,
+) -> None:
+    """Read the selected records of a segment and hand them over batch by batch; count them in ``result``.
+
+    Args:
+        result: with the task, and otherwise empty.
+        settings: of the export.
+        write: gets columns of ``tally.SOURCE_COLUMNS``.
+        memory: of all segments of one worker: fresh memory for each small one took twice the time of reading it.
+        look: sees the batches of the log first, and says which to leave out unread.
+
+    Raises:
+        LogDirError: the segment cannot be read.
+        CorruptRecordError: it is damaged, and the mode is FAILFAST.
+    """
+    with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as segment:
+        _copy(segment, result, settings, write, look, memory)
+
+
+def _copy(
+    segment: OpenSegment,
+    result: SegmentResult,
+    settings: Settings,
+    write: Callable[[pa.RecordBatch], None],
+    look: Look | None,
+    memory: Recycler,
+) -> None:
+    task = result.task
+    alternates = [Alternate(*one) for one in task.alternates]
+    healer = Healer(task.path, alternates, settings.storage) if alternates else None
+    options = _read_options(task, settings)._replace(unwanted=look, heal=healer)
+    end: End | None = None
+    gaps: list[Gap] = []
+    for run in segment.runs(start=task.start, end=task.size_bytes, mode=settings.mode, on_gap=gaps.append):
+        reader = RecordReader(segment.source, options, start=run.start, end=task.size_bytes, memory=memory)
+        for batch in reader:
+            write(result.tally.take(batch, settings.keep))
+        end = run.end = reader.end
+        for error in reader.errors:
+            _report(segment.source, error, result)
+    _count_unread(result, end, gaps)
+    for text in [] if healer is None else healer.healed:
+        log.warning("%s", text)
+
+
+def _count_unread(result: SegmentResult, end: End | None, gaps: list[Gap]) -> None:
+    """Count the bytes that hold no batch that was read: damaged chunks, and what lies behind the last batch."""
+    size_bytes = result.task.size_bytes
+    for gap in gaps:
+        result.fault_count += 1
+        first, last = gap.damage.lost
+        result.faults.append(f"{gap.damage}; bytes {first} to {last} of {result.task.path} are lost")
+        lost = (size_bytes if gap.end is None else gap.end) - gap.start
+        result.tally.drop("a chunk of a tiered segment cannot be read", Counts(1, None, lost))
+    is_cut_off = bool(gaps) and gaps[-1].end is None
+    if end is not None and end.position < size_bytes and not end.corrupt and not is_cut_off:
+        result.tally.drop(end.reason, Counts(1, None, size_bytes - end.position))
+
+
+def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
+    return ReadOptions(
+        columns=SOURCE_COLUMNS,
+        mode=settings.mode,
+        verify_crc=settings.verify_crc,
+        rules=FILE,
+        first_offset=task.first_offset,
+        end_offset=task.end_offset,
+        chunk_bytes=min(CHUNK_BYTES, max(USUAL_RATIO * (task.size_bytes - task.start), 64 << 10)),
+    )
+
+
+def _report(source: Source, error: ReadError, result: SegmentResult) -> None:
+    result.fault_count += 1
+    if len(result.faults) < MOST_FAULTS:
+        result.faults.append(f"{error.as_exception()}; {error.records} of the batch's records are exported")
+    header = bytes(source.read(error.position, BATCH_V2.size))
+    result.tally.damage(error, header, end=result.task.size_bytes)
+
+
+def _commit(temporary: Path, final: Path) -> None:
+    """Give a finished file its name."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(temporary, final)
+
+
+@contextmanager
+def writing(to: str) -> Iterator[None]:
+    """Tell a failing destination from a failing segment: the former ends the export."""
+    try:
+        yield
+    except OSError as error:  # pyarrow's errors of files are OSErrors, too
+        raise OptionError(f"--to {to}: cannot be written: {error.strerror or error}") from error

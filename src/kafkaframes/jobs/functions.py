@@ -1,0 +1,475 @@
+"""The commands as functions: verify, info, report, convert, recompress, compact, repair, restore and mirror a log.
+
+Each does its work in this process (the commands of the same names use several, or Spark) and returns a ``JobResult``,
+which prints well and has ``to_dict()``. Sources are only read; a destination appears as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from kafkaframes.jobs.compact.compaction import CompactionReport
+    from kafkaframes.jobs.convert.job import JobReport
+    from kafkaframes.jobs.dump.summary import PartitionSummary
+    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.mirror.report import MirrorReport
+    from kafkaframes.jobs.repair.repair_job import RepairReport
+    from kafkaframes.jobs.report.model import Report
+    from kafkaframes.jobs.restore.report import RestoreReport
+    from kafkaframes.jobs.verify.verify import Report as VerifyReport
+
+Path = str | PathLike[str]
+Paths = Path | Sequence[Path]
+CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Semantics = Literal["4.x", "3.9", "2.8"]
+_MOST_LINES = 20  # of one kind are in a result's text
+
+
+def verify_log(
+    paths: Paths,
+    *,
+    deep: bool = False,
+    topics: Sequence[str] = (),
+    partitions: Sequence[int] = (),
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+) -> JobResult[VerifyReport]:
+    """Check every CRC, offset, index and checkpoint of logs; nothing is changed.
+
+    >>> verify_log("/backup/kafka-logs", deep=True)  # doctest: +SKIP
+    sound: 12 partitions, 40 segments, 5,120 batches; nothing found
+
+    Args:
+        paths: log directories, partitions, segments, patterns, tiered stores, or URLs of such.
+        deep: decompress and read every record, too.
+        topics: names or patterns; none are all.
+        partitions: numbers; none are all.
+        key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments.
+        follow_links: read what symbolic links lead to; otherwise they are left out.
+
+    Returns:
+        ``report.is_sound``, ``report.findings`` and counts. Damage raises nothing.
+
+    Raises:
+        LogDirError: a path does not exist, or holds no log.
+        OptionError: there is no such topic.
+    """
+    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.verify.verify import verify
+
+    report = verify(_found(paths, topics, partitions, _storage(key_files, follow_links)), deep=deep)
+    counted = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
+    said = f"{len(report.findings):,} findings" if report.findings else "nothing found"
+    verdict = "sound" if report.is_sound else "damaged or unreadable"
+    return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counted}; {said}"))
+
+
+def log_info(
+    paths: Paths,
+    *,
+    deep: bool = False,
+    topics: Sequence[str] = (),
+    partitions: Sequence[int] = (),
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+) -> JobResult[list[PartitionSummary]]:
+    """Say what is in logs: topics, partitions, offsets, sizes, codecs, formats, times.
+
+    >>> log_info("/backup/kafka-logs").to_dict()["partitions"][0]["log_end_offset"]  # doctest: +SKIP
+    5120
+
+    Args:
+        paths, topics, partitions, key_files, follow_links: as for ``verify_log``.
+        deep: walk the header of every batch, for exact codecs, formats, times and counts; otherwise the first and the
+            last batch of each segment are read.
+
+    Returns:
+        A summary of each partition, copies apart.
+
+    Raises:
+        LogDirError, OptionError: as ``verify_log``.
+    """
+    from kafkaframes.jobs.dump import summary
+    from kafkaframes.jobs.job_result import JobResult
+
+    look = summary.walk if deep else summary.glance
+    found: list[PartitionSummary] = []
+    for directory in _found(paths, topics, partitions, _storage(key_files, follow_links)):
+        for one in directory.partitions:
+            segments = [look(directory.filesystem, segment) for segment in one.segments]
+            found.append(summary.summarize_partition(one, segments, is_deep=deep))
+    lines = [
+        f"{one.topic}-{one.partition}: offsets {one.log_start_offset:,} to {one.log_end_offset:,}, "
+        f"{len(one.segments):,} segments, {one.size_bytes:,} bytes, {' '.join(one.mix('codecs'))}"
+        for one in found
+    ]
+    return JobResult(found, {"partitions": [one.as_json() for one in found]}, tuple(lines))
+
+
+def report_log(
+    paths: Paths,
+    *,
+    to: Path | None = None,
+    format: Literal["html", "json"] = "html",  # noqa: A002  # as the command's option is called
+    topics: Sequence[str] = (),
+    partitions: Sequence[int] = (),
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+) -> JobResult[Report]:
+    """Report what logs hold and what is wrong with them: sizes, times, producers, keys, copies, damage.
+
+    >>> report_log("/backup/kafka-logs", to="report.html")  # doctest: +SKIP
+
+    Args:
+        paths, topics, partitions, key_files, follow_links: as for ``verify_log``.
+        to: where the page or the JSON is written; nowhere by default.
+        format: of what is written.
+
+    Raises:
+        LogDirError, OptionError: as ``verify_log``; or ``to`` lies in a source, or cannot be written.
+    """
+    import json
+    from importlib.metadata import version
+
+    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.report.page import report_page
+    from kafkaframes.jobs.report.survey import make_report
+    from kafkaframes.storage.files.atomic import named_file, refuse_inside
+
+    named, storage = _named(paths), _storage(key_files, follow_links)
+    if to is not None:
+        refuse_inside(_local(to), named)
+    found = _found(named, topics, partitions, storage)
+    report = make_report(found, paths=named, version=version("kafkaframes"), generated_at=_now_ms(), options=storage)
+    if to is not None:
+        text = report_page(report) if format == "html" else json.dumps(report.as_json())
+        with named_file(str(_local(to))) as out:
+            out.write(text.encode("utf-8", "backslashreplace"))
+    counted = (
+        f"{len(report.topics):,} topics, {report.total('records'):,} records, {report.total('size_bytes'):,} bytes"
+    )
+    written = () if to is None else (f"written to {os.fspath(to)}",)
+    return JobResult(report, report.as_json(), (*_some(report.findings), counted, *written))
+
+
+def convert_log(
+    source: Paths,
+    to: Path,
+    *,
+    record_format: Literal[0, 1, 2],
+    codec: CodecName | None = None,
+    level: int | None = None,
+    batch_bytes: int = 16384,
+    on_loss: Literal["error", "warn", "drop"] = "error",
+    mode: Literal["FAILFAST", "PERMISSIVE"] = "FAILFAST",
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+) -> JobResult[JobReport]:
+    """Write a log in another record format: offsets, order, timestamps, keys and values stay.
+
+    >>> convert_log("/backup/kafka-logs", "/backup/v2", record_format=2)  # doctest: +SKIP
+    80,000 records read, 80,000 written
+    written to /backup/v2
+
+    Args:
+        source: a log directory, a partition or a segment; several are one log, copies are merged.
+        to: the new directory; it does not exist, and appears complete.
+        record_format: the format to write.
+        codec: also another codec; each batch keeps its own by default.
+        level: of the codec; Kafka's default if not given.
+        batch_bytes: about how large batches become that uncompressed messages of formats 0 and 1 are joined into.
+        on_loss: what the older format cannot say stops (``error``), or is counted.
+        mode: FAILFAST stops at a damaged batch, PERMISSIVE copies it byte for byte.
+        key_files, follow_links: as for ``verify_log``.
+
+    Raises:
+        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
+        EncodeError: something cannot be said in that format.
+        OptionError: ``to`` lies in ``source``, or an option does not fit.
+    """
+    options = {"batch_bytes": batch_bytes, "on_loss": on_loss, "mode": mode, "record_format": record_format}
+    return _rewritten(source, to, codec, level, options, _storage(key_files, follow_links))
+
+
+def recompress_log(
+    source: Paths,
+    to: Path,
+    *,
+    codec: CodecName,
+    level: int | None = None,
+    batch_bytes: int = 16384,
+    mode: Literal["FAILFAST", "PERMISSIVE"] = "FAILFAST",
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+) -> JobResult[JobReport]:
+    """Compress a log anew; each batch keeps its format, its header and its records.
+
+    Args:
+        codec: the codec to write; zstd needs format 2.
+        source, to, level, batch_bytes, mode, key_files, follow_links: as for ``convert_log``.
+
+    Raises:
+        LogDirError, EncodeError, OptionError: as ``convert_log``.
+    """
+    options = {"batch_bytes": batch_bytes, "mode": mode}
+    return _rewritten(source, to, codec, level, options, _storage(key_files, follow_links))
+
+
+def compact_log(
+    source: Paths,
+    to: Path | None = None,
+    *,
+    topics: Sequence[str] = (),
+    semantics: Semantics = "4.x",
+    delete_retention_ms: int = 86_400_000,
+    min_compaction_lag_ms: int = 0,
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+) -> JobResult[CompactionReport]:
+    """Compact topics as a broker's cleaner does: of each key the last record stays.
+
+    Args:
+        source: a log directory or a partition; several are one log, copies are merged.
+        to: the new directory; without it nothing is written, and the result says what would go.
+        topics: names or patterns; by default those that brokers have compacted.
+        semantics: of which brokers.
+        delete_retention_ms, min_compaction_lag_ms: as the topics' settings of these names.
+        key_files, follow_links: as for ``verify_log``.
+
+    Raises:
+        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
+        OptionError: there is nothing to compact, or an option does not fit.
+    """
+    from collections import Counter
+
+    from kafkaframes.jobs.compact.compaction import compact
+    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.storage.cleaner.settings import CleanerSettings
+    from kafkaframes.storage.files.row_counts import row_counts_text
+
+    settings = CleanerSettings(
+        now_ms=_now_ms(),
+        semantics=semantics,
+        delete_retention_ms=delete_retention_ms,
+        min_compaction_lag_ms=min_compaction_lag_ms,
+    )
+    target = None if to is None else _local(to)
+    report = compact(_source(source), target, settings, topics=topics, storage=_storage(key_files, follow_links))
+    gone = sum((Counter(one.dropped) for one in report.partitions), Counter[str]())
+    read, kept = (sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_kept"))
+    written = f"written to {report.destination}" if report.destination else "nothing was written"
+    return JobResult(report, report.as_json(), (row_counts_text(read, kept, gone), written))
+
+
+def repair_log(
+    source: Path, to: Path | None = None, *, as_kafka: bool = False, index_interval_bytes: int = 4096
+) -> JobResult[RepairReport]:
+    """Keep every good batch of a damaged log directory, and say what was lost.
+
+    Args:
+        source: one log directory of this machine.
+        to: the new directory; without it nothing is written, and the result says what would be done.
+        as_kafka: cut each log off at the first damage, as a broker's recovery does.
+        index_interval_bytes: ``index.interval.bytes`` of the new indexes.
+
+    Raises:
+        LogDirError: a broker has the source open; something cannot be read or written, or exists.
+        OptionError: the source is not one log directory, or ``to`` lies in it.
+    """
+    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.repair.repair_job import repair_log as repair
+    from kafkaframes.storage.files.row_counts import row_counts_text
+    from kafkaframes.storage.recovery.recover import RecoverySettings
+
+    settings = RecoverySettings(_now_ms(), index_interval_bytes=index_interval_bytes)
+    report = repair(os.fspath(source), None if to is None else _local(to), settings, as_kafka=as_kafka)
+    lost = [
+        f"{one['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
+        for one in report.partitions
+        for segment in one["segments"]
+        for loss in segment["lost"]
+    ]
+    total = sum(one["bytes_lost"] for one in report.partitions)
+    counted = f"{len(report.partitions):,} partitions; {total:,} bytes of segments are not kept"
+    if not report.destination:
+        return JobResult(report, report.as_json(), (*_some(lost), counted, "nothing was written"))
+    read, written = (
+        sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
+    )
+    lines = (*_some(lost), counted, row_counts_text(read, written, {}), f"written to {report.destination}")
+    return JobResult(report, report.as_json(), lines)
+
+
+class RestoreOptions(TypedDict, total=False):
+    """The settings of a restore; ``kafkaframes.jobs.restore.settings.RestoreSettings`` says what each means."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    topic_map: tuple[tuple[str, str], ...]
+    topic_ids: tuple[tuple[str, str], ...]
+    topic_configs: tuple[tuple[str, str], ...]
+    keep_retention: bool
+    offsets: Literal["keep", "reassign"]
+    start_offset: int
+    from_offset: int | None
+    until_offset: int | None
+    from_timestamp_ms: int | None
+    until_timestamp_ms: int | None
+    mode: Literal["FAILFAST", "DROPMALFORMED"]
+    open_transactions: Literal["keep", "abort"]
+    leader_epoch: int | None
+    segment_bytes: int | None
+    index_interval_bytes: int
+    groups: bool
+    offsets_partitions: int | None
+    keep_commit_times: bool
+    record_format: Literal[0, 1, 2]
+    codec: CodecName
+    level: int | None
+    batch_bytes: int
+    bootstrap: Literal["kraft", "none"]
+    node_id: int
+    cluster_id: str | None
+    release: str
+
+
+def restore_log(sources: Paths, to: Path, **settings: Unpack[RestoreOptions]) -> RestoreReport:
+    """Make a log directory that a real broker opens, of segments or of Parquet files.
+
+    With indexes, checkpoints, topic ids and committed offsets, and (``bootstrap="kraft"``) what a new single node
+    needs to know of its topics. ``to`` must not exist; it appears complete. The sources are only read. A DataFrame goes
+    through ``kafkaframes.spark.restore_log``.
+
+    Args:
+        sources: log directories, partitions or segments; or one Parquet file or directory.
+        to: the new log directory.
+        settings: see ``RestoreOptions``: ``topics``, ``topic_map``, ``offsets="keep"`` or ``"reassign"``,
+            ``from_offset``, ``until_timestamp_ms``, ``mode="DROPMALFORMED"``, ...
+
+    Returns:
+        What was restored; it prints well and has ``to_dict()``.
+
+    Raises:
+        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
+        OptionError: there is nothing to restore, or a setting does not exist or fit.
+    """
+    from kafkaframes.jobs.restore.run import restore_log as restore
+
+    return restore(sources, to, dict(settings))
+
+
+class MirrorOptions(TypedDict, total=False):
+    """The settings of a mirror; ``kafkaframes.jobs.mirror.settings.MirrorSettings`` says what each means."""
+
+    topics: tuple[str, ...]
+    groups: bool
+    follow: bool
+    dry_run: bool
+    keep_retention: bool
+    offsets: Literal["keep", "reassign"] | None
+    skip_damaged: bool
+    state_dir: str | None
+    source_properties: Mapping[str, Any]
+    target_properties: Mapping[str, Any]
+    group_interval_s: float
+    topic_interval_s: float
+
+
+def mirror_topics(source: Path, target: Path, **settings: Unpack[MirrorOptions]) -> MirrorReport:
+    """Copy topics batch by batch, from bootstrap servers or a log directory to bootstrap servers or a log directory.
+
+    Run again, it goes on where the copy ends. A copy in one of our brokers or in a directory has the source's bytes and
+    offsets; any other broker gives offsets of its own, and ``state_dir`` keeps which became which.
+
+    >>> mirror_topics("old:9092", "/backup/orders", topics=("orders",))  # doctest: +SKIP
+    old:9092 to /backup/orders: offsets kept
+
+    Args:
+        source, target: ``host:port`` (several with commas), or a directory.
+        settings: see ``MirrorOptions``: ``topics=("orders-*",)``, ``groups=False``, ``state_dir="mirror-state"``, ...
+
+    Returns:
+        What was copied, opened and left out; it prints well and has ``to_dict()``.
+
+    Raises:
+        BrokerError, NetworkError: an end refuses, or cannot be reached.
+        LogDirError: a directory or the mapping cannot be used, or what was read and written does not add up.
+        CorruptRecordError: a batch is damaged; ``skip_damaged=True`` leaves such out.
+        OptionError: there is no such topic, or a setting does not exist or fit.
+    """
+    import asyncio
+
+    from kafkaframes.jobs.mirror.job import mirror as run
+    from kafkaframes.jobs.mirror.settings import settings_of
+
+    return asyncio.run(run(settings_of({**settings, "source": os.fspath(source), "target": os.fspath(target)})))
+
+
+# -------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _rewritten(
+    source: Paths, to: Path, codec: str | None, level: int | None, options: dict[str, Any], storage: dict[str, Any]
+) -> JobResult[JobReport]:
+    from collections import Counter
+
+    from kafkaframes.jobs.convert.job import convert
+    from kafkaframes.jobs.convert.settings import RewriteSettings
+    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.records.codecs import codec_of
+    from kafkaframes.storage.files.row_counts import row_counts_text
+
+    settings = RewriteSettings(codec=None if codec is None else codec_of(codec), level=level, **options)
+    report = convert(_source(source), _local(to), settings, storage=storage)
+    left_out = sum((one.left_out for one in report.partitions), Counter[str]())
+    read, written = (sum(getattr(one, name) for one in report.partitions) for name in ("records", "records_written"))
+    lost = [f"lost: {number:,} {kind}" for kind, number in sorted(report.lost.items())]
+    lines = (row_counts_text(read, written, left_out), *lost, f"written to {report.destination}")
+    return JobResult(report, report.as_json(), lines)
+
+
+def _found(paths: Paths, topics: Sequence[str], partitions: Sequence[int], storage: dict[str, Any]) -> Any:
+    from kafkaframes.storage.log.discover import discover
+    from kafkaframes.storage.log.selection import selected
+
+    return selected(discover(_named(paths), options=storage), topics, partitions)
+
+
+def _storage(key_files: Sequence[str], follow_links: bool) -> dict[str, Any]:
+    from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+
+    found: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
+    return found | ({FOLLOW_LINKS: True} if follow_links else {})
+
+
+def _named(paths: Paths) -> list[str]:
+    return [os.fspath(one) for one in ([paths] if isinstance(paths, str | PathLike) else paths)]
+
+
+def _source(paths: Paths) -> str | list[str]:
+    named = _named(paths)
+    return named[0] if len(named) == 1 else named
+
+
+def _local(path: Path) -> Any:
+    from pathlib import Path as LocalPath
+
+    return LocalPath(os.fspath(path))
+
+
+def _some(found: Sequence[object]) -> list[str]:
+    from kafkaframes.storage.files.names import printable
+
+    shown = [printable(str(one)) for one in found[:_MOST_LINES]]
+    return shown + ([f"and {len(found) - _MOST_LINES:,} more"] if len(found) > _MOST_LINES else [])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,77 @@
+"""Committed offsets of groups, carried to the copy: each as the copy's offset of the same record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from kafkaframes.client import AsyncAdmin, CommittedOffset, TopicPartition
+from kafkaframes.errors import BrokerError
+from kafkaframes.jobs.mirror.report import MirrorReport
+
+Translate = Callable[[TopicPartition, int], int]
+_KINDS: Final = frozenset({"", "classic", "consumer"})  # a share group has no committed offsets
+_PROTOCOLS: Final = frozenset({"", "consumer"})
+HAS_MEMBERS, IS_AHEAD = "the target's group has members", "the target's group is further"
+
+
+async def source_commits(
+    admin: AsyncAdmin, partitions: Collection[TopicPartition]
+) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """Return what each group has committed for partitions that are copied."""
+    found = {}
+    for group in await admin.list_groups():
+        if group.type.lower() in _KINDS and group.protocol_type in _PROTOCOLS:
+            committed = await admin.group_offsets(group.group_id)
+            mine = {place: one for place, one in committed.items() if place in partitions}
+            if mine:
+                found[group.group_id] = mine
+    return found
+
+
+async def copy_groups(
+    target: AsyncAdmin,
+    commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]],
+    translate: Translate,
+    report: MirrorReport,
+) -> None:
+    """Commit offsets in the target; a group there that has members, or is further, is left as it is.
+
+    Args:
+        target: where to.
+        commits: of the source, by group.
+        translate: a partition and an offset of the source to the copy's.
+        report: gets the counts, anew each time.
+
+    Raises:
+        BrokerError: the target refuses for another reason.
+    """
+    report.groups = report.commits = 0
+    report.commits_left.clear()
+    for group, committed in commits.items():
+        known = await target.group_offsets(group)
+        moved, same = {}, 0
+        for place, one in committed.items():
+            offset = translate(place, one.offset)
+            there = known.get(place)
+            if there is not None and there.offset > offset:
+                report.commits_left[IS_AHEAD] += 1
+            elif there is not None and there.offset == offset:
+                same += 1
+            else:
+                moved[place] = CommittedOffset(offset, -1, one.metadata)
+        if moved and not await _commit(target, group, moved):
+            report.commits_left[HAS_MEMBERS] += len(moved)
+            moved = {}
+        report.commits += len(moved) + same
+        report.groups += bool(moved or same)
+
+
+async def _commit(target: AsyncAdmin, group: str, moved: Mapping[TopicPartition, CommittedOffset]) -> bool:
+    try:
+        await target.alter_group_offsets(group, moved)
+    except BrokerError as error:
+        if error.code is not None and error.code.name in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "NON_EMPTY_GROUP"):
+            return False
+        raise
+    return True

@@ -1,0 +1,319 @@
+"""A mirror from end to end: what there is, what the copy has already, and batches until both are the same.
+
+Runs on one asyncio event loop, which the embedded brokers of log directories share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, Fetched, TopicPartition
+from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.reaching import reach
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.errors import LogDirError, NetworkError, OptionError
+from kafkaframes.jobs.mirror import groups, topics
+from kafkaframes.jobs.mirror.endpoints import configs_of_directory, for_admin, has_topic_id, opened
+from kafkaframes.jobs.mirror.report import MirrorReport, PartitionReport
+from kafkaframes.jobs.mirror.settings import KEEP, REASSIGN, MirrorSettings, is_directory
+from kafkaframes.jobs.mirror.topics import SourceTopic
+from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.storage.files.atomic import refuse_inside
+
+_FETCH_BYTES: Final = 4 << 20  # of one partition; a batch in it may be larger
+_WRITES_AT_ONCE: Final = 8
+_STEP_MS: Final = 250
+_STALLED_S: Final = 60.0
+Say = Callable[[str], None]
+
+
+async def mirror(
+    settings: MirrorSettings, *, stop: asyncio.Event | None = None, say: Say | None = None
+) -> MirrorReport:
+    """Copy topics.
+
+    Args:
+        settings: what from where to where.
+        stop: set it to end a mirror after what is under way.
+        say: takes a line when something is worth one while the mirror runs.
+
+    Returns:
+        What was done; counts of what was read and written were compared.
+
+    Raises:
+        BrokerError, NetworkError: an end refuses, or cannot be reached.
+        LogDirError: a log directory or the mapping cannot be used, or the counts do not add up.
+        CorruptRecordError: a batch of the source is damaged.
+        OptionError: there is no such topic, an option is missing, or a directory to write to lies in the source.
+    """
+    _refuse_writing_to_the_source(settings)
+    async with AsyncExitStack() as stack:
+        job = _Job(settings, MirrorReport(settings.source, settings.target, is_dry_run=settings.dry_run))
+        job.stop, job.say = stop or asyncio.Event(), say or (lambda _: None)
+        return await job.run(stack)
+
+
+def _refuse_writing_to_the_source(settings: MirrorSettings) -> None:
+    if is_directory(settings.source):
+        written = settings.target if is_directory(settings.target) else None
+        for place in filter(None, (written, settings.state_dir)):
+            refuse_inside(Path(place), [settings.source])
+
+
+@dataclass(slots=True)
+class _Job:
+    settings: MirrorSettings
+    report: MirrorReport
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    say: Say = print
+    reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
+    copied: list[SourceTopic] = field(default_factory=list)
+
+    async def run(self, stack: AsyncExitStack) -> MirrorReport:
+        settings, lost = self.settings, self.report.not_read.append
+        source = await stack.enter_async_context(
+            opened(settings.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
+        )
+        admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
+        told = configs_of_directory(settings.source) if is_directory(settings.source) else {}
+        found = await topics.wanted_topics(admin, settings.topics, told)
+        target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
+        if not settings.dry_run or not is_directory(settings.target) or os.path.isdir(settings.target):
+            writes = not settings.dry_run
+            there = opened(settings.target, settings.target_properties, self._reached, self.say, writes=writes)
+            target = await stack.enter_async_context(there)
+        goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**for_admin(target)))
+        keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
+        isolation = "read_uncommitted" if keeps else "read_committed"
+        reading = {"max.partition.fetch.bytes": _FETCH_BYTES, "auto.offset.reset": "earliest"}
+        consumer = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
+        await stack.enter_async_context(consumer)
+        writer = None if target is None else self._writer(stack, target, keeps)
+        await self._begin(found, consumer, goal, writer)
+        if goal is None or writer is None or settings.dry_run:
+            return self.report
+        try:
+            await self._copy(admin, goal, consumer, writer, told)
+        finally:
+            for task in self.writing.values():
+                task.cancel()
+            await asyncio.gather(*self.writing.values(), return_exceptions=True)
+        await self._finish(admin, goal, writer)
+        return self.report
+
+    async def _reached(self, client: dict[str, Any]) -> None:
+        """Return when a cluster answers."""
+        known = ClientSettings.of(for_admin(client))
+        await reach(known, waiting=self.say, timeout_s=self.settings.timeout_s)
+
+    async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
+        if self.settings.offsets == REASSIGN:
+            return False
+        can = goal is None or await topics.keeps_offsets(goal)
+        if self.settings.offsets == KEEP and not can:
+            raise OptionError(f"{self.settings.target} gives offsets of its own: --offsets keep is not possible")
+        return can
+
+    def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
+        cluster = ClusterClient(ClientSettings.of(for_admin(target)))
+        stack.push_async_callback(cluster.close)
+        if keeps:
+            return KeepingWriter(cluster, self.settings.skip_damaged)
+        if self.settings.state_dir is None:
+            raise OptionError(
+                f"{self.settings.target} gives offsets of its own: --state DIR is needed, to keep their mapping in"
+            )
+        writer = MappingWriter(cluster, self.settings.state_dir, self.settings.skip_damaged, self.settings.dry_run)
+        stack.callback(writer.close)
+        return writer
+
+    # -------------------------------------------------------------------------------------------------- beginning
+
+    async def _begin(
+        self, found: list[SourceTopic], consumer: AsyncConsumer, goal: AsyncAdmin | None, writer: Writer | None
+    ) -> None:
+        """Make what is missing, find out where to go on, and assign that to the consumer."""
+        settings, keeps = self.settings, self.report.keeps_offsets
+        holds = is_directory(settings.source) and not settings.keep_retention
+        there = {} if goal is None else (await goal.describe_cluster()).topics
+        for topic in found:
+            if goal is None or settings.dry_run:
+                if topic.name not in there:
+                    self.report.created.append(topic.name)
+            else:
+                await topics.prepare(goal, topic, self.report, keeps=keeps, holds=holds)
+            self.copied.append(topic)
+        ids = await self._target_ids(found, goal)
+        places = [TopicPartition(topic.name, number) for topic in found for number in topic.partitions]
+        starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        for topic in found:
+            self._note_limits(topic, writer)
+            for number in topic.partitions:
+                place = TopicPartition(topic.name, number)
+                identity = f"{self._identity(topic)} {ids.get(topic.name, NIL_UUID)}"
+                is_there = writer is not None and topic.name in ids
+                await self._open(place, starts[place], ends[place], writer if is_there else None, identity)
+        positions = {place: consumer.position(place) for place in consumer.assignment()}
+        positions |= {place: self.reports[place].from_offset for place in places}
+        await consumer.assign(positions)
+
+    def _identity(self, topic: SourceTopic) -> str:
+        """Say which topic of the source a mapping is of: by its id; a directory without ids gets others each time."""
+        if is_directory(self.settings.source) and not has_topic_id(self.settings.source, topic.name):
+            return str(NIL_UUID)
+        return topic.topic_id
+
+    async def _target_ids(self, found: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
+        """Return the ids of the target's topics; those just made are waited for, as brokers hear of them later."""
+        if goal is None:
+            return {}
+        if self.settings.dry_run:
+            return {name: one.topic_id for name, one in (await goal.describe_cluster()).topics.items()}
+        return {name: one.topic_id for name, one in (await goal.describe_topics([one.name for one in found])).items()}
+
+    def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
+        """A request must fit into a segment, a batch that is built anew into ``max.message.bytes``."""
+        if isinstance(writer, KeepingWriter) and topic.configs.get("segment.bytes", "").isdecimal():
+            writer.request_bytes[topic.name] = min(int(topic.configs["segment.bytes"]), 1 << 20)
+        if isinstance(writer, MappingWriter) and topic.configs.get("max.message.bytes", "").isdecimal():
+            writer.batch_bytes[topic.name] = max(int(topic.configs["max.message.bytes"]) // 2, 1)
+
+    async def _open(self, place: TopicPartition, start: int, end: int, writer: Writer | None, identity: str) -> None:
+        report = PartitionReport(place.topic, place.partition)
+        at = -1 if writer is None else await writer.open(report, identity)
+        if at > end and not self.settings.follow and self.report.keeps_offsets:
+            reason = f"the copy ends at {at:,}, beyond the source's end {end:,}: it is of another log"
+            raise LogDirError(reason, file=str(place))
+        report.resumed = at >= 0
+        report.from_offset = report.until_offset = max(at, start)
+        report.gone = max(start - at, 0) if at >= 0 else 0
+        if self.settings.dry_run:
+            report.until_offset = max(end, report.from_offset)
+        if report.resumed:
+            self.say(f"{place}: resumed at offset {report.from_offset:,}, the source ends at {end:,}")
+        self.reports[place], self.ends[place] = report, end
+        self.report.partitions.append(report)
+
+    # ---------------------------------------------------------------------------------------------------- copying
+
+    async def _copy(
+        self,
+        admin: AsyncAdmin,
+        goal: AsyncAdmin,
+        consumer: AsyncConsumer,
+        writer: Writer,
+        told: dict[str, dict[str, str]],
+    ) -> None:
+        """Copy until everything is there; with ``follow`` until told to stop."""
+        settings = self.settings
+        groups_at = topics_at = moved_at = time.monotonic()
+        while not self.stop.is_set() and (settings.follow or not self._is_done()):
+            fetched = await consumer.fetch(_STEP_MS)
+            now = time.monotonic()
+            if fetched is not None:
+                moved_at = now
+                await self._hand_over(fetched, writer)
+            elif not settings.follow and await self._skip_gaps(consumer):
+                moved_at = now
+            elif not settings.follow and now - moved_at > _STALLED_S:
+                raise NetworkError(f"nothing came of {', '.join(map(str, self._missing()))} for {_STALLED_S:.0f} s")
+            self._raise_failures()
+            if settings.follow and settings.groups and now - groups_at >= settings.group_interval_s:
+                await self._copy_groups(admin, goal, writer)
+                groups_at = time.monotonic()
+            if settings.follow and now - topics_at >= settings.topic_interval_s:
+                await self._look_for_topics(admin, goal, consumer, writer, told)
+                topics_at = time.monotonic()
+        await asyncio.gather(*self.writing.values())
+
+    async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
+        """Be done with partitions that end behind their last batch; return whether there were any."""
+        done = [place for place in self._missing() if await consumer.skip_gap(place, self.ends[place])]
+        for place in done:
+            self.reports[place].until_offset = max(self.reports[place].until_offset, self.ends[place])
+        return bool(done)
+
+    def _missing(self) -> list[TopicPartition]:
+        return [place for place, report in self.reports.items() if report.until_offset < self.ends[place]]
+
+    def _is_done(self) -> bool:
+        return not self._missing()
+
+    async def _hand_over(self, fetched: Fetched, writer: Writer) -> None:
+        """Write an answer beside others, after what is being written of the same partition."""
+        place = fetched.partition
+        before = self.writing.get(place)
+        if before is not None:
+            await before
+        running = [task for task in self.writing.values() if not task.done()]
+        if len(running) >= _WRITES_AT_ONCE:
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        report = self.reports[place]
+        report.gone += max(fetched.fetch_offset - report.until_offset, 0)
+        report.until_offset = fetched.next_offset
+        self.writing[place] = asyncio.ensure_future(writer.write(fetched, report))
+
+    def _raise_failures(self) -> None:
+        for task in self.writing.values():
+            if task.done() and (error := task.exception()) is not None:
+                raise error
+
+    async def _look_for_topics(
+        self,
+        admin: AsyncAdmin,
+        goal: AsyncAdmin,
+        consumer: AsyncConsumer,
+        writer: Writer,
+        told: dict[str, dict[str, str]],
+    ) -> None:
+        with suppress(OptionError):  # a pattern that nothing fits any more
+            for topic in await topics.wanted_topics(admin, self.settings.topics, told):
+                new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
+                if new:
+                    self.say(f"{topic.name}: {len(new)} new partitions")
+                    fresh = SourceTopic(topic.name, topic.topic_id, new, topic.configs)
+                    await self._begin([fresh], consumer, goal, writer)
+
+    async def _copy_groups(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
+        commits = await groups.source_commits(admin, self.reports.keys())
+        await groups.copy_groups(goal, commits, writer.translate, self.report)
+
+    # --------------------------------------------------------------------------------------------------- finishing
+
+    async def _finish(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
+        """Carry what is no record, and see whether everything adds up."""
+        self.report.was_stopped = not self.settings.follow and not self._is_done()
+        if isinstance(writer, KeepingWriter):
+            await self._meet_ends(admin, goal, writer)
+        if self.settings.groups:
+            await self._copy_groups(admin, goal, writer)
+        if self.report.keeps_offsets:
+            await topics.release(goal, {topic.name: topic for topic in self.copied}.values())
+        for report in self.report.partitions:
+            report.check()
+
+    async def _meet_ends(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: KeepingWriter) -> None:
+        """Let copies begin and end where the source does: records may be deleted at either side of a batch."""
+        places = dict.fromkeys(self.reports, EARLIEST)
+        starts = await admin.list_offsets(places)
+        for place, report in self.reports.items():
+            if report.until_offset >= self.ends[place]:
+                await writer.reach(place, report.until_offset)
+                report.target_end = report.until_offset
+        there = await goal.list_offsets(places)
+        late = {
+            place: start for place, start in starts.items() if there[place] < start <= self.reports[place].target_end
+        }
+        if late:
+            await goal.delete_records(late)

@@ -1,0 +1,160 @@
+"""The topics of a copy: made with the source's partitions and settings, as far as the target takes these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkaframes.client import AsyncAdmin, NewTopic
+from kafkaframes.errors import BrokerError
+from kafkaframes.jobs.mirror.report import MirrorReport
+from kafkaframes.jobs.mirror.settings import KEEP_SETTING
+from kafkaframes.storage.log.selection import check_topics, is_wanted
+
+_OWN: Final = 1  # ConfigSource of what was set for the topic itself
+_INVALID_CONFIG: Final = 40
+# What belongs to a cluster's shape and not to a topic's records (MirrorMaker 2 leaves them out, too).
+_OF_THE_CLUSTER: Final = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "min.insync.replicas",
+        "remote.storage.enable",
+        "unclean.leader.election.enable",
+    }
+)
+_APPEND_TIME: Final = ("message.timestamp.type", "LogAppendTime")
+_HOLD: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A topic to copy; ``configs`` are those set for itself."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+async def wanted_topics(
+    admin: AsyncAdmin, wanted: Iterable[str], told: Mapping[str, Mapping[str, str]]
+) -> list[SourceTopic]:
+    """Return the source's topics that are wanted, Kafka's own left out.
+
+    Args:
+        admin: of the source.
+        wanted: names or patterns; none are all.
+        told: settings by topic that the source's directory knows and its broker does not.
+
+    Raises:
+        OptionError: no topic fits one of them.
+    """
+    names = tuple(wanted)
+    topics = [one for one in (await admin.describe_cluster()).topics.values() if not one.is_internal]
+    check_topics(names, (one.name for one in topics))
+    found = []
+    for one in sorted(topics, key=lambda one: one.name):
+        if is_wanted(one.name, names):
+            led = tuple(number for number in sorted(one.partitions) if one.partitions[number].leader >= 0)
+            configs = {**told.get(one.name, {}), **await own_configs(admin, one.name)}
+            found.append(SourceTopic(one.name, str(one.topic_id), led, configs))
+    return found
+
+
+async def own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
+    """Return what is set for a topic itself; nothing where a broker (before 0.11) cannot be asked."""
+    try:
+        entries = await admin.describe_configs("topic", topic)
+    except BrokerError:
+        return {}
+    return {
+        one.name: one.value
+        for one in entries.values()
+        if one.value is not None
+        and not one.is_read_only
+        and (one.source == _OWN or (one.source <= 0 and not one.is_default))
+    }
+
+
+async def keeps_offsets(admin: AsyncAdmin) -> bool:
+    """Return whether the target is a broker of ours, which can take batches with the offsets that they have."""
+    cluster = await admin.describe_cluster()
+    try:
+        told = await admin.describe_configs("broker", str(min(cluster.brokers)), keys=[KEEP_SETTING])
+    except BrokerError:  # before 0.11, or we may not ask
+        return False
+    return KEEP_SETTING in told
+
+
+def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[str, str], list[str]]:
+    """Return the settings that a copy is to have, and the names of those that it must not have.
+
+    Args:
+        topic: of the source.
+        keeps: the target keeps offsets; its broker does not look at timestamps either.
+        holds: let nothing expire.
+
+    >>> configs_for(SourceTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"}), keeps=False, holds=True)
+    ({'retention.ms': '-1', 'retention.bytes': '-1'}, ['message.timestamp.type'])
+    """
+    configs = {name: value for name, value in topic.configs.items() if name not in _OF_THE_CLUSTER | {KEEP_SETTING}}
+    left = []
+    if not keeps and configs.get(_APPEND_TIME[0]) == _APPEND_TIME[1]:  # the copy's broker would set its own time
+        left.append(_APPEND_TIME[0])
+        configs.pop(_APPEND_TIME[0])
+    if holds and "delete" in configs.get("cleanup.policy", "delete"):
+        configs |= _HOLD
+    return configs | ({KEEP_SETTING: "keep"} if keeps else {}), left
+
+
+async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *, keeps: bool, holds: bool) -> None:
+    """See that the target has a topic to copy into, with as many partitions; one that is there keeps its settings.
+
+    Raises:
+        BrokerError: the target refuses it.
+    """
+    count = max(topic.partitions, default=0) + 1
+    there = (await admin.describe_cluster()).topics.get(topic.name)
+    if there is None:
+        configs, left = configs_for(topic, keeps=keeps, holds=holds)
+        refused = await _create(admin, topic.name, count, configs)
+        if left or refused:
+            report.configs_left[topic.name] = sorted([*left, *refused])
+        report.created.append(topic.name)
+        return
+    if len(there.partitions) < count:
+        await admin.create_partitions({topic.name: count})
+    if keeps:
+        await admin.alter_configs("topic", topic.name, {KEEP_SETTING: "keep"})
+
+
+async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, str]) -> list[str]:
+    """Make a topic; return the settings that its broker does not take."""
+    try:
+        await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=configs)])
+        return []
+    except BrokerError as error:
+        if error.code is None or error.code.number != _INVALID_CONFIG:
+            raise
+    refused = [key for key, value in configs.items() if not await _takes(admin, name, count, {key: value})]
+    taken = {key: value for key, value in configs.items() if key not in refused}
+    await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=taken)])
+    return refused
+
+
+async def _takes(admin: AsyncAdmin, name: str, count: int, configs: dict[str, str]) -> bool:
+    try:
+        await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=configs)], validate_only=True)
+    except BrokerError as error:
+        if error.code is not None and error.code.number == _INVALID_CONFIG:
+            return False
+        raise
+    return True
+
+
+async def release(admin: AsyncAdmin, topics: Iterable[SourceTopic]) -> None:
+    """Let producers write to finished copies: they number sets with holes as the source's topic does."""
+    for topic in topics:
+        await admin.alter_configs("topic", topic.name, {KEEP_SETTING: topic.configs.get(KEEP_SETTING)})

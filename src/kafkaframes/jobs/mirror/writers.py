@@ -1,0 +1,184 @@
+"""How an answer of Fetch gets into the copy: with the offsets that it has, or with new ones and a mapping."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+
+from kafkaframes.client import Fetched
+from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.raw import takes_sets
+from kafkaframes.errors import CorruptRecordError
+from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, read_mapping
+from kafkaframes.jobs.mirror.renumbering import BATCH_BYTES, DAMAGED, damaged_batches, renumber
+from kafkaframes.jobs.mirror.report import PartitionReport
+from kafkaframes.jobs.mirror.sending import Parcel, deliver, end_of
+from kafkaframes.records.build import build_empty_batch
+from kafkaframes.records.scan import Batches
+
+_LEAST_REQUEST: Final = 14  # bytes: the smallest segment.bytes
+
+
+class Writer(Protocol):
+    """One way to write."""
+
+    async def open(self, report: PartitionReport, identity: str) -> int:
+        """Return the offset of the source to begin with; -1 for a copy that is empty."""
+
+    async def write(self, fetched: Fetched, report: PartitionReport) -> None:
+        """Write an answer; counts go into the report."""
+
+    def translate(self, partition: TopicPartition, offset: int) -> int:
+        """Return the copy's offset for one of the source."""
+
+    def close(self) -> None:
+        """End."""
+
+
+@dataclass(slots=True)
+class KeepingWriter:
+    """Batches go as they are, offsets and all, into a broker that keeps them; the copy's end is where to go on."""
+
+    cluster: ClusterClient
+    skip_damaged: bool = False
+    request_bytes: dict[str, int] = field(default_factory=dict)  # by topic, so that a request fits into a segment
+    _next: dict[TopicPartition, int] = field(default_factory=dict)
+    _sets: dict[TopicPartition, bool] = field(default_factory=dict)
+
+    async def open(self, report: PartitionReport, identity: str) -> int:
+        """Look where the copy ends."""
+        partition = TopicPartition(report.topic, report.partition)
+        self._next[partition] = report.target_end = await end_of(self.cluster, partition)
+        self._sets[partition] = await takes_sets(self.cluster, partition)
+        return self._next[partition] or -1
+
+    async def write(self, fetched: Fetched, report: PartitionReport) -> None:
+        """Send the batches that the copy does not have."""
+        partition, batches = fetched.partition, fetched.batches
+        _check_order(partition, batches)
+        wanted = batches.column("last_offset") >= self._next[partition]
+        damaged = damaged_batches(fetched, skip=self.skip_damaged) & wanted
+        kept = Batches(batches.table[:, wanted & ~damaged], batches.end)
+        report.batches_read += int(wanted.sum())
+        if damaged.any():
+            report.batches_left_out[DAMAGED] += int(damaged.sum())
+        if len(kept):
+            await self._send(fetched, kept, report)
+
+    async def _send(self, fetched: Fetched, kept: Batches, report: PartitionReport) -> None:
+        partition = fetched.partition
+        positions, sizes = kept.column("position"), kept.column("size")
+        ends, last = np.cumsum(sizes), int(kept.column("last_offset")[-1])
+        start = int(positions[0])
+        data = memoryview(fetched.data)
+        if (positions == start + ends - sizes).all():  # nothing between them is left out
+            data = data[start : start + int(ends[-1])]
+        else:
+            data = memoryview(b"".join(data[at : at + size] for at, size in zip(positions, sizes, strict=True)))
+        targets = (kept.column("last_offset") + 1).tolist()
+        parcel = Parcel(data, ends.tolist(), targets, as_set=self._sets[partition])
+        request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _LEAST_REQUEST)
+        await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
+        counts = kept.column("count")
+        is_data = kept.is_v2 & ~kept.is_control
+        records = int(counts[is_data].sum())
+        report.batches_written += len(kept)
+        report.unopened += int((~kept.is_v2).sum())
+        report.records_read += records
+        report.records_written += records
+        report.bytes_read += len(data)
+        report.bytes_written += len(data)
+        self._next[partition] = report.target_end = last + 1
+
+    async def reach(self, partition: TopicPartition, end: int) -> None:
+        """Let a copy end where the source ends, though its last records are gone: with a batch that holds none.
+
+        A cleaner leaves such batches (KAFKA-5490); the next record gets the offset that it would get in the source.
+        """
+        if end > self._next[partition]:
+            empty = build_empty_batch(end - 1, end - 1)
+            parcel = Parcel(memoryview(empty), [len(empty)], [end], as_set=self._sets[partition])
+            await deliver(self.cluster, partition, parcel)
+            self._next[partition] = end
+
+    def translate(self, partition: TopicPartition, offset: int) -> int:
+        """Return the same offset; past the copy's end, the end."""
+        return min(offset, self._next.get(partition, offset))
+
+    def close(self) -> None:
+        """End."""
+
+
+def _check_order(partition: TopicPartition, batches: Batches) -> None:
+    """Refuse batches whose offsets go back: no log can keep them."""
+    last = batches.column("last_offset")
+    wrong = np.flatnonzero(last[1:] <= last[:-1])
+    if len(wrong):
+        before, after = last[wrong[0]], last[wrong[0] + 1]
+        reason = f"a batch that ends with offset {after} follows one that ends with {before}: kafkaframes repair first"
+        raise CorruptRecordError(reason, file=str(partition))
+
+
+@dataclass(slots=True)
+class MappingWriter:
+    """Batches get offsets from a broker that does not keep them; ``mapping.py`` remembers which."""
+
+    cluster: ClusterClient
+    state_dir: str
+    skip_damaged: bool = False
+    is_dry_run: bool = False
+    batch_bytes: dict[str, int] = field(default_factory=dict)  # by topic: max.message.bytes
+    _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
+
+    async def open(self, report: PartitionReport, identity: str) -> int:
+        """Open the mapping and compare it with where the copy ends."""
+        partition = TopicPartition(report.topic, report.partition)
+        report.target_end = await end_of(self.cluster, partition)
+        path = os.path.join(self.state_dir, f"{partition}.offsets")
+        found = read_mapping(path, identity, target_end=report.target_end)
+        mapping = found if self.is_dry_run else begin_writing(found, path, identity)
+        self._mappings[partition] = mapping
+        return mapping.source_next
+
+    async def write(self, fetched: Fetched, report: PartitionReport) -> None:
+        """Send what a consumer of committed records sees, and write down where it goes before it does."""
+        mapping, partition = self._mappings[fetched.partition], fetched.partition
+        start = max(mapping.source_next, fetched.fetch_offset)
+        damaged = damaged_batches(fetched, skip=self.skip_damaged)
+        batch_bytes = min(BATCH_BYTES, self.batch_bytes.get(partition.topic, BATCH_BYTES))
+        made = renumber(fetched, start, damaged, batch_bytes=batch_bytes)
+        expected, ends, target_ends = mapping.target_next, list[int](), list[int]()
+        position, target = 0, expected
+        for piece, count in zip(made.pieces, made.counts, strict=True):
+            position, target = position + len(piece), target + count
+            ends.append(position)
+            target_ends.append(target)
+        mapping.add(made.runs(expected))
+        parcel = Parcel(memoryview(b"".join(made.pieces)), ends, target_ends, expected=expected)
+        await deliver(self.cluster, partition, parcel)
+        mapping.reach(fetched.next_offset)
+        report.batches_read += len(made.pieces) - made.rebuilt + sum(made.opened.values())
+        report.batches_read += sum(made.batches_left_out.values())
+        report.batches_written += len(made.pieces)
+        report.rebuilt += made.rebuilt
+        report.records_read += made.records_read
+        report.records_written += sum(made.counts)
+        report.bytes_read += sum(fetched.batches.column("size").tolist())
+        report.bytes_written += position
+        report.left_out += made.left_out
+        report.batches_left_out += made.batches_left_out
+        report.opened += made.opened
+        report.target_end = target
+
+    def translate(self, partition: TopicPartition, offset: int) -> int:
+        """Return the offset of the copy's first record that is at or after ``offset``."""
+        return self._mappings[partition].translate(offset)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for mapping in self._mappings.values():
+            mapping.close()

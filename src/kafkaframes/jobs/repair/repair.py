@@ -1,0 +1,304 @@
+"""Repair a log: keep every good batch, also behind a damaged one, and make everything else again.
+
+Kafka's own recovery cuts a log off at the first damage (``log.recovery``); this does not, so the offsets of what was
+lost become holes, as after compaction. Indexes, producer snapshots and leader epochs are made from what is left. The
+source is only read; the result is complete or not there. A sound segment is copied as it is; a damaged one is read
+into memory as a whole (at most 2 GiB).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.convert.job import Runner, copy_entry, run_here
+from kafkaframes.jobs.repair.salvage import Loss, is_sound, salvage
+from kafkaframes.records.decode import count_records
+from kafkaframes.records.scan import FILE, as_array, scan_all
+from kafkaframes.storage.files import atomic, names
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, split
+from kafkaframes.storage.files.names import FileName
+from kafkaframes.storage.files.row_counts import check_row_counts
+from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.overflow import MOST_OFFSETS
+from kafkaframes.storage.recovery.draft import KeptSegment
+from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_layout, plan_recovery
+from kafkaframes.storage.recovery.recover import RecoverySettings, Slice, after_actions, work_out, write_files
+
+_DERIVED = ("index", "timeindex", "txnindex", "snapshot")
+_LEFT_OUT = (names.BROKER_LOCK, names.CLEAN_SHUTDOWN, atomic.SUCCESS)
+
+
+@dataclass(slots=True)
+class SegmentRepair:
+    """What becomes of one segment.
+
+    Attributes:
+        name: of the ``.log``.
+        kept_bytes: of its batches.
+        ranges: the pieces that are kept; empty with ``is_whole``.
+        holes: offsets without a record now, (first, after the last), as far as neighbours tell.
+        records: how many the kept batches hold.
+    """
+
+    name: str
+    kept_bytes: int
+    is_whole: bool
+    ranges: tuple[tuple[int, int], ...] = ()
+    lost: tuple[Loss, ...] = ()
+    holes: tuple[tuple[int, int], ...] = ()
+    records: int = 0
+
+
+@dataclass(slots=True)
+class PartitionRepair:
+    """What becomes of one partition.
+
+    Attributes:
+        plan: temporary files settled, nothing cut; for ``as_kafka`` the plan of the recovery.
+        records_read: how many records were found in what is kept.
+        records_written: how many the new segments hold, counted in them; ``None`` where nothing was written.
+    """
+
+    name: str
+    plan: RecoveryPlan
+    segments: list[SegmentRepair] = field(default_factory=list)
+    as_kafka: bool = False
+    records_read: int = 0
+    records_written: int | None = None
+
+    @property
+    def bytes_lost(self) -> int:
+        """Bytes of ``.log`` files that are left out."""
+        if self.as_kafka:
+            return self.plan.bytes_lost
+        return sum(loss.end - loss.start for one in self.segments for loss in one.lost)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        return {
+            "partition": self.name,
+            "bytes_lost": self.bytes_lost,
+            "records_read": self.records_read,
+            "records_written": self.records_written,
+            "actions": [f"{one.kind} {split(one.path)[1]}: {one.reason}" for one in self.plan.actions],
+            "segments": [
+                {
+                    "name": one.name,
+                    "kept_bytes": one.kept_bytes,
+                    "lost": [loss._asdict() for loss in one.lost],
+                    "holes": one.holes,
+                }
+                for one in self.segments
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTask:
+    """One partition to look at; picklable."""
+
+    directory: LogDirectory
+    partition: Partition
+    as_kafka: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """One partition to write; picklable."""
+
+    directory: LogDirectory
+    repair: PartitionRepair
+    settings: RecoverySettings
+    path: str
+
+    @property
+    def partition(self) -> Partition:
+        """The partition as it is."""
+        return self.repair.plan.partition
+
+
+def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner = run_here) -> list[PartitionRepair]:
+    """Look at every live partition and say what would be kept; nothing is changed.
+
+    Args:
+        directory: from the discovery.
+        as_kafka: cut each log off where Kafka's recovery would.
+        run: carries the tasks out, one for each partition: here, in processes, or on Spark.
+
+    Raises:
+        LogDirError: a file cannot be read.
+    """
+    shared = replace(directory, partitions=())
+    return list(run(_plan, [PlanTask(shared, one, as_kafka) for one in directory.partitions if one.is_live]))
+
+
+def _plan(task: PlanTask) -> PartitionRepair:
+    if task.as_kafka:
+        name, plan = str(task.partition.topic_partition), plan_recovery(task.directory, task.partition)
+        filesystem = plan.view or task.directory.filesystem
+        records = sum(_count_file(filesystem, one.path, one.size_bytes) for one in plan.segments)
+        return PartitionRepair(name, plan, as_kafka=True, records_read=records)
+    return _planned(task.directory, task.partition)
+
+
+def _planned(directory: LogDirectory, partition: Partition) -> PartitionRepair:
+    plan = plan_layout(directory, partition)
+    nexts = [*(one.base_offset for one in plan.segments), 2**63 - 1][1:]
+    segments = [
+        _segment(plan.view or directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
+        for kept, after in zip(plan.segments, nexts, strict=True)
+    ]
+    records = sum(one.records for one in segments)
+    return PartitionRepair(str(partition.topic_partition), plan, segments, records_read=records)
+
+
+def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> SegmentRepair:
+    with filesystem.open(kept.path) as read_at:
+        counts: list[int] = []
+        windows = _counted(scan_segment(read_at, size_bytes=kept.size_bytes, whole=True, file=kept.path), counts)
+        limits = {"base_offset": kept.base_offset, "end_offset": end_offset}
+        if is_sound(windows, **limits, size_bytes=kept.size_bytes):
+            return SegmentRepair(kept.name, kept.size_bytes, True, records=sum(counts))
+    data = np.frombuffer(filesystem.read(kept.path), np.uint8)
+    found = salvage(data, **limits)
+    pairs = zip(found.kept, found.kept[1:], strict=False)
+    holes = [(one.next_offset, two.base_offset) for one, two in pairs if one.end != two.start]
+    return SegmentRepair(
+        kept.name,
+        sum(one.end - one.start for one in found.kept),
+        False,
+        found.ranges(),
+        found.lost,
+        tuple(hole for hole in holes if hole[0] < hole[1]),
+        sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in found.ranges()),
+    )
+
+
+def _counted(windows: Iterable[Window], counts: list[int]) -> Iterator[Window]:
+    """Pass windows on, and note how many records each holds."""
+    for window in windows:
+        counts.append(count_records(as_array(window.data), window.in_data()))
+        yield window
+
+
+def _count_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
+    """Return how many records the batches of a file hold, up to where they end."""
+    counts: list[int] = []
+    with filesystem.open(path) as read_at:
+        for _ in _counted(scan_segment(read_at, size_bytes=size_bytes, whole=True, file=path), counts):
+            pass
+    return sum(counts)
+
+
+def repair(
+    directory: LogDirectory,
+    repairs: list[PartitionRepair],
+    settings: RecoverySettings,
+    target: Path,
+    *,
+    run: Runner = run_here,
+) -> None:
+    """Write the repaired log into ``target``, which is complete afterwards or not there at all.
+
+    Without the marker of a clean shutdown: a broker that starts on it recovers it once more, and finds nothing.
+
+    Args:
+        directory: a log directory, or the place of a single partition.
+        repairs: from ``plan_repair``.
+        settings: of the broker and the topics.
+        target: does not exist.
+        run: as in ``plan_repair``.
+
+    Raises:
+        LogDirError: ``target`` exists, or a file cannot be read or written.
+        OptionError: ``target`` lies in the directory.
+    """
+    atomic.refuse_inside(target, [directory.path])
+    with atomic.locked(target):
+        if target.exists():
+            raise LogDirError("is there already; nothing is overwritten", file=str(target))
+        with atomic.unfinished(target) as unfinished:
+            write_repaired(directory, repairs, settings, unfinished, run=run)
+
+
+def write_repaired(
+    directory: LogDirectory,
+    repairs: list[PartitionRepair],
+    settings: RecoverySettings,
+    empty: Path,
+    *,
+    run: Runner = run_here,
+) -> None:
+    """Write the repaired log into an empty directory, and note in ``repairs`` how many records were written.
+
+    Raises:
+        LogDirError: a file cannot be read or written, or what was written holds another number of records.
+    """
+    done = {split(one.plan.partition.directory)[1] for one in repairs}
+    for info in directory.filesystem.list_directory(directory.path):
+        if info.name not in done and info.name not in _LEFT_OUT:
+            copy_entry(directory.filesystem, info, empty / info.name)
+    shared, tasks = replace(directory, partitions=()), []
+    for one in repairs:
+        path = empty / split(one.plan.partition.directory)[1]
+        with atomic.writing(path):
+            path.mkdir()
+        tasks.append(WriteTask(shared, one, settings, str(path)))
+    for one, written in zip(repairs, run(_write, tasks), strict=True):
+        one.records_written = written
+        check_row_counts(one.records_read, written, {}, place=one.name)
+
+
+def _write(task: WriteTask) -> int:
+    """Write one partition; return how many records its segments then hold."""
+    _write_files(task)
+    here = LocalFileSystem()
+    return sum(_count_file(here, str(one), one.stat().st_size) for one in Path(task.path).glob("*.log"))
+
+
+def _write_files(task: WriteTask) -> None:
+    directory, one, path = task.directory, task.repair, Path(task.path)
+    filesystem = one.plan.view or directory.filesystem
+    if one.as_kafka:
+        write_files(filesystem, work_out(directory, one.plan, task.settings).files, path)
+        return
+    write_files(filesystem, dict(_originals(filesystem, one)), path)
+    _derive(one, task.settings, path)
+
+
+def _originals(filesystem: FileSystem, one: PartitionRepair) -> Iterator[tuple[str, bytes | Slice]]:
+    """Yield the segments as far as they are good, and the small files; what is derived from them is left out."""
+    segments = {segment.name: segment for segment in one.segments}
+    for name, content in after_actions(filesystem, one.plan).items():
+        parsed, segment = FileName.parse(name), segments.get(name)
+        if segment is not None and not segment.is_whole and isinstance(content, Slice):
+            yield name, replace(content, ranges=segment.ranges) if segment.ranges else b""
+        elif parsed is None or parsed.temporary or parsed.kind not in _DERIVED:
+            yield name, content
+
+
+def _derive(one: PartitionRepair, settings: RecoverySettings, path: Path) -> None:
+    """Let a recovery make what follows from the batches; it has nothing left to cut."""
+    if not one.segments:
+        return
+    (made,) = discover(str(path))
+    (partition,) = made.partitions
+    plan = plan_recovery(made, replace(partition, checkpointed=_log_start(one.plan.partition)))
+    if plan.bytes_lost:
+        raise LogDirError("a repaired segment is not sound: please report this", file=str(path))
+    recovered = work_out(made, plan, settings)
+    write_files(made.filesystem, {n: c for n, c in recovered.files.items() if isinstance(c, bytes)}, path)
+
+
+def _log_start(partition: Partition) -> dict[str, int]:
+    """Keep the log's start: deleted records must not come back. Everything is walked, so no recovery point."""
+    known = partition.checkpointed.get(names.LOG_START_CHECKPOINT)
+    return {} if known is None else {names.LOG_START_CHECKPOINT: known}

@@ -1,0 +1,214 @@
+"""Find every good batch of a damaged segment: behind a wrong CRC, a torn batch, or bytes that are none of Kafka's.
+
+A batch is good when its CRC is that of its bytes and its offsets lie in the segment. After a bad one whose size is
+believed by a good neighbour only that one is left out; otherwise the next place is searched at which a good batch
+begins. Good batches whose offsets go back (a base offset is outside the CRC of format 2) are left out, as few as can
+be. Bytes in, ranges out; work on hostile bytes is bounded, and what was not looked at is said to be lost.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
+from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_crcs, scan
+from kafkaframes.storage.files.scan import Window
+
+_AT_MAGIC = 16
+_FEWEST = {0: 14, 1: 22, 2: BATCH_V2.size - OVERHEAD_BYTES}  # bytes after the size field, by magic
+_SEARCH_BYTES = 1 << 20
+_WORK = 32  # bytes whose CRC is computed, for each byte of the segment
+
+
+class Good(NamedTuple):
+    """One good batch: its bytes and its offsets, last ones included in neither count."""
+
+    start: int
+    end: int
+    base_offset: int
+    next_offset: int
+
+
+class Loss(NamedTuple):
+    """Bytes that are left out.
+
+    Attributes:
+        start, end: positions in the segment.
+        reason: in words.
+    """
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Salvage:
+    """What can be kept of a segment, in order, and what cannot."""
+
+    kept: tuple[Good, ...]
+    lost: tuple[Loss, ...]
+
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Return the kept bytes as few pieces."""
+        joined: list[tuple[int, int]] = []
+        for one in self.kept:
+            if joined and joined[-1][1] == one.start:
+                joined[-1] = (joined[-1][0], one.end)
+            else:
+                joined.append((one.start, one.end))
+        return tuple(joined)
+
+
+def is_sound(windows: Iterable[Window], *, base_offset: int, end_offset: int, size_bytes: int) -> bool:
+    """Say whether a segment is nothing but good batches whose offsets ascend.
+
+    Args:
+        windows: of ``scan_segment`` with whole batches.
+        base_offset, end_offset: as for ``salvage``.
+        size_bytes: of the segment.
+    """
+    position, next_offset = 0, base_offset
+    for window in windows:
+        batches = window.batches
+        first, last = batches.column("base_offset"), batches.column("last_offset")
+        is_good = are_good(as_array(window.data), window.in_data(), base_offset, end_offset).all()
+        if not is_good or (first < np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]).any():
+            return False
+        next_offset = int(last[-1]) + 1 if len(last) else next_offset
+        position = batches.end.position
+    return position == size_bytes
+
+
+def salvage(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> Salvage:
+    """Return the good batches of a segment.
+
+    Args:
+        data: the whole segment.
+        base_offset: of its name.
+        end_offset: offsets at or above it are not this segment's.
+    """
+    array = as_array(data)
+    found = list(_good_batches(array, base_offset, end_offset))
+    chain = _ascending(found)
+    kept = [found[index] for index in chain]
+    backwards = {found[index].start for index in set(range(len(found))) - set(chain)}
+    return Salvage(tuple(kept), tuple(_losses(array, kept, backwards)))
+
+
+def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Good]:
+    position, budget = 0, _WORK * data.size
+    while 0 <= position < data.size and budget > 0:
+        batches = scan(data, position=position, rules=FILE)
+        good = are_good(data, batches, base_offset, end_offset)
+        budget -= batches.end.position - position
+        trusted = _before_doubt(good, ends_well=batches.end.goes_on or batches.end.position == data.size)
+        yield from _goods(batches, np.flatnonzero(good[:trusted]))
+        if trusted == len(batches) and (batches.end.goes_on or batches.end.position == data.size):
+            position = batches.end.position
+            continue
+        broken = int(batches.column("position")[trusted]) if trusted < len(batches) else batches.end.position
+        position = _search(data, broken + 1, base_offset, end_offset)
+
+
+def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
+    """Say for each batch whether its CRC is right and its offsets lie from ``base_offset`` to below ``end_offset``."""
+    magic, first, last = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
+    found: npt.NDArray[np.bool_] = (
+        (check_crcs(data, batches) != 0)
+        & (magic >= 0)
+        & (magic <= 2)
+        & (first >= base_offset)
+        & (last >= first)
+        & (last < end_offset)
+    )
+    return found
+
+
+def _before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
+    """Return how many batches come before the first bad one that no good batch follows: its size may be wrong, too."""
+    followed = np.append(good[1:], ends_well)
+    doubtful = np.flatnonzero(~good & ~followed)
+    return int(doubtful[0]) if len(doubtful) else len(good)
+
+
+def _goods(batches: Batches, rows: Ints) -> Iterator[Good]:
+    columns = [batches.column(name)[rows].tolist() for name in ("position", "size", "base_offset", "last_offset")]
+    for position, size, first, last in zip(*columns, strict=True):
+        yield Good(position, position + size, first, last + 1)
+
+
+def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> int:
+    """Return the next place at which a good batch begins; -1 where there is none, or the search became too long."""
+    budget = _WORK * data.size
+    for place, size in _candidates(data, position, base_offset, end_offset):
+        batches = scan(data[place : place + size], rules=FILE)
+        if len(batches) == 1 and are_good(data[place : place + size], batches, base_offset, end_offset)[0]:
+            return place
+        budget -= size
+        if budget < 0:
+            break
+    return -1
+
+
+def _candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
+    """Yield places where a header could stand, with the size of its batch: magic, offset and size are possible."""
+    last = data.size - OVERHEAD_BYTES - min(_FEWEST.values())
+    while position <= last:
+        until = min(position + _SEARCH_BYTES, last + 1)
+        magics = data[position + _AT_MAGIC : until + _AT_MAGIC]
+        places = position + np.flatnonzero((magics <= max(_FEWEST)) & (data[position:until][: len(magics)] < 0x80))
+        offsets, lengths = _big_endian(data, places, 8), _big_endian(data, places + 8, 4)
+        fewest = np.array([_FEWEST[magic] for magic in sorted(_FEWEST)])[data[places + _AT_MAGIC]]
+        fits = (offsets >= base_offset) & (offsets < end_offset)
+        fits &= (lengths >= fewest) & (places + OVERHEAD_BYTES + lengths <= data.size)
+        for place, length in zip(places[fits].tolist(), lengths[fits].tolist(), strict=True):
+            yield place, OVERHEAD_BYTES + length
+        position = until
+
+
+def _big_endian(data: Bytes, places: Ints, width: int) -> Ints:
+    value = np.zeros(len(places), np.int64)
+    for at in range(width):
+        value = (value << 8) | data[places + at]
+    return value
+
+
+def _ascending(found: list[Good]) -> list[int]:
+    """Return the longest run of batches, not needed to be neighbours, in which each begins where another has ended."""
+    ends: list[int] = []
+    tails: list[int] = []
+    before = [-1] * len(found)
+    for index, one in enumerate(found):
+        length = bisect_left(ends, one.base_offset + 1)
+        before[index] = tails[length - 1] if length else -1
+        if length == len(ends):
+            ends.append(one.next_offset)
+            tails.append(index)
+        elif one.next_offset < ends[length]:
+            ends[length], tails[length] = one.next_offset, index
+    chain, index = [], tails[-1] if tails else -1
+    while index >= 0:
+        chain.append(index)
+        index = before[index]
+    return chain[::-1]
+
+
+def _losses(data: Bytes, kept: list[Good], backwards: set[int]) -> Iterator[Loss]:
+    position = 0
+    for start, end in (*((one.start, one.end) for one in kept), (data.size, data.size)):
+        if start > position:
+            yield Loss(position, start, _reason(data[position:start], position in backwards))
+        position = end
+
+
+def _reason(lost: Bytes, is_backwards: bool) -> str:
+    if is_backwards:
+        return "batches whose offsets go back or lie beyond their neighbours'"
+    return "zeros: never written" if not lost.any() else "no batch with a right CRC"

@@ -1,0 +1,219 @@
+"""Charts as HTML and SVG that need no script: bars that lie, columns that stand, a share, a spark line.
+
+The drawing stretches with the page; every word beside it is HTML, so it stays readable on a phone and on paper. Colours
+are classes of the style sheet. What a mark stands for is its ``title``; the page's script shows it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kafkaframes.jobs.report.markup import Markup, join, tag
+from kafkaframes.jobs.report.words import share_text, short_text, steps
+
+HEIGHT = 100  # of a drawing, in its own units
+_GAP = 0.12  # of a column's width
+_SPARK_COLUMNS = 40
+
+
+class Part(NamedTuple):
+    """One coloured piece of a bar or a column."""
+
+    color: str
+    value: float
+    tip: str
+
+
+class Bar(NamedTuple):
+    """One lying bar: what it is, a remark, its pieces, and what is written at its end."""
+
+    label: str
+    remark: str
+    parts: Sequence[Part]
+    text: str
+
+
+class Column(NamedTuple):
+    """One standing column; ``tip`` says it all."""
+
+    parts: Sequence[Part]
+    tip: str
+
+
+class Tick(NamedTuple):
+    """A label below the columns, ``at`` columns from the left; a ``minor`` one is left out on a phone."""
+
+    at: float
+    label: str
+    is_minor: bool = False
+
+
+Text = Callable[[float], str]
+
+
+def legend(entries: Sequence[tuple[str, str]]) -> Markup:
+    """Return a legend: (colour, words)."""
+    return tag("ul", (tag("li", tag("i", class_=color), words) for color, words in entries), class_="legend")
+
+
+def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) -> Markup:
+    """Return lying bars over one axis from zero.
+
+    Args:
+        rows: from top to bottom.
+        axis: writes a number of the axis.
+        name: what the axis shows, with its unit.
+        binary: whether the axis' steps are round in KiB and the like.
+    """
+    largest = max((sum(part.value for part in row.parts) for row in rows), default=0)
+    marks = steps(largest, binary=binary)
+    end = marks[-1]
+    lines = f"--step:{_percent(marks[1], end)}"
+    drawn = [
+        tag(
+            "div",
+            tag(
+                "div",
+                tag("span", row.label, title=row.label),
+                tag("small", row.remark) if row.remark else None,
+                class_="label",
+            ),
+            tag("div", (_piece(part, end) for part in row.parts if part.value), class_="track", style=lines),
+            tag("div", row.text, class_="value"),
+            class_="bar",
+        )
+        for row in rows
+    ]
+    scale = tag(
+        "div",
+        tag("div", name, class_="label axis-name"),
+        tag("div", (_mark(mark, end, axis) for mark in marks), class_="scale"),
+        class_="bar axis",
+    )
+    return tag("div", drawn, scale, class_="bars")
+
+
+def _piece(part: Part, end: float) -> Markup:
+    return tag("span", class_=f"piece {part.color}", style=f"width:{_percent(part.value, end)}", title=part.tip)
+
+
+def _mark(mark: float, end: float, axis: Text) -> Markup:
+    return tag("span", axis(mark), style=f"left:{_percent(mark, end)}")
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.3f}".rstrip("0").rstrip(".") + "%" if whole else "0%"
+
+
+def columns(
+    found: Sequence[Column],
+    ticks: Sequence[Tick],
+    *,
+    x_name: str,
+    y_name: str,
+    label: str,
+    y_text: Text = short_text,
+    color: str = "c0",
+) -> Markup:
+    """Return standing columns over an axis of ``ticks``.
+
+    Args:
+        found: from left to right, each as wide as the others.
+        ticks: the labels below.
+        x_name, y_name: what the axes show, with their units.
+        label: what the picture is, for who does not see it.
+        color: of columns without parts of their own.
+    """
+    count = max(len(found), 1)
+    marks = steps(max((sum(part.value for part in one.parts) for one in found), default=0))
+    lines = [
+        tag("line", x1=0, x2=count, y1=_y(mark, marks[-1]), y2=_y(mark, marks[-1]), class_="grid") for mark in marks[1:]
+    ]
+    drawn = [tag("g", _stack(place, one, marks[-1]), tag("title", one.tip)) for place, one in enumerate(found)]
+    svg = tag(
+        "svg", lines, drawn,
+        viewBox=f"0 0 {count} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
+    )  # fmt: skip
+    left = tag(
+        "div", (tag("span", y_text(mark), style=f"bottom:{_percent(mark, marks[-1])}") for mark in marks), class_="y"
+    )
+    below = tag(
+        "div", (_tick(one, count) for one in ticks), class_="x two" if any("\n" in one.label for one in ticks) else "x"
+    )
+    return tag(
+        "div", tag("div", y_name, class_="y-name"), left, tag("div", svg, class_="plot"), below,
+        tag("div", x_name, class_="x-name"), class_="columns",
+    )  # fmt: skip
+
+
+def _tick(one: Tick, count: int) -> Markup:
+    share = one.at / count
+    edge = " first" if share < 0.04 else " last" if share > 0.96 else ""
+    name = ("minor" if one.is_minor else "") + edge
+    return tag("span", one.label, style=f"left:{_percent(one.at, count)}", class_=name.strip() or None)
+
+
+def _y(value: float, end: float) -> str:
+    return f"{HEIGHT - HEIGHT * value / end:.2f}".rstrip("0").rstrip(".")
+
+
+def _stack(place: int, column: Column, end: float) -> list[Markup]:
+    """Draw a column's pieces from below, and a pane over the whole height that answers to the pointer."""
+    drawn, below = [], 0.0
+    for part in column.parts:
+        if part.value:
+            top = below + max(part.value, end / HEIGHT / 2)  # one record among millions is still seen
+            height = HEIGHT * (top - below) / end
+            x, y = place + _GAP / 2, HEIGHT - HEIGHT * top / end
+            drawn.append(
+                tag(
+                    "rect",
+                    x=f"{x:.2f}",
+                    y=f"{y:.2f}",
+                    width=f"{1 - _GAP:.2f}",
+                    height=f"{height:.2f}",
+                    class_=part.color,
+                )
+            )
+            below = top
+    return [tag("rect", x=place, y=0, width=1, height=HEIGHT, class_="pane"), *drawn]
+
+
+def share(parts: Sequence[Part], *, text: Text) -> Markup:
+    """Return one bar that is the whole, with a legend that shows each part's share."""
+    whole = sum(part.value for part in parts)
+    pieces = [
+        tag("span", class_=f"piece {part.color}", style=f"width:{_percent(part.value, whole)}", title=part.tip)
+        for part in parts
+        if part.value
+    ]
+    words = [
+        tag(
+            "li", tag("i", class_=part.color), tag("b", part.tip.split("\n")[0]), " ",
+            tag("span", f"{share_text(part.value, whole)} · {text(part.value)}", class_="soft"),
+        )
+        for part in parts
+    ]  # fmt: skip
+    return join([tag("div", pieces, class_="share"), tag("ul", words, class_="legend")])
+
+
+def spark(counts: Sequence[int], *, tip: str) -> Markup:
+    """Return a small picture of counts over time, neighbours joined where there are many."""
+    every = -(-len(counts) // _SPARK_COLUMNS) or 1
+    counts = [sum(counts[place : place + every]) for place in range(0, len(counts), every)]
+    largest = max(counts, default=0)
+    if not largest:
+        return Markup("")
+    tall = 20
+    heights = [tall - (0 if not count else max(round(tall * count / largest), 1)) for count in counts]
+    path, before = [f"M0 {tall}"], tall
+    for place, height in enumerate(heights):
+        if height != before:
+            path.append(f"H{place}V{height}")
+            before = height
+    path.append(f"H{len(counts)}V{tall}Z")
+    return tag(
+        "svg", tag("title", tip), tag("path", d="".join(path)),
+        class_="spark", viewBox=f"0 0 {len(counts)} {tall}", preserveAspectRatio="none",
+    )  # fmt: skip

@@ -1,0 +1,194 @@
+"""Copies of one partition: merged into the one log that is measured (``copies``), and what was decided about each.
+
+Copies of different clusters, or of different topics under one name, are not copies of one log: each is measured alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.copies.one_log import copies_of, merge_found
+from kafkaframes.storage.copies.reading import Found, group
+from kafkaframes.storage.copies.spans import Merged
+from kafkaframes.storage.copies.view import View
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.findings import Finding, Severity
+
+SAME, BEHIND, LATER, CLEANED = "same", "behind", "starts later", "cleaned"
+INCOMPLETE, DAMAGED, DIFFERS = "incomplete", "damaged", "differs"
+OTHER_TOPIC, OTHER_CLUSTER, UNREADABLE = "other topic", "other cluster", "unreadable"
+# What a decision says of its copy, the gravest first.
+_VERDICTS = {
+    "divergent-tail": DIFFERS,
+    "undecided": DIFFERS,
+    "misplaced": DAMAGED,
+    "damaged": DAMAGED,
+    "taken-from-copy": INCOMPLETE,
+    "epochs-doubtful": INCOMPLETE,
+    "compacted-differently": CLEANED,
+    "copy-lags": BEHIND,
+    "copy-starts-later": LATER,
+}
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """One copy of a partition of which there are several.
+
+    Attributes:
+        verdict: ``same`` as the merged log; ``behind`` or ``starts later`` (the same as far as it goes); ``cleaned``
+            (compacted to another point); ``incomplete`` (the others have what it lacks); ``damaged`` (it has errors);
+            ``differs`` (its history lost, or nothing says whose is right); ``other topic`` (another topic id),
+            ``other cluster``, ``unreadable``: not merged.
+        leads: its history is the one that counts.
+        start_offset, end_offset: the end is exclusive; -1 where its headers were not read.
+        errors: findings of that severity.
+        decided: what was decided about it, in words.
+    """
+
+    topic: str
+    partition: int
+    directory: str
+    verdict: str
+    leads: bool
+    topic_id: str | None
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    batches: int
+    errors: int = 0
+    decided: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """One log: its copies, and what is measured of them.
+
+    Attributes:
+        partition, filesystem: the merged view, or the only copy.
+        apart: why other copies of that name are not among these (a verdict); empty where none are.
+    """
+
+    found: tuple[Found, ...]
+    partition: Partition
+    filesystem: FileSystem
+    merged: Merged | None = None
+    apart: str = ""
+    problem: LogDirError | None = None
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of all copies."""
+        return sum(one.partition.size_bytes for one in self.found)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was decided, or why nothing could be."""
+        if self.problem is not None:
+            message = f"copies were not merged: {self.problem.reason}"
+            return [Finding(Severity.WARNING, "copies", message, self.problem.file or self.partition.directory)]
+        return [one.as_finding() for one in self.decisions]
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What was decided."""
+        return self.merged.decisions if self.merged else ()
+
+
+def joined_copies(
+    directories: Iterable[LogDirectory], named: Collection[str], options: Mapping[str, Any]
+) -> list[Joined]:
+    """Return each topic partition's logs, by name; reads the headers of those that are there more than once.
+
+    Args:
+        directories: from ``discover``.
+        named: paths that the caller named.
+        options: of the stores.
+    """
+    found: list[Joined] = []
+    for _, copies in sorted(group(copies_of(directories, named)).items()):
+        for clustered, cluster_apart in _split(copies, _cluster, OTHER_CLUSTER):
+            for ours, topic_apart in _split(clustered, _topic_id, OTHER_TOPIC):
+                found.append(_joined(tuple(ours), options, topic_apart or cluster_apart))
+    return found
+
+
+def _cluster(one: Found) -> str | None:
+    return one.log_directory.meta.cluster_id if one.log_directory.meta else None
+
+
+def _topic_id(one: Found) -> str | None:
+    return one.partition.metadata.topic_id if one.partition.metadata else None
+
+
+def _split(
+    copies: Sequence[Found], key: Callable[[Found], str | None], verdict: str
+) -> Iterator[tuple[list[Found], str]]:
+    """Tell copies apart by an id; those without one go with the first. All but the first are given the verdict."""
+    ids = list(dict.fromkeys(name for one in copies if (name := key(one)) is not None))
+    for place, name in enumerate(ids or [None]):
+        kept = [one for one in copies if key(one) == name or (place == 0 and key(one) is None)]
+        yield kept, verdict if place else ""
+
+
+def _joined(found: tuple[Found, ...], options: Mapping[str, Any], apart: str) -> Joined:
+    first = max(found, key=lambda one: one.partition.size_bytes)
+    alone = Joined(found, first.partition, first.filesystem, apart=apart)
+    if len(found) == 1:
+        return alone
+    view = View(options)
+    try:
+        merged = merge_found(found, check=True, scan=True)
+        partition = view.add_merged(merged, found)
+    except LogDirError as problem:
+        return Joined(found, first.partition, first.filesystem, apart=apart, problem=problem)
+    return Joined(found, partition, view.filesystem, merged, apart)
+
+
+def copy_reports(joined: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
+    """Return what is said of each copy, of partitions that were found more than once.
+
+    Args:
+        joined: everything, by topic partition.
+        errors: how many findings of that severity there are, by directory.
+    """
+    listed = list(joined)
+    several = {one.partition.topic_partition for one in listed if len(one.found) > 1 or one.apart}
+    return [
+        _report(one, place, errors.get(copy.partition.directory, 0))
+        for one in listed
+        if one.partition.topic_partition in several
+        for place, copy in enumerate(one.found)
+    ]
+
+
+def _report(one: Joined, place: int, errors: int) -> CopyReport:
+    partition = one.found[place].partition
+    copy = one.merged.copies[place] if one.merged else None
+    mine = [decision for decision in one.decisions if decision.copy == partition.directory]
+    return CopyReport(
+        topic=partition.topic,
+        partition=partition.partition,
+        directory=partition.directory,
+        verdict=_verdict(one, {decision.check for decision in mine}, errors),
+        leads=place == (one.merged.authority if one.merged else 0),
+        topic_id=_topic_id(one.found[place]),
+        start_offset=copy.start if copy else -1,
+        end_offset=copy.end if copy else -1,
+        size_bytes=partition.size_bytes,
+        batches=len(copy.blocks) if copy else 0,
+        errors=errors,
+        decided=[decision.message for decision in mine],
+    )
+
+
+def _verdict(one: Joined, checks: set[str], errors: int) -> str:
+    if one.problem is not None or one.apart:
+        return UNREADABLE if one.problem is not None else one.apart
+    found = next((verdict for check, verdict in _VERDICTS.items() if check in checks), SAME)
+    return DAMAGED if errors and found != DIFFERS else found

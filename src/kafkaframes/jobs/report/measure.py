@@ -1,0 +1,324 @@
+"""Measure one segment: what ``verify_segment`` checks and what a report counts, from one reading of the file.
+
+Every batch is decompressed and its records are indexed; no key or value is copied. Records of a batch whose CRC is
+wrong, or that cannot be read to its end, are counted as a loss and not among the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.jobs.report.distinct import Distinct, hash_keys
+from kafkaframes.jobs.report.histograms import Sizes, Times
+from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
+from kafkaframes.records import decode
+from kafkaframes.records.chunks import Chunk, pieces
+from kafkaframes.records.decoded import Decoded, Index
+from kafkaframes.records.layout import (
+    BATCH_V2,
+    CODECS,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    OVERHEAD_BYTES,
+    PLACE,
+)
+from kafkaframes.records.memory import Recycler
+from kafkaframes.records.reasons import CRC_MISMATCH
+from kafkaframes.records.scan import Batches, Ints, as_array
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.scan import Window
+
+_PIECE_BYTES = 2 << 20  # decompressed at once: it should stay in the cache
+IN_TRANSACTIONS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
+NO_PRODUCER = -1
+_NEVER = np.iinfo(np.int64).max
+
+
+class Task(NamedTuple):
+    """What a worker process is given.
+
+    Attributes:
+        measure: decompress and measure the records; otherwise the segment is only verified.
+    """
+
+    filesystem: FileSystem
+    segment: Segment
+    measure: bool = True
+
+
+@dataclass(slots=True)
+class Loss:
+    """A batch that is not sound.
+
+    Attributes:
+        declared: records by its header; -1 where it does not say.
+        readable: records that come before the damage; Kafka's consumer is given none if the CRC is wrong.
+    """
+
+    file: str
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    declared: int
+    readable: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Cell:
+    """The batches of one format and codec.
+
+    Attributes:
+        records: of data, without control records.
+        raw_bytes: what the batches would be without compression.
+    """
+
+    batches: int = 0
+    records: int = 0
+    log_bytes: int = 0
+    raw_bytes: int = 0
+
+    def add(self, batches: int, records: int, log_bytes: int, raw_bytes: int) -> None:
+        """Add numbers."""
+        self.batches += batches
+        self.records += records
+        self.log_bytes += log_bytes
+        self.raw_bytes += raw_bytes
+
+    def merge(self, other: Cell) -> None:
+        """Add another's."""
+        self.add(other.batches, other.records, other.log_bytes, other.raw_bytes)
+
+
+@dataclass(slots=True)
+class ProducerCounts:
+    """What one producer id wrote; -1 stands for all producers without one."""
+
+    batches: int = 0
+    records: int = 0
+    log_bytes: int = 0
+    first: int = -1
+    last: int = -1
+    epoch: int = -1
+
+    def merge(self, other: ProducerCounts) -> None:
+        """Add another's."""
+        self.batches += other.batches
+        self.records += other.records
+        self.log_bytes += other.log_bytes
+        self.first = other.first if self.first < 0 else min(self.first, other.first) if other.first >= 0 else self.first
+        self.last = max(self.last, other.last)
+        self.epoch = max(self.epoch, other.epoch)
+
+
+@dataclass(slots=True)
+class Measure:
+    """Numbers of a segment, a partition or a topic.
+
+    Attributes:
+        cells: by format and codec's name.
+        record_sizes: bytes of key and value of each record of data; headers are not in it.
+        batch_sizes: bytes of each batch in the log.
+        with_headers: records that have a header.
+        keyed, tombstones: records with a key; those of them without a value.
+        append_time: records whose timestamp is the broker's (LogAppendTime).
+        thinned: batches of format 2 with holes in their offsets, as compaction leaves them.
+        offsets_seen: records of data and control records, damaged batches included as far as they are known.
+    """
+
+    cells: dict[tuple[int, str], Cell] = field(default_factory=dict)
+    control_records: int = 0
+    record_sizes: Sizes = field(default_factory=Sizes)
+    batch_sizes: Sizes = field(default_factory=Sizes)
+    times: Times = field(default_factory=Times)
+    keys: Distinct = field(default_factory=Distinct)
+    keyed: int = 0
+    tombstones: int = 0
+    with_headers: int = 0
+    append_time: int = 0
+    thinned: int = 0
+    offsets_seen: int = 0
+    producers: dict[int, ProducerCounts] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """Records of data."""
+        return sum(one.records for one in self.cells.values())
+
+    @property
+    def batches(self) -> int:
+        """Batches, control batches included."""
+        return sum(one.batches for one in self.cells.values())
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of sound batches in the log."""
+        return sum(one.log_bytes for one in self.cells.values())
+
+    @property
+    def raw_bytes(self) -> int:
+        """What they would be without compression."""
+        return sum(one.raw_bytes for one in self.cells.values())
+
+    def merge(self, other: Measure) -> None:
+        """Add another's numbers."""
+        for place, cell in other.cells.items():
+            self.cells.setdefault(place, Cell()).merge(cell)
+        for producer, counts in other.producers.items():
+            self.producers.setdefault(producer, ProducerCounts()).merge(counts)
+        for name in ("record_sizes", "batch_sizes", "times", "keys"):
+            getattr(self, name).merge(getattr(other, name))
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_COUNTS = ("control_records", "keyed", "tombstones", "with_headers", "append_time", "thinned", "offsets_seen")
+
+
+@dataclass(slots=True)
+class SegmentMeasure:
+    """What is known of one segment, beyond ``SegmentFacts``.
+
+    Attributes:
+        transactional: one row for each of ``IN_TRANSACTIONS``, one column a transactional or marker batch.
+    """
+
+    measure: Measure = field(default_factory=Measure)
+    losses: list[Loss] = field(default_factory=list)
+    transactional: Ints = field(default_factory=lambda: np.empty((len(IN_TRANSACTIONS), 0), np.int64))
+
+
+Measured = tuple[SegmentFacts, SegmentMeasure]
+
+
+def measure_segment(task: Task) -> Measured:
+    """Verify and measure a segment. What cannot be read is a finding; nothing raises for what is damaged."""
+    if not task.measure:
+        return verify_segment(task.filesystem, task.segment), SegmentMeasure()
+    watcher = _Watcher(task)
+    facts = verify_segment(task.filesystem, task.segment, observe=watcher.see)
+    return facts, watcher.result()
+
+
+class _Watcher:
+    """Sees each window of a segment on the way through the verification."""
+
+    def __init__(self, task: Task) -> None:
+        self._path = task.segment.path
+        self._memory = Recycler()
+        self._ratio = 1.0
+        self._found = SegmentMeasure()
+        self._transactional: list[Ints] = []
+
+    def see(self, window: Window) -> None:
+        """Measure the batches of a window."""
+        batches = window.batches
+        wanted = batches.is_transactional
+        self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, wanted])
+        whole = Chunk(window.start, as_array(window.data), window.in_data())
+        for piece in pieces(whole, self._ratio, _PIECE_BYTES):
+            self._measure(piece)
+
+    def result(self) -> SegmentMeasure:
+        """Return what was found."""
+        if self._transactional:
+            self._found.transactional = np.concatenate(self._transactional, axis=1)
+        return self._found
+
+    def _measure(self, whole: Chunk) -> None:
+        for part in decode.in_turn(whole.data, whole.batches, allocate=self._memory.array, base=whole.base):
+            self._measure_part(part)
+
+    def _measure_part(self, part: Decoded) -> None:
+        batches, sections, index = part.batches, part.sections, part.index
+        raw = sections.ends - sections.starts
+        self._ratio = max(float(raw.sum()) / max(int(batches.column("size").sum()), 1), 1.0)
+        sound = part.crc_ok & (index.statuses == 0)
+        sound[list(sections.problems)] = False
+        for row in np.flatnonzero(~sound).tolist():
+            problem = part.problem(row)
+            self._lose(part, row, int(index.rows[row]), CRC_MISMATCH if problem is None else problem.reason)
+        is_data = sound & ~batches.is_control
+        measure = self._found.measure
+        _add_batches(measure, batches, index.rows, raw, sound, is_data)
+        kept = index if is_data.all() else index.take(part.of_batch(is_data), part.owners)
+        _add_records(measure, kept, sections.buf)
+        append = batches.flag(LOG_APPEND_TIME) & is_data
+        measure.append_time += int(index.rows[append].sum())
+
+    def _lose(self, part: Decoded, row: int, readable: int, reason: str) -> None:
+        def value(name: str) -> int:
+            return int(part.batches.column(name)[row])
+
+        position = part.position(row)
+        known = value("base_offset"), value("last_offset")
+        self._found.losses.append(Loss(self._path, position, value("size"), *known, value("count"), readable, reason))
+        self._found.measure.offsets_seen += max(known[1] - known[0] + 1, 0) if value("magic") >= 2 else readable
+
+
+def _add_batches(
+    measure: Measure,
+    batches: Batches,
+    rows: Ints,
+    raw: Ints,
+    sound: npt.NDArray[np.bool_],
+    is_data: npt.NDArray[np.bool_],
+) -> None:
+    sizes, magics = batches.column("size"), batches.column("magic")
+    codecs = np.minimum(batches.codecs, len(CODECS))
+    headers = np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
+    kinds = np.minimum(magics, 2) * (len(CODECS) + 1) + codecs
+    for kind in np.unique(kinds[sound]).tolist():
+        magic, codec = divmod(kind, len(CODECS) + 1)
+        chosen = sound & (kinds == kind)
+        cell = measure.cells.setdefault((magic, CODECS[codec]), Cell())
+        cell.add(
+            int(chosen.sum()), int(rows[chosen & is_data].sum()), int(sizes[chosen].sum()),
+            int((raw + headers)[chosen].sum()),
+        )  # fmt: skip
+    measure.control_records += int(rows[sound & ~is_data].sum())
+    measure.offsets_seen += int(rows[sound].sum())
+    measure.batch_sizes.add(sizes[sound])
+    spans = batches.column("last_offset") - batches.column("base_offset") + 1
+    measure.thinned += int((is_data & (magics >= 2) & (rows < spans)).sum())
+    _add_producers(measure, batches, rows, is_data)
+
+
+def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
+    table = batches.table[:, is_data]
+    ids, places = np.unique(np.maximum(table[PLACE["producer_id"]], NO_PRODUCER), return_inverse=True)
+    latest = table[PLACE["max_timestamp"]]
+    earliest = np.where(_is_horizon(table), latest, table[PLACE["base_timestamp"]])
+    firsts, lasts, epochs = np.full(ids.size, _NEVER), np.full(ids.size, -1), np.full(ids.size, -1)
+    np.minimum.at(firsts, places, np.where(earliest < 0, _NEVER, earliest))
+    np.maximum.at(lasts, places, latest)
+    np.maximum.at(epochs, places, table[PLACE["producer_epoch"]])
+    sums = [np.bincount(places, weights).astype(np.int64) for weights in (None, rows[is_data], table[PLACE["size"]])]
+    firsts[firsts == _NEVER] = -1
+    for producer, *numbers in zip(ids.tolist(), *(one.tolist() for one in (*sums, firsts, lasts, epochs)), strict=True):
+        measure.producers.setdefault(producer, ProducerCounts()).merge(ProducerCounts(*numbers))
+
+
+def _is_horizon(table: Ints) -> npt.NDArray[np.bool_]:
+    """Tell which batches have the cleaner's horizon in place of their first timestamp (KIP-534)."""
+    found: npt.NDArray[np.bool_] = (table[PLACE["magic"]] >= 2) & (table[PLACE["attributes"]] & DELETE_HORIZON != 0)
+    return found
+
+
+def _add_records(measure: Measure, index: Index, buf: npt.NDArray[np.uint8]) -> None:
+    has_key = index.key_size >= 0
+    sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
+    measure.record_sizes.add(sizes)
+    measure.times.add(index.timestamps)
+    keyed = int(has_key.sum())
+    measure.keyed += keyed
+    if keyed:
+        measure.tombstones += int((has_key & (index.value_size < 0)).sum())
+        measure.keys.add(hash_keys(buf, index.key_at, index.key_size))
+    measure.with_headers += int((index.header_counts > 0).sum())

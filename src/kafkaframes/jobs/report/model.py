@@ -1,0 +1,305 @@
+"""What a report says, as plain values: the page is drawn from them, and ``--format json`` prints them.
+
+Sizes are bytes, times are milliseconds since 1970 (-1 for none), offsets' ends are exclusive. Where a partition was
+found more than once, numbers are those of the one log that its copies make, and ``disk_bytes`` those of all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kafkaframes.jobs.report.copies import CopyReport
+from kafkaframes.jobs.report.histograms import Sizes
+from kafkaframes.jobs.report.measure import Loss, Measure
+from kafkaframes.jobs.report.transactions import Transactions
+from kafkaframes.storage.files.findings import Finding, Severity
+from kafkaframes.storage.files.names import TopicPartition
+
+FORMAT_VERSION = 2
+
+
+@dataclass(slots=True)
+class SizeReport:
+    """A histogram of sizes or durations; ``bins`` are (low, high, count), ``high`` exclusive.
+
+    Attributes:
+        median, p90, p99: within 1/16.
+    """
+
+    count: int = 0
+    total: int = 0
+    smallest: int = 0
+    largest: int = 0
+    median: int = 0
+    p90: int = 0
+    p99: int = 0
+    bins: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, sizes: Sizes) -> SizeReport:
+        """Return what a report says of a histogram."""
+        median, p90, p99 = (sizes.quantile(share) for share in (0.5, 0.9, 0.99))
+        bins = [(one.low, one.high, one.count) for one in sizes.octaves()]
+        return cls(len(sizes), sizes.total, sizes.smallest, sizes.largest, median, p90, p99, bins)
+
+
+@dataclass(slots=True)
+class TimeReport:
+    """Records over time; one more edge than there are counts.
+
+    Attributes:
+        unit: a bucket's width in words.
+        before, after: records outside of the edges.
+        without: records without a timestamp.
+    """
+
+    first: int = -1
+    last: int = -1
+    unit: str = ""
+    edges: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    before: int = 0
+    after: int = 0
+    without: int = 0
+    append_time: int = 0
+
+
+@dataclass(slots=True)
+class CellReport:
+    """The batches of one format and codec."""
+
+    format: str
+    codec: str
+    batches: int
+    records: int
+    log_bytes: int
+    raw_bytes: int
+
+
+@dataclass(slots=True)
+class KeyReport:
+    """The keys of a topic.
+
+    Attributes:
+        compacted: how one knows that it is compacted; empty if it is not.
+        standard_error: of ``distinct``; 0 where it is exact.
+    """
+
+    compacted: str = ""
+    keyed: int = 0
+    without_key: int = 0
+    distinct: int = 0
+    standard_error: float = 0.0
+    tombstones: int = 0
+
+
+@dataclass(slots=True)
+class OpenReport:
+    """A transaction without a marker."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    since: int
+
+
+@dataclass(slots=True)
+class TransactionReport:
+    """Transactions; each counts once in each partition."""
+
+    committed: int = 0
+    aborted: int = 0
+    open: int = 0
+    empty_markers: int = 0
+    durations: SizeReport = field(default_factory=SizeReport)
+    oldest_open: list[OpenReport] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.committed + self.aborted + self.open
+
+
+@dataclass(slots=True)
+class TopicReport:
+    """One topic.
+
+    Attributes:
+        size_bytes: of the batches of each log, once; ``disk_bytes`` of the ``.log`` files of all copies.
+        raw_bytes: what its sound batches would be without compression, ``log_bytes`` what they are.
+        activity: its records in the buckets of the report's ``times``.
+        errors: findings of that severity.
+    """
+
+    name: str
+    is_internal: bool
+    partitions: int = 0
+    copies: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    disk_bytes: int = 0
+    log_bytes: int = 0
+    raw_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    control_records: int = 0
+    with_headers: int = 0
+    record_sizes: SizeReport = field(default_factory=SizeReport)
+    first: int = -1
+    last: int = -1
+    activity: list[int] = field(default_factory=list)
+    cells: list[CellReport] = field(default_factory=list)
+    keys: KeyReport = field(default_factory=KeyReport)
+    transactions: TransactionReport = field(default_factory=TransactionReport)
+    errors: int = 0
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One partition.
+
+    Attributes:
+        directories: of its copies.
+        missing_offsets: offsets between the first and the last batch that no record has.
+    """
+
+    topic: str
+    partition: int
+    directories: list[str]
+    start_offset: int
+    end_offset: int
+    high_watermark: int | None
+    segments: int
+    size_bytes: int
+    batches: int
+    records: int
+    missing_offsets: int
+    leader_epochs: int
+    first: int
+    last: int
+    errors: int
+
+
+@dataclass(slots=True)
+class ProducerReport:
+    """What one producer id wrote; -1 stands for all producers without one.
+
+    Attributes:
+        name: its transactional id, where the log has the coordinator's topic.
+    """
+
+    producer_id: int
+    name: str
+    epoch: int
+    batches: int
+    records: int
+    log_bytes: int
+    first: int
+    last: int
+    topics: list[str]
+
+
+@dataclass(slots=True)
+class DirectoryReport:
+    """A directory that was read."""
+
+    path: str
+    node_id: int | None
+    cluster_id: str | None
+    clean_shutdown: bool
+    partitions: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class NotRead:
+    """Something that is not among the numbers, and why."""
+
+    what: str
+    why: str
+    size_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """The whole.
+
+    Attributes:
+        version: of kafkaframes.
+        generated_at: as the caller gave it, milliseconds.
+        topics: by size, the largest first.
+        losses: batches that are not sound; ``findings`` has them too.
+    """
+
+    version: str
+    paths: list[str]
+    generated_at: int
+    directories: list[DirectoryReport]
+    topics: list[TopicReport]
+    partitions: list[PartitionReport]
+    times: TimeReport
+    record_sizes: SizeReport
+    batch_sizes: SizeReport
+    producers: list[ProducerReport]
+    transactions: TransactionReport
+    copies: list[CopyReport]
+    findings: list[Finding]
+    losses: list[Loss]
+    not_read: list[NotRead]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no record is damaged, missing or out of order."""
+        return not self.errors()
+
+    def errors(self, severity: Severity = Severity.ERROR) -> int:
+        """Return how many findings there are of a severity."""
+        return sum(one.severity == severity for one in self.findings)
+
+    def total(self, name: str) -> int:
+        """Return the sum of a number over all topics."""
+        return sum(getattr(one, name) for one in self.topics)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        values = _with_units(asdict(self))
+        values["findings"] = [one.as_json() for one in self.findings]
+        return {"report_version": FORMAT_VERSION, "sound": self.is_sound, **values}
+
+
+_IN_MILLISECONDS = {
+    "first": "first_timestamp_ms",
+    "last": "last_timestamp_ms",
+    "generated_at": "generated_at_ms",
+}
+_NONE_IS_NEGATIVE = frozenset((*_IN_MILLISECONDS, "producer_id", "epoch"))
+
+
+def _with_units(value: Any) -> Any:
+    """Return values of JSON under names that say their units; a missing timestamp or producer (-1) becomes None."""
+    if isinstance(value, list | tuple):
+        return [_with_units(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        _IN_MILLISECONDS.get(name, name): None if one == -1 and name in _NONE_IS_NEGATIVE else _with_units(one)
+        for name, one in value.items()
+    }
+
+
+@dataclass(slots=True)
+class TopicState:
+    """A topic while its segments come in."""
+
+    measure: Measure = field(default_factory=Measure)
+    segments: int = 0
+    size_bytes: int = 0
+    disk_bytes: int = 0
+    copies: int = 0
+    directories: list[str] = field(default_factory=list)
+    partitions: list[PartitionReport] = field(default_factory=list)
+    transactions: list[tuple[TopicPartition, Transactions]] = field(default_factory=list)
+    lossless: bool = True

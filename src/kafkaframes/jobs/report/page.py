@@ -1,0 +1,158 @@
+"""Make the page: one file, no network, readable without its script; the same report gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.jobs.report import activity_sections, sections, state_sections
+from kafkaframes.jobs.report.markup import Markup, join, tag
+from kafkaframes.jobs.report.model import Report
+from kafkaframes.jobs.report.words import NONE, count_text, minute_text, ratio_text, size_text, time_text
+
+_HERE = Path(__file__).parent
+_MOST_PATHS = 4
+_KEPT_TOPICS, _KEPT = 2000, 200  # of a list, in the data that travels with the page
+
+
+def report_page(report: Report) -> str:
+    """Return the report as HTML."""
+    body = join(
+        [
+            tag("header", _heading(report), _tiles(report), class_="top"),
+            tag("nav", (tag("a", title, href=f"#{name}") for name, title in _NAMES.items()), aria_label="Sections"),
+            tag("main", _cards(report)),
+            tag("div", id="tip", role="tooltip", hidden=""),
+        ]
+    )
+    title = "Kafka log report: " + ", ".join(report.paths[:2])
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="generator", content=f"kafkaframes {report.version}"),
+        tag("title", title),
+        tag("style", Markup(_read("page.css"))),
+    ]
+    data = tag("script", Markup(_embedded(report)), type="application/json", id="data")
+    script = tag("script", Markup(_read("page.js")))
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body, data, script), lang='en')}\n"
+
+
+_NAMES = {
+    "size": "Size",
+    "times": "Time",
+    "formats": "Formats",
+    "compression": "Compression",
+    "producers": "Producers",
+    "records": "Record sizes",
+    "transactions": "Transactions",
+    "keys": "Keys",
+    "copies": "Copies",
+    "damage": "Damage",
+    "topics": "Topics",
+    "partitions": "Partitions",
+    "source": "Source",
+}
+
+
+def _cards(report: Report) -> list[Markup]:
+    return [
+        sections.sizes(report),
+        sections.times(report),
+        sections.formats(report),
+        sections.compression(report),
+        activity_sections.producers(report),
+        sections.size_histogram(
+            "records", "Record sizes", report.record_sizes, of="record", empty_words="There is no record.",
+            note="Key and value together, uncompressed; headers are not in it. Quantiles are right within 6 %.",
+        ),
+        sections.size_histogram(
+            "batches", "Batch sizes", report.batch_sizes, of="batch", empty_words="There is no batch.",
+            note="As in the log, compressed. Small batches compress badly and cost each reader a header.",
+        ),
+        activity_sections.transactions(report),
+        activity_sections.keys(report),
+        state_sections.replicas(report),
+        state_sections.damage(report),
+        sections.topics(report),
+        state_sections.partitions(report),
+        state_sections.source(report),
+    ]  # fmt: skip
+
+
+def _heading(report: Report) -> Markup:
+    paths = report.paths[:_MOST_PATHS]
+    more = f" and {len(report.paths) - len(paths):,} more" if len(report.paths) > len(paths) else None
+    where = tag(
+        "p", [[", " if place else None, tag("code", path)] for place, path in enumerate(paths)], more, class_="paths"
+    )
+    made = f"Read {minute_text(report.generated_at)} UTC by kafkaframes {report.version}"
+    buttons = tag(
+        "div",
+        tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON"),
+        tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark"),
+        class_="buttons",
+    )
+    return tag(
+        "div", tag("div", tag("h1", "Kafka log report"), where, tag("p", made, class_="soft")), buttons, class_="title"
+    )
+
+
+def _tiles(report: Report) -> Markup:
+    errors, warnings = report.errors(), sum(one.severity.name == "WARNING" for one in report.findings)
+    total = report.total
+    log, raw, size, disk = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
+    stored = f"{size_text(disk)} with all copies" if disk > size else count_text(total("segments"), "segment")
+    first, last = report.times.first, report.times.last
+    state = "bad" if errors else "good"
+    verdict = count_text(errors, "error") if errors else "Sound"
+    tiles = (
+        ("Records", f"{total('records'):,}", f"in {count_text(total('batches'), 'batch', 'batches')}", ""),
+        ("Topics", f"{len(report.topics):,}", count_text(total("partitions"), "partition"), ""),
+        ("Size", size_text(size), stored, ""),
+        ("Compression", ratio_text(raw, log), f"{size_text(raw)} without", ""),
+        ("Time", _day(first), f"to {_day(last)}" if last >= 0 else "no timestamps", ""),
+        ("Damage", verdict, count_text(warnings, "warning") if warnings else "no warnings", state),
+    )
+    return tag("div", (_tile(*tile) for tile in tiles), class_="tiles")
+
+
+def _tile(name: str, value: str, more: str, color: str) -> Markup:
+    children = tag("span", name), tag("b", value), tag("small", more)
+    return tag("div", children, class_=f"tile {color}".strip())
+
+
+def _day(timestamp_ms: int) -> str:
+    text = time_text(timestamp_ms)
+    return text if text == NONE or text.endswith("ms") else text[:10]
+
+
+def _embedded(report: Report) -> str:
+    """Return the numbers as JSON that may stand inside of an element; long lists are cut, and say so."""
+    most = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG, _KEPT)
+    cut = {
+        name: len(getattr(report, name)) - count for name, count in most.items() if len(getattr(report, name)) > count
+    }
+    kept = replace(report, **{name: getattr(report, name)[: most[name]] for name in cut})
+    values = kept.as_json() | {"left_out": cut}
+    values["topics"] = [_short(topic) for topic in values["topics"]]
+    text = json.dumps(values, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+_LONG = ("partitions", "producers", "copies", "findings", "losses", "not_read")
+
+
+def _short(topic: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of a topic what says nothing: bins, and transactions where there are none."""
+    found = {name: value for name, value in topic.items() if name != "activity"}
+    found["record_sizes"] = {name: topic["record_sizes"][name] for name in ("total", "median", "p99", "largest")}
+    if not any(topic["transactions"][name] for name in ("committed", "aborted", "open", "empty_markers")):
+        del found["transactions"]
+    return found
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")

@@ -1,0 +1,286 @@
+"""What the page shows of sizes, formats, times and topics: each function draws one card from the report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kafkaframes.jobs.report import charts, timeline
+from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
+from kafkaframes.jobs.report.markup import Markup, join, tag
+from kafkaframes.jobs.report.model import CellReport, Report, SizeReport, TopicReport
+from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.words import (
+    count_text,
+    duration_mark,
+    duration_text,
+    minute_text,
+    ratio_text,
+    share_text,
+    short_text,
+    size_mark,
+    size_text,
+    time_text,
+)
+from kafkaframes.records.layout import CODECS
+
+MOST_BARS = 15
+MOST_LAYERS = 5
+MOST_TOPICS = 2000
+MOST_ROWS = 200  # of other tables
+_PLURALS = {"batch": "batches"}
+_FORMATS = {"v0": "before 0.10", "v1": "0.10", "v2": "since 0.11"}
+
+
+def card(name: str, title: str, *children: Any, note: Any = None, wide: bool = False) -> Markup:
+    """Return a card with a heading and a line on what it shows."""
+    said = tag("p", note, class_="note") if note else None
+    return tag("section", tag("h2", title), said, children, id=name, class_="card wide-card" if wide else "card")
+
+
+def empty(words: str) -> Markup:
+    """Return what stands where there is nothing to draw."""
+    return tag("p", words, class_="empty")
+
+
+def shown_text(shown: int, whole: int, what: str) -> str:
+    """Say that a list is cut; nothing where it is not."""
+    return f" {shown:,} of {whole:,} {what} shown; --format json has all." if shown < whole else ""
+
+
+def codec_legend(topics: Sequence[TopicReport]) -> Markup:
+    """Return the legend of the codecs that occur."""
+    used = {cell.codec for topic in topics for cell in topic.cells}
+    unread = any(topic.size_bytes > topic.log_bytes for topic in topics)
+    entries = [(f"codec-{name}", name) for name in CODECS if name in used]
+    return charts.legend(entries + [("bad", "damaged, or no batch")] * unread)
+
+
+def sizes(report: Report) -> Markup:
+    """Draw the size of each topic, by codec."""
+    topics = [topic for topic in report.topics if topic.size_bytes]
+    if not topics:
+        return card("size", "Size by topic and codec", empty("No topic has a byte in it."), wide=True)
+    shown, rest = topics[:MOST_BARS], topics[MOST_BARS:]
+    rows = [_size_bar(topic.name, count_text(topic.partitions, "partition"), [topic]) for topic in shown]
+    if rest:
+        rows.append(_size_bar(count_text(len(rest), "other topic"), "", rest))
+    drawn = charts.bars(rows, axis=size_mark, name="bytes in the log", binary=True)
+    note = "Bytes of each log, once where there are copies. The largest topics first."
+    return card("size", "Size by topic and codec", codec_legend(topics), drawn, note=note, wide=True)
+
+
+def _size_bar(name: str, remark: str, topics: Sequence[TopicReport]) -> Bar:
+    by_codec: dict[str, int] = defaultdict(int)
+    for cell in (cell for topic in topics for cell in topic.cells):
+        by_codec[cell.codec] += cell.log_bytes
+    whole = sum(topic.size_bytes for topic in topics)
+    parts = [
+        Part(f"codec-{one}", by_codec[one], f"{name}\n{one}: {size_text(by_codec[one])}")
+        for one in CODECS
+        if by_codec[one]
+    ]
+    other = whole - sum(by_codec.values())
+    if other > 0:
+        parts.append(Part("bad", other, f"{name}\ndamaged, or no batch: {size_text(other)}"))
+    return Bar(name, remark, parts, size_text(whole))
+
+
+def compression(report: Report) -> Markup:
+    """Draw, for each topic that is compressed, how much smaller it is; and a table of codecs."""
+    topics = [topic for topic in report.topics if any(cell.codec != "none" for cell in topic.cells)]
+    codecs = _by(report.topics, "codec")
+    rows = [
+        Bar(
+            topic.name,
+            " ".join(sorted({cell.codec for cell in topic.cells} - {"none"})),
+            [Part("c0", topic.raw_bytes / topic.log_bytes, _ratio_tip(topic))],
+            ratio_text(topic.raw_bytes, topic.log_bytes),
+        )
+        for topic in topics[:MOST_BARS]
+    ]
+    drawn = (
+        charts.bars(rows, axis=lambda mark: f"{short_text(mark)}×", name="times smaller")
+        if rows
+        else empty("Nothing in this log is compressed.")
+    )
+    fields = [
+        Field("Codec", lambda one: join([tag("i", class_=f"dot codec-{one.codec}"), one.codec])),
+        number("Batches", "batches", is_minor=True),
+        number("Records", "records"),
+        number("In the log", "log_bytes", size_text),
+        number("Uncompressed", "raw_bytes", size_text, is_minor=True),
+        Field("Ratio", lambda one: ratio_text(one.raw_bytes, one.log_bytes), _ratio),
+    ]
+    note = "How many times larger the batches would be without compression, headers of the batches included."
+    if len(topics) > MOST_BARS:
+        note += f" The {MOST_BARS} largest of {len(topics):,} topics."
+    return card("compression", "Compression", drawn, table(codecs, fields, name="codecs"), note=note)
+
+
+def _ratio(one: CellReport | TopicReport) -> float:
+    return one.raw_bytes / one.log_bytes if one.log_bytes else 0
+
+
+def _ratio_tip(topic: TopicReport) -> str:
+    return f"{topic.name}\n{size_text(topic.log_bytes)} in the log, {size_text(topic.raw_bytes)} without compression"
+
+
+def _by(topics: Iterable[TopicReport], name: str) -> list[CellReport]:
+    """Sum the cells of all topics by format or by codec, the most bytes first."""
+    found: dict[str, CellReport] = {}
+    for cell in (cell for topic in topics for cell in topic.cells):
+        one = found.setdefault(getattr(cell, name), CellReport(cell.format, cell.codec, 0, 0, 0, 0))
+        for count in ("batches", "records", "log_bytes", "raw_bytes"):
+            setattr(one, count, getattr(one, count) + getattr(cell, count))
+    return sorted(found.values(), key=lambda one: (-one.log_bytes, one.codec))
+
+
+def formats(report: Report) -> Markup:
+    """Draw the share of the record formats, and which topics are not in the newest."""
+    found = sorted(_by(report.topics, "format"), key=lambda one: one.format)
+    title = "Record formats"
+    if not found:
+        return card("formats", title, empty("There is no batch."))
+    parts = [
+        Part(
+            f"format-{one.format}", one.log_bytes, f"{one.format} ({_FORMATS[one.format]})\n{size_text(one.log_bytes)}"
+        )
+        for one in found
+    ]
+    old = [topic.name for topic in report.topics if any(cell.format != "v2" for cell in topic.cells)]
+    said = (
+        tag("p", "Kafka 4 writes only v2. Topics with older batches: ", tag("b", _some(old)), ".")
+        if old
+        else tag("p", "All batches are in the format that Kafka 4 writes.", class_="soft")
+    )
+    return card("formats", title, charts.share(parts, text=size_text), said, note="By bytes in the log.", wide=True)
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def size_histogram(name: str, title: str, found: SizeReport, *, of: str, note: str, empty_words: str) -> Markup:
+    """Draw a histogram of sizes in bytes, with its quantiles."""
+    if not found.count:
+        return card(name, title, empty(empty_words))
+    drawn = _octaves(found, text=size_mark, of=of, x_name=f"size of a {of}, in powers of two")
+    return card(name, title, quantiles(found, size_text), drawn, note=note)
+
+
+def quantiles(found: SizeReport, text: charts.Text) -> Markup:
+    """Return the figures of a histogram."""
+    mean = found.total / found.count if found.count else 0
+    figures = (
+        ("smallest", found.smallest), ("median", found.median), ("mean", mean),
+        ("90 %", found.p90), ("99 %", found.p99), ("largest", found.largest),
+    )  # fmt: skip
+    return tag("dl", (tag("div", tag("dt", name), tag("dd", text(value))) for name, value in figures), class_="figures")
+
+
+def _octaves(found: SizeReport, *, text: charts.Text, of: str, x_name: str) -> Markup:
+    y_name = _PLURALS.get(of, f"{of}s")
+    columns = [
+        Column(
+            [Part("c0", count, "")],
+            f"{_range(low, high, text)}\n{count_text(count, of, y_name)} ({share_text(count, found.count)})",
+        )
+        for low, high, count in found.bins
+    ]
+    every = max(-(-len(columns) // 8), 1)
+    ticks = [
+        Tick(place, text(low), is_minor=place % (2 * every) != 0)
+        for place, (low, _, _) in enumerate(found.bins)
+        if place % every == 0
+    ]
+    return charts.columns(columns, ticks, x_name=x_name, y_name=y_name, label=f"Histogram: {y_name} by {x_name}")
+
+
+def _range(low: int, high: int, text: charts.Text) -> str:
+    return text(low) if high == low + 1 else f"{text(low)} to < {text(high)}"
+
+
+def durations(found: SizeReport) -> Markup:
+    """Draw a histogram of durations."""
+    drawn = _octaves(found, text=duration_mark, of="transaction", x_name="time from the first batch to the marker")
+    return join([quantiles(found, duration_text), drawn])
+
+
+def times(report: Report) -> Markup:
+    """Draw the records of the whole log over time, the most active topics in colours of their own."""
+    found, title = report.times, "Records over time"
+    if not found.counts:
+        return card("times", title, empty("No record has a timestamp that a calendar has."), wide=True)
+    order = sorted(report.topics, key=lambda one: (-sum(one.activity), one.name))
+    layers = [topic for topic in order if sum(topic.activity)][:MOST_LAYERS]
+    named = [(f"c{place}", topic.name, topic.activity) for place, topic in enumerate(layers)]
+    others = [total - sum(one[place] for _, _, one in named) for place, total in enumerate(found.counts)]
+    if any(others):
+        named.append(("rest", "other topics", others))
+    columns = [_time_column(found.edges, place, total, named) for place, total in enumerate(found.counts)]
+    drawn = charts.columns(
+        columns, _time_ticks(found.edges), x_name="time of the record, UTC", y_name=f"records per {found.unit}",
+        label=f"Histogram: records per {found.unit}",
+    )  # fmt: skip
+    remarks = [
+        f"{count_text(count, 'record')} {words}"
+        for count, words in (
+            (found.before, f"before {time_text(found.edges[0])} (the first {time_text(found.first)}) not drawn"),
+            (found.after, f"after {time_text(found.edges[-1])} (the last {time_text(found.last)}) not drawn"),
+            (found.without, "without a timestamp"),
+            (found.append_time, "with the broker's time (LogAppendTime)"),
+        )
+        if count
+    ]
+    note = f"From {time_text(found.first)} to {time_text(found.last)} UTC. " + "".join(f"{one}. " for one in remarks)
+    return card("times", title, charts.legend([(color, name) for color, name, _ in named]), drawn, note=note, wide=True)
+
+
+def _time_column(
+    edges: Sequence[int], place: int, total: int, named: Sequence[tuple[str, str, Sequence[int]]]
+) -> Column:
+    parts = [Part(color, counts[place], name) for color, name, counts in named]
+    lines = [f"{time_text(edges[place])}", count_text(total, "record")]
+    lines += [f"{part.tip}: {part.value:,}" for part in parts if part.value] if len(named) > 1 else []
+    return Column(parts, "\n".join(lines))
+
+
+def _time_ticks(edges: Sequence[int]) -> list[Tick]:
+    found = timeline.ticks(list(edges))
+    return [
+        Tick(_place(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
+        for number, one in enumerate(found)
+    ]
+
+
+def _place(edges: Sequence[int], at: int) -> float:
+    """Return where a time lies, counted in columns: these may differ in milliseconds (months)."""
+    place = max(index for index, edge in enumerate(edges) if edge <= at)
+    if place == len(edges) - 1:
+        return place
+    return place + (at - edges[place]) / (edges[place + 1] - edges[place])
+
+
+def topics(report: Report) -> Markup:
+    """List every topic."""
+    shown = report.topics[:MOST_TOPICS]
+    fields = [
+        Field("Topic", lambda one: tag("b", one.name, class_="soft" if one.is_internal else None), wide=True),
+        number("Partitions", "partitions", is_minor=True),
+        number("Records", "records"),
+        number("Size", "size_bytes", size_text),
+        Field("Ratio", lambda one: ratio_text(one.raw_bytes, one.log_bytes), _ratio),
+        number("Median record", "record_sizes.median", size_text, is_minor=True),
+        number("First", "first", minute_text, is_minor=True),
+        number("Last", "last", minute_text, is_minor=True),
+        Field("Over time", lambda one: charts.spark(one.activity, tip=f"{one.name}: records over time"), is_minor=True),
+        number("Errors", "errors", none=0),
+    ]
+    note = "Times are those of the records, UTC. Ratio: size without compression to size in the log."
+    note += shown_text(len(shown), len(report.topics), "topics")
+    return card(
+        "topics", "Topics", table(shown, fields, name="topics", searchable=len(shown) > 10), note=note, wide=True
+    )

@@ -1,0 +1,180 @@
+"""What the page shows of copies, damage and partitions, and what it is a report of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kafkaframes.jobs.report import charts, copies
+from kafkaframes.jobs.report.charts import Part
+from kafkaframes.jobs.report.copies import CopyReport
+from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
+from kafkaframes.jobs.report.measure import Loss
+from kafkaframes.jobs.report.model import Report
+from kafkaframes.jobs.report.sections import MOST_ROWS, card, empty, shown_text
+from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_text
+from kafkaframes.storage.files.findings import Finding, Severity
+
+MOST_OF_A_CHECK = 20
+MOST_PARTITIONS = 300
+_VERDICTS = {  # verdict -> colour, words
+    copies.SAME: ("good", "same"),
+    copies.LATER: ("soft", "starts later"),
+    copies.BEHIND: ("soft", "behind"),
+    copies.CLEANED: ("soft", "compacted to another point"),
+    copies.INCOMPLETE: ("warn", "incomplete"),
+    copies.DAMAGED: ("bad", "damaged"),
+    copies.DIFFERS: ("bad", "differs"),
+    copies.UNREADABLE: ("bad", "not merged"),
+    copies.OTHER_TOPIC: ("bad", "another topic id"),
+    copies.OTHER_CLUSTER: ("warn", "another cluster"),
+}
+_SEVERITIES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "soft"}
+
+
+def replicas(report: Report) -> Markup:
+    """List the copies of partitions of which not all are the same, and what was decided."""
+    title = "Copies"
+    if not report.copies:
+        return card("copies", title, empty("Every partition was found once."), wide=True)
+    groups: dict[tuple[str, int], list[CopyReport]] = {}
+    for one in report.copies:
+        groups.setdefault((one.topic, one.partition), []).append(one)
+    odd = [one for group in groups.values() if any(copy.verdict != copies.SAME for copy in group) for one in group]
+    counted = Counter(one.verdict for one in report.copies)
+    parts = [Part(color, counted[verdict], words) for verdict, (color, words) in _VERDICTS.items() if counted[verdict]]
+    fields = [
+        Field("Partition", lambda one: tag("b", f"{one.topic}-{one.partition}")),
+        Field("Verdict", _verdict),
+        Field("Directory", lambda one: path_code(one.directory.rpartition("/")[0] or one.directory), wide=True),
+        number("Starts at", "start_offset"),
+        number("Ends at", "end_offset"),
+        number("Errors", "errors", none=0),
+        Field("Decided", lambda one: [tag("div", words) for words in one.decided[:MOST_OF_A_CHECK]], wide=True),
+    ]
+    shown = odd[:MOST_ROWS]
+    several = count_text(len(groups), "partition")
+    note = f"{several} found more than once; the numbers of this page are those of the one log that their copies make."
+    body = empty("All copies are the same.")
+    if shown:
+        body = table(shown, fields, name="copies that differ", stacked=True)
+    whole = charts.share(parts, text=lambda value: count_text(int(value), "copy", "copies"))
+    return card("copies", title, whole, body, note=note + shown_text(len(shown), len(odd), "copies"), wide=True)
+
+
+def _verdict(one: CopyReport) -> Markup:
+    color, words = _VERDICTS[one.verdict]
+    leads = tag("span", "leads", class_="badge", title="its history is the one that counts") if one.leads else None
+    return join([tag("span", words, class_=f"badge {color}"), leads])
+
+
+def damage(report: Report) -> Markup:
+    """List what verification found, the gravest first, and what was lost."""
+    title = "Damage"
+    if not report.findings:
+        said = "Every CRC, offset, index and checkpoint is as a broker would have it."
+        return card("damage", title, tag("p", tag("b", "Sound. "), said, class_="all-good"), wide=True)
+    counts = [(severity, report.errors(severity)) for severity in sorted(Severity, reverse=True)]
+    badges = [
+        tag("span", count_text(count, severity.name.lower()), class_=f"badge {_SEVERITIES[severity]}")
+        for severity, count in counts
+        if count
+    ]
+    checks = Counter(one.check for one in report.findings)
+    kinds = " · ".join(f"{check} {count:,}" for check, count in checks.most_common())
+    lost = {(one.file, one.position): one for one in report.losses}
+    fields = [
+        Field("Severity", _severity),
+        Field("Check", lambda one: one.check),
+        Field("What", lambda one: join([one.message, _loss_text(lost.get((one.file, one.position)))]), wide=True),
+        Field("File", lambda one: path_code(one.file), wide=True),
+        number("Byte", "position"),
+        number("Offset", "offset"),
+    ]
+    shown = _first_of_each(report.findings)
+    note = "Errors are about records; a broker rebuilds what warnings are about; notes are what brokers leave behind."
+    note += shown_text(len(shown), len(report.findings), "findings")
+    words = tag("p", badges, lost_text(report)), tag("p", kinds, class_="soft")
+    return card("damage", title, words, table(shown, fields, name="findings", stacked=True), note=note, wide=True)
+
+
+def _first_of_each(findings: Sequence[Finding]) -> list[Finding]:
+    """Leave out what repeats: hundreds of one check would hide the others."""
+    seen: Counter[str] = Counter()
+    shown: list[Finding] = []
+    for one in findings:
+        seen[one.check] += 1
+        if seen[one.check] <= MOST_OF_A_CHECK and len(shown) < MOST_ROWS:
+            shown.append(one)
+    return shown
+
+
+def _severity(one: Finding) -> Markup:
+    return tag("span", one.severity.name.lower(), class_=f"badge {_SEVERITIES[one.severity]}")
+
+
+def _loss_text(loss: Loss | None) -> Markup | None:
+    if loss is None:
+        return None
+    records = f"{loss.declared:,} records declared, " if loss.declared >= 0 else ""
+    place = f"{size_text(loss.size_bytes)}, offsets {loss.base_offset:,} to {loss.last_offset:,}"
+    return tag("span", f" ({place}: {records}{loss.readable:,} readable before the damage)", class_="soft")
+
+
+def lost_text(report: Report) -> str | None:
+    """Say what the damaged batches held."""
+    if not report.losses:
+        return None
+    records = sum(max(one.declared, 0) for one in report.losses)
+    size = size_text(sum(one.size_bytes for one in report.losses))
+    batches = count_text(len(report.losses), "damaged batch", "damaged batches")
+    held = f", {count_text(records, 'record')} by their headers" if records else ""
+    return f" {batches} ({size}{held}) not among the numbers above."
+
+
+def partitions(report: Report) -> Markup:
+    """List partitions, folded away."""
+    order = sorted(report.partitions, key=lambda one: (-one.errors, -one.size_bytes, one.topic, one.partition))
+    shown = sorted(order[:MOST_PARTITIONS], key=lambda one: (one.topic, one.partition))
+    fields = [
+        Field("Partition", lambda one: tag("b", f"{one.topic}-{one.partition}"), wide=True),
+        number("Segments", "segments", is_minor=True),
+        number("Size", "size_bytes", size_text),
+        number("Start", "start_offset", is_minor=True),
+        number("End", "end_offset"),
+        number("High watermark", "high_watermark", is_minor=True),
+        number("Records", "records"),
+        number("Offsets without a record", "missing_offsets", is_minor=True, none=0),
+        number("Leader epochs", "leader_epochs", is_minor=True, none=0),
+        number("Last record", "last", minute_text, is_minor=True),
+        Field("Copies", lambda one: f"{len(one.directories):,}", lambda one: len(one.directories), is_minor=True),
+        number("Errors", "errors", none=0),
+    ]
+    listed = table(shown, fields, name="partitions", searchable=len(shown) > 10)
+    note = "Offsets without a record: holes that compaction or damage left."
+    note += shown_text(len(shown), len(report.partitions), "partitions")
+    folded = tag("details", tag("summary", count_text(len(report.partitions), "partition")), listed)
+    return card("partitions", "Partitions", folded, note=note, wide=True)
+
+
+def source(report: Report) -> Markup:
+    """Say what was read, and what was not."""
+    fields = [
+        Field("Directory", lambda one: path_code(one.path), wide=True),
+        number("Broker", "node_id", str),
+        Field("Cluster", lambda one: one.cluster_id or NONE, is_minor=True),
+        Field("Stopped cleanly", lambda one: "yes" if one.clean_shutdown else "no, or running", is_minor=True),
+        number("Partitions", "partitions"),
+        number("Size", "size_bytes", size_text),
+    ]
+    left = [
+        Field("Not among the numbers", lambda one: path_code(one.what), wide=True),
+        Field("Why", lambda one: one.why, wide=True),
+        number("Size", "size_bytes", size_text),
+    ]
+    shown = report.not_read[:MOST_ROWS]
+    read = table(report.directories[:MOST_ROWS], fields, name="directories")
+    rest = table(shown, left, name="what was not measured", stacked=True) if shown else empty("Nothing was left out.")
+    note = shown_text(len(shown), len(report.not_read), "files").strip() or None
+    return card("source", "What was read", read, rest, note=note, wide=True)

@@ -1,0 +1,169 @@
+"""What recorded traffic amounts to, in one pass: calls by API and version, latency, errors, clients, connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.capture.reader import CaptureOptions
+from kafkaframes.capture.traffic import is_request_log, read_traffic
+from kafkaframes.errors.codes import error_code
+from kafkaframes.jobs.analyze.kip_636 import Costs
+from kafkaframes.jobs.analyze.wire_cost import Task, measure_kip_636
+from kafkaframes.jobs.audit.audit import Audit, Uses, audit
+from kafkaframes.jobs.audit.uses import count_uses
+from kafkaframes.protocol.spec.releases import release
+
+_COLUMNS: Final = (
+    "requestTime",
+    "latencyMs",
+    "apiName",
+    "apiKey",
+    "apiVersion",
+    "requestSizeBytes",
+    "responseSizeBytes",
+    "errors",
+    "_error",
+)
+_FINENESS: Final = 8  # bins of an octave
+_BINS: Final = 40 * _FINENESS
+_SMALLEST_MS: Final = 0.001
+
+
+@dataclass
+class ApiTraffic:
+    """One version of one API."""
+
+    api: str
+    version: int
+    calls: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    errors: int = 0
+    latency: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BINS, np.int64))
+
+    def quantile(self, share: float) -> float | None:
+        """Return a quantile of the latency in ms, right within 9 %; None where no call was answered.
+
+        >>> ApiTraffic("Metadata", 12).quantile(0.5) is None
+        True
+        """
+        total = int(self.latency.sum())
+        if not total:
+            return None
+        place = int(np.searchsorted(np.cumsum(self.latency), share * total))
+        return float(_SMALLEST_MS * 2 ** ((place + 0.5) / _FINENESS))
+
+
+@dataclass
+class TrafficReport:
+    """The numbers of the page."""
+
+    paths: tuple[str, ...]
+    apis: dict[tuple[str, int], ApiTraffic] = field(default_factory=dict)
+    error_codes: Counter[tuple[str, int]] = field(default_factory=Counter)
+    minutes: Counter[int] = field(default_factory=Counter)
+    connections: Counter[str] = field(default_factory=Counter)
+    gaps: Counter[str] = field(default_factory=Counter)
+    incomplete: int = 0
+    costs: Costs = field(default_factory=Costs)
+    audit: Audit | None = None
+
+    @property
+    def calls(self) -> int:
+        """How many calls there are."""
+        return sum(one.calls for one in self.apis.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the numbers as JSON."""
+        return {
+            "paths": list(self.paths),
+            "calls": self.calls,
+            "apis": [
+                {
+                    "api": one.api,
+                    "version": one.version,
+                    "calls": one.calls,
+                    "requestBytes": one.request_bytes,
+                    "responseBytes": one.response_bytes,
+                    "errors": one.errors,
+                    "latencyMsMedian": one.quantile(0.5),
+                    "latencyMsP99": one.quantile(0.99),
+                }
+                for one in self.apis.values()
+            ],
+            "errorCodes": [
+                {"api": api, "code": code, "name": error_text(code), "count": count}
+                for (api, code), count in self.error_codes.most_common()
+            ],
+            "connections": dict(self.connections),
+            "gaps": dict(self.gaps),
+            "incompleteCalls": self.incomplete,
+            "kip636": {
+                kind: {"before": cost.before, "after": cost.after} for (kind,), cost in self.costs.by("kind").items()
+            },
+        }
+
+
+def error_text(code: int) -> str:
+    """Return an error's name; one that is not known is called by its number."""
+    return error_code(code).name
+
+
+def make_traffic_report(files: Sequence[str], *, ports: Sequence[int] = (), target: str = "4.0.1") -> TrafficReport:
+    """Measure captures and request logs.
+
+    Raises:
+        DecodeError: a file is neither.
+    """
+    report = TrafficReport(tuple(files))
+    for batch in read_traffic(files, CaptureOptions(columns=_COLUMNS, ports=tuple(ports))):
+        _count(report, batch)
+    captures = [path for path in files if not is_request_log(path)]
+    for table, column, counter in (("connections", "protocol", report.connections), ("gaps", "reason", report.gaps)):
+        options = CaptureOptions(table=table, columns=(column,), ports=tuple(ports))
+        for batch in read_traffic(captures, options):
+            counter.update(batch.column(0).to_pylist())
+    report.costs.merge(measure_kip_636(Task(tuple(files), ports=tuple(ports))))
+    uses = Uses()
+    count_uses(files, release(target), uses, ports=ports)
+    report.audit = audit(uses, release(target))
+    return report
+
+
+def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
+    table = pa.Table.from_batches([batch])
+    report.incomplete += len(table) - table.column("_error").null_count
+    names = table.column("apiName").fill_null("unknown").to_pylist()
+    versions = table.column("apiVersion").fill_null(-1).to_pylist()
+    sizes = [table.column(f"{side}SizeBytes").fill_null(0).to_pylist() for side in ("request", "response")]
+    bins = _bins(table.column("latencyMs").to_numpy())
+    errors = table.column("errors").to_pylist()
+    times = table.column("requestTime").cast(pa.int64()).to_pylist()
+    for place, key in enumerate(zip(names, versions, strict=True)):
+        one = report.apis.setdefault(key, ApiTraffic(*key))
+        one.calls += 1
+        one.request_bytes += sizes[0][place]
+        one.response_bytes += sizes[1][place]
+        if bins[place] >= 0:
+            one.latency[bins[place]] += 1
+        if errors[place]:
+            one.errors += 1
+            report.error_codes.update((key[0], found["code"]) for found in errors[place])
+        if times[place] is not None:
+            report.minutes[times[place] // 1_000_000] += 1
+
+
+def _bins(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the bin of each latency; -1 where there is none."""
+    known = ~np.isnan(latency)
+    found = np.full(len(latency), -1, np.int64)
+    scaled = np.log2(np.maximum(latency[known], _SMALLEST_MS) / _SMALLEST_MS) * _FINENESS
+    found[known] = np.clip(scaled.astype(np.int64), 0, _BINS - 1)
+    return found

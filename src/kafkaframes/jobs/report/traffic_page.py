@@ -1,0 +1,250 @@
+"""The page on recorded traffic, in the design of that on logs: one file, no network, readable without its script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from kafkaframes.jobs.audit.audit import FINE, ClientAudit, advice
+from kafkaframes.jobs.audit.audit_text import client_text
+from kafkaframes.jobs.report import charts
+from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
+from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
+from kafkaframes.jobs.report.sections import card, empty
+from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport, error_text
+from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text
+
+_HERE: Final = Path(__file__).parent
+_MOST_BARS: Final = 20
+_MOST_COLUMNS: Final = 60
+_SECTIONS: Final = {
+    "bytes": "Bytes",
+    "time": "Time",
+    "apis": "APIs",
+    "errors": "Errors",
+    "clients": "Upgrade",
+    "kip-636": "KIP-636",
+    "connections": "Connections",
+}
+
+
+def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> str:
+    """Return the page as HTML."""
+    buttons = tag(
+        "div",
+        tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON"),
+        tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark"),
+        class_="buttons",
+    )
+    made = f"Read {minute_text(generated_at)} UTC by kafkaframes {version}"
+    where = tag(
+        "p",
+        [[", " if place else None, path_code(path)] for place, path in enumerate(report.paths[:4])],
+        class_="paths",
+    )
+    heading = tag(
+        "div",
+        tag("div", tag("h1", "Kafka traffic report"), where, tag("p", made, class_="soft")),
+        buttons,
+        class_="title",
+    )
+    body = join(
+        [
+            tag("header", heading, _tiles(report), class_="top"),
+            tag("nav", (tag("a", title, href=f"#{name}") for name, title in _SECTIONS.items()), aria_label="Sections"),
+            tag("main", _cards(report)),
+            tag("div", id="tip", role="tooltip", hidden=""),
+        ]
+    )
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="generator", content=f"kafkaframes {version}"),
+        tag("title", "Kafka traffic report"),
+        tag("style", Markup((_HERE / "page.css").read_text(encoding="utf-8"))),
+    ]
+    text = json.dumps(report.as_json(), separators=(",", ":"))
+    safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    data = tag("script", Markup(safe), type="application/json", id="data")
+    script = tag("script", Markup((_HERE / "page.js").read_text(encoding="utf-8")))
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body, data, script), lang='en')}\n"
+
+
+def _cards(report: TrafficReport) -> list[Markup]:
+    return [
+        _bytes(report),
+        _times(report),
+        _apis(report),
+        _errors(report),
+        _clients(report),
+        _kip_636(report),
+        _connections(report),
+    ]
+
+
+def _tiles(report: TrafficReport) -> Markup:
+    asked = sum(one.request_bytes for one in report.apis.values())
+    answered = sum(one.response_bytes for one in report.apis.values())
+    verdict = FINE if report.audit is None else report.audit.verdict
+    tiles = (
+        ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
+        ("Requests", size_text(asked), "after their size prefixes", ""),
+        ("Responses", size_text(answered), "likewise", ""),
+        ("Errors", f"{sum(report.error_codes.values()):,}", "error codes in answers", ""),
+        (
+            "Gaps",
+            f"{sum(report.gaps.values()):,}",
+            count_text(report.incomplete, "incomplete call"),
+            "bad" if report.gaps else "good",
+        ),
+        (
+            "Upgrade",
+            verdict.capitalize(),
+            _target(report),
+            "bad" if verdict == "removed" else "good" if verdict == FINE else "",
+        ),
+    )
+    return tag(
+        "div",
+        (
+            tag("div", tag("span", name), tag("b", value), tag("small", more), class_=f"tile {color}".strip())
+            for name, value, more, color in tiles
+        ),
+        class_="tiles",
+    )
+
+
+def _target(report: TrafficReport) -> str:
+    return "" if report.audit is None else f"to Kafka {report.audit.target.name}"
+
+
+def _sorted(report: TrafficReport) -> list[ApiTraffic]:
+    return sorted(report.apis.values(), key=lambda one: -(one.request_bytes + one.response_bytes))
+
+
+def _name(one: ApiTraffic) -> str:
+    return f"{one.api} {one.version}" if one.version >= 0 else "unknown"
+
+
+def _bytes(report: TrafficReport) -> Markup:
+    rows = []
+    for one in _sorted(report)[:_MOST_BARS]:
+        parts = [
+            Part("c0", one.request_bytes, f"{_name(one)}\nrequests: {size_text(one.request_bytes)}"),
+            Part("c1", one.response_bytes, f"{_name(one)}\nresponses: {size_text(one.response_bytes)}"),
+        ]
+        whole = one.request_bytes + one.response_bytes
+        rows.append(
+            Bar(_name(one), count_text(one.calls, "call"), [part for part in parts if part.value], size_text(whole))
+        )
+    if not any(row.parts for row in rows):
+        return card("bytes", "Bytes by API and version", empty("A request log has no sizes on the wire."), wide=True)
+    drawn = charts.bars(rows, axis=size_mark, name="bytes on the wire", binary=True)
+    legend = charts.legend([("c0", "requests"), ("c1", "responses")])
+    return card("bytes", "Bytes by API and version", legend, drawn, note="The largest first.", wide=True)
+
+
+def _times(report: TrafficReport) -> Markup:
+    if not report.minutes:
+        return card("time", "Calls over time", empty("No call has a time."))
+    first, last = min(report.minutes), max(report.minutes)
+    step = max(-(-(last - first + 1) // _MOST_COLUMNS), 1)
+    counts = [0] * ((last - first) // step + 1)
+    for second, count in report.minutes.items():
+        counts[(second - first) // step] += count
+    found = [
+        Column([Part("c0", count, "")], f"{minute_text((first + place * step) * 1000)}\n{count_text(count, 'call')}")
+        for place, count in enumerate(counts)
+    ]
+    ticks = [Tick(0, minute_text(first * 1000)), Tick(len(counts), minute_text(last * 1000), True)]
+    drawn = charts.columns(found, ticks, x_name="time, UTC", y_name="calls", label="calls over time")
+    return card("time", "Calls over time", drawn, note=f"Each column is {count_text(step, 'second')}.")
+
+
+def _milliseconds(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.3g} ms"
+
+
+def _quantile(share: float) -> Field:
+    name = "Median" if share == 0.5 else f"{share:.0%}"
+    return Field(name, lambda one: _milliseconds(one.quantile(share)), lambda one: one.quantile(share) or -1.0)
+
+
+def _apis(report: TrafficReport) -> Markup:
+    fields = [
+        Field("API", lambda one: tag("b", _name(one)), wide=True),
+        number("Calls", "calls"),
+        number("Requests", "request_bytes", size_text, is_minor=True),
+        number("Responses", "response_bytes", size_text, is_minor=True),
+        _quantile(0.5),
+        _quantile(0.99),
+        number("Errors", "errors", none=0),
+    ]
+    note = "Latency: from a whole request to a whole response, right within 9 %."
+    return card(
+        "apis", "APIs and latency", table(_sorted(report), fields, name="APIs", searchable=True), note=note, wide=True
+    )
+
+
+def _errors(report: TrafficReport) -> Markup:
+    if not report.error_codes:
+        return card("errors", "Errors", empty("No answer has an error code."))
+    rows = report.error_codes.most_common(40)
+    fields = [
+        Field("API", lambda row: row[0][0]),
+        Field("Error", lambda row: tag("b", error_text(row[0][1])), wide=True),
+        Field("Code", lambda row: str(row[0][1]), lambda row: float(row[0][1])),
+        Field("Times", lambda row: f"{row[1]:,}", lambda row: float(row[1])),
+    ]
+    return card("errors", "Errors", table(rows, fields, name="errors"))
+
+
+def _clients(report: TrafficReport) -> Markup:
+    found = report.audit
+    if found is None or not found.clients:
+        return card("clients", "What an upgrade would break", empty("There is no client."))
+    fields = [
+        Field("Verdict", lambda one: tag("b", one.verdict)),
+        Field("Client", lambda one: client_text(one.client), wide=True),
+        Field("What", _what, wide=True),
+        Field("Upgrade to", lambda one: advice(one, found.target) or NONE, wide=True, is_minor=True),
+    ]
+    title = f"What an upgrade to Kafka {found.target.name} would break"
+    note = "kafkaframes audit has the details, and other releases."
+    return card(
+        "clients", title, table(found.clients[:200], fields, name="clients", searchable=True), note=note, wide=True
+    )
+
+
+def _what(one: ClientAudit) -> str:
+    names = [finding.what for finding in one.findings if finding.verdict == one.verdict and finding.verdict != FINE]
+    return ", ".join(names[:6]) or NONE
+
+
+def _kip_636(report: TrafficReport) -> Markup:
+    rows = [(kind, cost) for (kind,), cost in report.costs.by("kind").items()]
+    if not rows:
+        return card("kip-636", "KIP-636", empty("There is no response."))
+    fields = [
+        Field("Responses", lambda row: tag("b", row[0])),
+        Field("Count", lambda row: f"{row[1].responses:,}", lambda row: float(row[1].responses)),
+        Field("Before", lambda row: size_text(row[1].before), lambda row: float(row[1].before)),
+        Field("After", lambda row: size_text(row[1].after), lambda row: float(row[1].after)),
+        Field("Saved", lambda row: f"{row[1].saved:,} B", lambda row: float(row[1].saved)),
+    ]
+    note = "Error codes and messages as tagged fields, each response encoded again (docs/kip-636.md)."
+    return card("kip-636", "What KIP-636 would save", table(rows, fields, name="KIP-636"), note=note)
+
+
+def _connections(report: TrafficReport) -> Markup:
+    rows = [*((f"connections: {name}", count) for name, count in report.connections.most_common())]
+    rows += [(f"gaps: {name}", count) for name, count in report.gaps.most_common()]
+    if not rows:
+        return card("connections", "Connections and gaps", empty("A request log names no connection's packets."))
+    fields = [
+        Field("What", lambda row: row[0], wide=True),
+        Field("Count", lambda row: f"{row[1]:,}", lambda row: float(row[1])),
+    ]
+    return card("connections", "Connections and gaps", table(rows, fields, name="connections"))

@@ -1,0 +1,303 @@
+"""Which records of a partition are restored, and under which offsets: batch by batch, built anew only where it must be.
+
+Kept offsets: batches are copied byte for byte; only the one that holds ``until_offset`` is cut. One that holds
+``from_offset`` stays whole: the log start offset hides its first records, as after Kafka's DeleteRecords. Reassigned
+ones (contiguous): a batch without holes gets its new offset in the header (KIP-31), also when it is compressed; one
+with holes, one that is cut, and a compressed set of format 0 (its inner offsets are absolute) are built anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.translation import Translation
+from kafkaframes.records.append import patch
+from kafkaframes.records.batch import sequence_of
+from kafkaframes.records.build import build_batch
+from kafkaframes.records.decode import count_records, decode, in_turn
+from kafkaframes.records.decoded import Decoded, Index
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.modes import DROPMALFORMED
+from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.rows import Rows
+from kafkaframes.records.scan import Batches, Bytes
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+END = 2**63 - 1
+OUTSIDE = "outside the offsets or times asked for"
+UNDECODABLE = "in batches that cannot be decoded"
+
+
+class Opened(NamedTuple):
+    """The selected records of one batch that had to be decoded.
+
+    Attributes:
+        offsets: as the source has them.
+        start, stop: their rows in ``rows``.
+        is_whole: no record was left out.
+    """
+
+    rows: Rows
+    offsets: Ints
+    start: int
+    stop: int
+    is_whole: bool
+
+
+class Renumbering:
+    """Takes the batches of one partition in their order and gives what is to be written.
+
+    Attributes:
+        next_offset: the offset of the next record, where they are reassigned.
+        first_offset: the first selected one, as the source numbers it; not known before its time has been found.
+        end_offset: the first that is not.
+        is_done: whether the end has been reached.
+        seen_end: the offset after the last batch that was seen, as the source has it.
+        dropped: what was left out, by kind.
+        left_out: reason to how many records that is.
+    """
+
+    def __init__(self, settings: RestoreSettings, *, log_start_offset: int, translation: Translation) -> None:
+        self.next_offset = settings.start_offset
+        self.first_offset = max(log_start_offset, settings.from_offset or 0)
+        self.end_offset = END if settings.until_offset is None else settings.until_offset
+        self.is_done = False
+        self.seen_end = 0
+        self.dropped: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self._settings = settings
+        self._translation = translation
+        self._from_time, self._to_time = settings.from_timestamp_ms, settings.until_timestamp_ms
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether no record has yet reached the first selected time."""
+        return self._from_time is not None
+
+    def take(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        """Yield the bytes to write for a run of batches.
+
+        Raises:
+            LogDirError: a batch that has to be built anew cannot be decoded; its position counts in ``data``.
+        """
+        self._find_times(data, batches)
+        self.seen_end = int(batches.column("last_offset")[-1]) + 1
+        chosen = self._chosen(batches)
+        if len(chosen) < len(batches):
+            self.left_out[OUTSIDE] += count_records(data, batches) - count_records(data, chosen)
+        if len(chosen):
+            yield from self._moved(data, chosen) if self._settings.moves_offsets else self._kept(data, chosen)
+
+    def _chosen(self, batches: Batches) -> Batches:
+        """Return the batches that hold selected offsets, as far as their headers say; only the last may hold others."""
+        first, last = batches.column("base_offset"), batches.column("last_offset")
+        wanted = np.full(len(batches), not self.waits_for_time and not self.is_done)
+        wanted &= last >= self.first_offset
+        beyond = np.flatnonzero(last >= self.end_offset)
+        if len(beyond):
+            at = int(beyond[0])
+            self.is_done = True
+            is_wrapper = batches.is_wrapper[at]
+            wanted[at if first[at] >= self.end_offset and not is_wrapper else at + 1 :] = False
+        empty = wanted & batches.is_v2 & (batches.column("count") == 0)
+        if self._settings.moves_offsets and empty.any():
+            self.dropped["batches without records"] += int(empty.sum())
+            wanted &= ~empty
+        return batches.chosen(wanted)
+
+    # ------------------------------------------------------------------------------------------------- kept offsets
+
+    def _kept(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        for start, stop, one in self._walk(data, batches, batches.column("last_offset") >= self.end_offset):
+            if one is None:
+                yield self._copied(data, _part(batches, start, stop), None)
+            elif one.stop > one.start:
+                yield self._built(batches, start, one, base_offset=int(batches.column("base_offset")[start]))
+
+    # ------------------------------------------------------------------------------------------- reassigned offsets
+
+    def _moved(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        for start, stop, one in self._walk(data, batches, self._odd(batches)):
+            if one is None:
+                yield self._moved_run(data, _part(batches, start, stop))
+            elif one.stop > one.start:
+                yield self._moved_batch(data, batches, start, one)
+
+    def _odd(self, batches: Batches) -> Flags:
+        """Return the batches whose records have to be looked at."""
+        first, last = batches.column("base_offset"), batches.column("last_offset")
+        is_v2 = batches.is_v2
+        holes = is_v2 & (batches.column("count") != last - first + 1)
+        cut = is_v2 & ((first < self.first_offset) | (last >= self.end_offset))
+        odd: Flags = holes | cut | batches.is_wrapper
+        return odd
+
+    def _moved_run(self, data: Bytes, batches: Batches) -> bytes:
+        counts = np.where(batches.is_v2, batches.column("count"), 1)
+        lasts = self.next_offset + np.cumsum(counts) - 1
+        self._translation.feed(batches.column("base_offset"), batches.column("last_offset"), lasts - counts + 1)
+        self.next_offset = int(lasts[-1]) + 1
+        return self._copied(data, batches, lasts)
+
+    def _moved_batch(self, data: Bytes, batches: Batches, row: int, one: Opened) -> bytes:
+        old = one.offsets
+        new = self.next_offset + np.arange(len(old))
+        self._translation.feed(old, old, new)
+        self.next_offset += len(old)
+        is_wrapper = int(batches.column("magic")[row]) == 1
+        if is_wrapper and one.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # relative offsets move along
+            return self._copied(data, _part(batches, row, row + 1), new[-1:])
+        one.rows.offsets[one.start : one.stop] = new
+        return self._built(batches, row, one)
+
+    # --------------------------------------------------------------------------------------------------- the bytes
+
+    def _copied(self, data: Bytes, batches: Batches, last_offsets: Ints | None) -> bytes:
+        """Return neighbouring batches with their offsets and their leader epoch set in place."""
+        start = int(batches.column("position")[0])
+        end = int(batches.column("position")[-1] + batches.column("size")[-1])
+        leader_epoch = self._settings.leader_epoch
+        if last_offsets is None and leader_epoch is None:
+            return data[start:end].tobytes()
+        out, table = bytearray(data[start:end]), batches.table.copy()
+        table[PLACE["position"]] -= start
+        local = Batches(table, batches.end)
+        if last_offsets is not None:
+            patch.set_offsets(out, local, last_offsets)
+        if leader_epoch is not None:
+            new = local.is_v2
+            patch.set_leader_epoch(out, Batches(table[:, new], batches.end), leader_epoch)
+        return bytes(out)
+
+    def _built(self, batches: Batches, row: int, one: Opened, *, base_offset: int | None = None) -> bytes:
+        """Build a batch of the selected records; ``base_offset``: the header's, where offsets are kept."""
+        magic, attributes = (int(batches.column(name)[row]) for name in ("magic", "attributes"))
+        fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
+        if magic >= 2:
+            fields = self._header(batches, row, fields)._replace(base_offset=base_offset)
+            if base_offset is None:  # a record's sequence is the first one's and its offset's distance
+                gone = int(one.offsets[0] - batches.column("base_offset")[row])
+                fields = fields._replace(base_sequence=sequence_of(fields.base_sequence, gone))
+        codec = attributes & CODEC_MASK
+        return build_batch(one.rows, record_format=magic, codec=codec, fields=fields, start=one.start, stop=one.stop)
+
+    def _header(self, batches: Batches, row: int, fields: BatchFields) -> BatchFields:
+        names = ("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp", "attributes")
+        leader_epoch, producer_id, producer_epoch, base_sequence, base_timestamp, attributes = (
+            int(batches.column(name)[row]) for name in names
+        )
+        return fields._replace(
+            leader_epoch=leader_epoch if self._settings.leader_epoch is None else self._settings.leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=bool(attributes & TRANSACTIONAL),
+            control=bool(attributes & CONTROL),
+            delete_horizon_ms=base_timestamp if attributes & DELETE_HORIZON else None,
+        )
+
+    # ---------------------------------------------------------------------------------------------------- decoding
+
+    def _walk(self, data: Bytes, batches: Batches, odd: Flags) -> Iterator[tuple[int, int, Opened | None]]:
+        """Yield batches in their order: runs of neighbours that stay as they are, and each odd one with its records.
+
+        A batch that cannot be decoded is left out, where damage is skipped.
+        """
+        opened = self._open(data, batches, odd)
+        for start, stop in _runs(batches, set(np.flatnonzero(odd).tolist())):
+            if not odd[start]:
+                yield start, stop, None
+                continue
+            one = next(opened)
+            if one is not None:
+                yield start, stop, one
+
+    def _open(self, data: Bytes, batches: Batches, odd: Flags) -> Iterator[Opened | None]:
+        """Decode batches in turn, as the budget of memory allows; ``None`` is one that cannot be decoded."""
+        for decoded in in_turn(data, batches.chosen(odd)):
+            bad = self._undecodable(decoded)
+            offsets = decoded.index.offsets
+            wanted = offsets < self.end_offset
+            if self._settings.moves_offsets:
+                wanted &= offsets >= self.first_offset
+            self._count_left_out(data, decoded.batches, bad)
+            index = decoded.index.take(wanted, decoded.owners)
+            self.left_out[OUTSIDE] -= sum(int(count) for at, count in enumerate(index.rows) if at not in bad)
+            yield from _each_opened(decoded, index, bad)
+
+    def _undecodable(self, decoded: Decoded) -> set[int]:
+        """Return the batches that cannot be decoded.
+
+        Raises:
+            LogDirError: there is one, and damage is not skipped.
+        """
+        bad = {at: problem.reason for at, problem in decoded.problems.items()}
+        if bad and self._settings.mode != DROPMALFORMED:
+            at = min(bad)
+            raise LogDirError(f"{bad[at]}: nothing was restored", position=int(decoded.batches.column("position")[at]))
+        if bad:
+            self.dropped["batches that cannot be decoded"] += len(bad)
+        return set(bad)
+
+    def _count_left_out(self, data: Bytes, batches: Batches, bad: set[int]) -> None:
+        """Count all records of batches that were opened as left out; what is kept of the good ones comes off again."""
+        flags = np.zeros(len(batches), np.bool_)
+        flags[list(bad)] = True
+        for reason, chosen in ((UNDECODABLE, flags), (OUTSIDE, ~flags)):
+            if chosen.any():
+                part = Batches(np.ascontiguousarray(batches.table[:, chosen]), batches.end)
+                self.left_out[reason] += count_records(data, part)
+
+    def _find_times(self, data: Bytes, batches: Batches) -> None:
+        """Turn the times that are asked for into offsets as soon as a record reaches them."""
+        if self._from_time is not None:
+            found = _first_reaching(data, batches, self._from_time, self.first_offset)
+            if found is not None:
+                self.first_offset, self._from_time = max(self.first_offset, found), None
+        if self._to_time is not None:
+            found = _first_reaching(data, batches, self._to_time, 0)
+            if found is not None:
+                self.end_offset, self._to_time = min(self.end_offset, found), None
+
+
+def _each_opened(decoded: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:
+    """Yield the records of each batch that ``index`` still has."""
+    rows = rows_of_index(decoded.sections, index, offsets=index.offsets.copy())
+    for at, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
+        is_whole = count == int(decoded.index.rows[at])
+        yield None if at in bad else Opened(rows, index.offsets[end - count : end], end - count, end, is_whole)
+
+
+def _part(batches: Batches, start: int, stop: int) -> Batches:
+    return Batches(np.ascontiguousarray(batches.table[:, start:stop]), batches.end)
+
+
+def _runs(batches: Batches, opened: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield runs of batches that are neighbours and stay as they are, and each batch that was opened by itself."""
+    positions, sizes = batches.column("position"), batches.column("size")
+    apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
+    edges = sorted({0, len(batches), *apart.tolist(), *opened, *(row + 1 for row in opened)})
+    yield from pairwise(edges)
+
+
+def _first_reaching(data: Bytes, batches: Batches, timestamp_ms: int, least_offset: int) -> int | None:
+    """Return the offset of the first record that reaches a time, at or above an offset."""
+    for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
+        if int(batches.column("last_offset")[row]) < least_offset:
+            continue
+        index = decode(data, _part(batches, row, row + 1)).index
+        reached = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= least_offset))
+        if len(reached):
+            return int(index.offsets[reached[0]])
+    return None

@@ -1,0 +1,172 @@
+"""The end of every restore: committed offsets, topic settings and the files of the node, beside finished partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
+from kafkaframes.jobs.restore.kraft import TopicLayout, registered_numbers
+from kafkaframes.jobs.restore.metadata import SourceMetadata, TopicSettings
+from kafkaframes.jobs.restore.names import KRAFT
+from kafkaframes.jobs.restore.plan import OFFSETS_TOPIC, NewId
+from kafkaframes.jobs.restore.report import RestoreReport
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+
+GROUP_OFFSETS_CSV = "group-offsets.csv"
+_DEFAULT_OFFSETS_PARTITIONS = 50
+_PRODUCER_ID_BLOCK = 1000  # a broker asks the controller for blocks of this size
+_OFFSETS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+_LEAST = {"segment.bytes": 1 << 20}  # a 4.x broker does not start with a topic that has less (KIP-1030)
+_HOLD = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class Completion:
+    """Completes a directory whose partitions are written; the report has them and their topics' ids.
+
+    Args:
+        metadata: what the source's controller knew.
+        now_ms, new_id: the clock, and what makes ids.
+        offsets_topic_ids: those that the sources' ``__consumer_offsets`` have.
+    """
+
+    def __init__(
+        self,
+        settings: RestoreSettings,
+        report: RestoreReport,
+        metadata: SourceMetadata,
+        *,
+        now_ms: int,
+        new_id: NewId,
+        offsets_topic_ids: tuple[str, ...] = (),
+    ) -> None:
+        self._settings, self._report, self._metadata = settings, report, metadata
+        self._now_ms, self._new_id, self._offsets_topic_ids = now_ms, new_id, offsets_topic_ids
+
+    def note_held(self) -> None:
+        """Put the topics that keep everything into the report."""
+        self._report.held = sorted(name for name, said in self._configs().items() if _is_held(said))
+
+    def write(self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups) -> None:
+        """Write everything that a broker finds beside partitions.
+
+        Args:
+            commits: as the new log has them.
+            groups: the sources'; their protocols and the number of partitions.
+
+        Raises:
+            LogDirError: the disk fails.
+        """
+        logs = {TopicPartition(one.topic, one.partition): one.ends for one in self._report.partitions}
+        if self._settings.bootstrap != KRAFT:
+            if commits:
+                write_all(directory, iter([(GROUP_OFFSETS_CSV, csv_text(commits).encode())]))
+            write_all(directory, checkpoint_files(logs))
+            check_ids(directory, self._report.topic_ids)
+            return
+        if commits or self._settings.offsets_partitions:
+            ends = self._write_groups(directory, commits, groups)
+            logs |= {partition: Ends(0, 0, end) for partition, end in ends.items()}
+        write_all(directory, checkpoint_files(logs))
+        self._write_node(directory, logs)
+        check_ids(directory, self._report.topic_ids)
+
+    def _write_groups(
+        self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups
+    ) -> dict[TopicPartition, int]:
+        count = self._settings.offsets_partitions or groups.partitions or _DEFAULT_OFFSETS_PARTITIONS
+        topic_id = self._report.topic_ids[OFFSETS_TOPIC] = self._offsets_topic_id()
+        return write_groups(
+            directory,
+            commits,
+            groups.protocols,
+            partitions=count,
+            topic_id=topic_id,
+            now_ms=self._now_ms,
+            keep_times=self._settings.keep_commit_times,
+        )
+
+    def _offsets_topic_id(self) -> str:
+        known = self._offsets_topic_ids
+        return dict(self._settings.topic_ids).get(OFFSETS_TOPIC) or (known[0] if len(known) == 1 else self._new_id())
+
+    # ------------------------------------------------------------------------------------------------------ the node
+
+    def _write_node(self, directory: Path, logs: Mapping[TopicPartition, Ends]) -> None:
+        settings, report = self._settings, self._report
+        epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in report.partitions}
+        configs = self._configs()
+        layouts = [
+            TopicLayout(
+                name=topic,
+                topic_id=report.topic_ids[topic],
+                leader_epochs={number: epochs.get(TopicPartition(topic, number), 0) for number in numbers},
+                configs=configs.get(topic, {}),
+            )
+            for topic, numbers in sorted(self._numbers(logs).items())
+        ]
+        report.held = sorted(name for name, said in configs.items() if _is_held(said))
+        report.cluster_id = settings.cluster_id or self._new_id()
+        node = Node(
+            node_id=settings.node_id,
+            cluster_id=report.cluster_id,
+            directory_id=self._new_id(),
+            release=settings.release,
+        )
+        last = max((one.last_producer_id for one in report.partitions), default=-1)
+        beyond = (last // _PRODUCER_ID_BLOCK + 1) * _PRODUCER_ID_BLOCK if last >= 0 else 0
+        first_free = max(beyond, self._metadata.next_producer_id)
+        write_all(directory, node_files(node, layouts, now_ms=self._now_ms, next_producer_id=first_free))
+
+    def _numbers(self, logs: Iterable[TopicPartition]) -> dict[str, Sequence[int]]:
+        """Return the partitions to register with the controller, by topic."""
+        have: dict[str, set[int]] = {}
+        for one in logs:
+            have.setdefault(one.topic, set()).add(one.partition)
+        known = {self._settings.new_name(name): said.partitions for name, said in self._metadata.topics.items()}
+        return {topic: registered_numbers(numbers, count=known.get(topic, 0)) for topic, numbers in have.items()}
+
+    def _configs(self) -> dict[str, dict[str, str]]:
+        """Return each topic's settings: the source's, what keeps a broker from deleting it all, what is asked for."""
+        sources = {self._settings.new_name(topic): said for topic, said in self._metadata.topics.items()}
+        found = {topic: self._configs_of(topic, sources.get(topic)) for topic in self._report.topic_ids}
+        if self._settings.groups:
+            found[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._asked(OFFSETS_TOPIC)
+        return found
+
+    def _configs_of(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
+        configs = dict(source.configs) if source is not None else {}
+        configs |= {name: str(least) for name, least in _LEAST.items() if _is_below(configs.get(name), least)}
+        if not self._settings.keep_retention and "delete" in configs.get("cleanup.policy", "delete"):
+            configs |= _HOLD
+        return configs | self._asked(topic)
+
+    def _asked(self, topic: str) -> dict[str, str]:
+        pairs = [(name.rpartition(":"), value) for name, value in self._settings.topic_configs]
+        return {name: value for (of, _, name), value in pairs if of in ("", topic)}
+
+
+def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
+    """Check that every partition has the id of its topic: a broker puts a log with another id aside.
+
+    Raises:
+        LogDirError: one does not, or says none.
+    """
+    (found,) = discover(str(directory))
+    for partition in found.partitions:
+        said = partition.metadata.topic_id if partition.metadata is not None else None
+        if said != topic_ids.get(partition.topic):
+            reason = f"its topic id is {said}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
+            raise LogDirError(reason, file=partition.directory)
+
+
+def _is_below(value: str | None, least: int) -> bool:
+    return value is not None and value.isascii() and value.isdigit() and int(value) < least
+
+
+def _is_held(configs: Mapping[str, str]) -> bool:
+    return configs.get("retention.ms") == "-1"

@@ -1,0 +1,310 @@
+"""Committed offsets: read from the sources' ``__consumer_offsets``, and written into a fresh, compact one.
+
+Read as a group coordinator loads them: in the order of the log, tombstones remove, what a transaction committed counts
+when its marker says so and is forgotten when it was aborted or never ended. An offset of a topic that is not restored
+is dropped and counted. Members and subscriptions are not restored: every group starts empty, at its generation, and its
+consumers join anew.
+
+A coordinator expires the offsets of a group that has been empty for ``offsets.retention.minutes``, or a commit of a
+group without any protocol that is so old; so both carry the time of the restore unless they are to keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafkaframes.errors import DecodeError
+from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart, good_batches
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
+from kafkaframes.records.build import build_records
+from kafkaframes.records.control import control_type
+from kafkaframes.records.decode import in_turn
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.storage.files.coordinators import coordinator_partition
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.segment_writer import PartitionWriter
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_OFFSET_VERSION, _GROUP_VERSION = 3, 3  # as 2.1 and later write them
+_COMMIT_TYPES, _GROUP_TYPE = (0, 1), 2
+_NONE = -1
+_Record = tuple[int, bytes, bytes | None]  # offset, key, value
+
+
+class CommitKey(NamedTuple):
+    """Whose offset it is."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One committed offset: the next to be read.
+
+    Attributes:
+        leader_epoch: -1 where none was said.
+        commit_timestamp_ms: when it was committed.
+        expire_timestamp_ms: when it expires; -1 where the broker's retention decides (since 2.1).
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = _NONE
+
+
+@dataclass(slots=True)
+class Groups:
+    """What the sources' coordinators knew.
+
+    Attributes:
+        commits: the latest of each group, topic and partition.
+        protocols: group to its protocol's type and generation, where it had any.
+        partitions: how many the topic had, as far as the sources show.
+        unread: records that could not be opened.
+    """
+
+    commits: dict[CommitKey, Commit] = field(default_factory=dict)
+    protocols: dict[str, tuple[str, int]] = field(default_factory=dict)
+    partitions: int = 0
+    unread: int = 0
+
+    def committed(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the offsets that are committed in each partition of the sources."""
+        found: dict[TopicPartition, set[int]] = {}
+        for key, commit in self.commits.items():
+            found.setdefault(TopicPartition(key.topic, key.partition), set()).add(commit.offset)
+        return {partition: tuple(sorted(offsets)) for partition, offsets in found.items()}
+
+
+# ---------------------------------------------------------------------------------------------------------- reading
+
+
+def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
+    """Read the committed offsets of the sources.
+
+    Where two sources hold the same partition of ``__consumer_offsets``, later ones in the list win.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    groups = Groups()
+    for directory, partition in copies:
+        groups.partitions = max(groups.partitions, partition.partition + 1)
+        latest: dict[bytes, tuple[int, bytes | None]] = {}
+        for offset, key, value in _records(directory, partition):
+            if key not in latest or latest[key][0] < offset:  # a transaction's commit may be older than one without
+                latest[key] = (offset, value)
+        for key, (_, value) in sorted(latest.items(), key=lambda one: one[1][0]):
+            _note(groups, key, value)
+    return groups
+
+
+def _note(groups: Groups, key: bytes, value: bytes | None) -> None:
+    try:
+        record = decode_coordinator_record(OFFSETS_TOPIC, key, value)
+    except DecodeError:
+        groups.unread += 1
+        return
+    said = record.value
+    if record.type in _COMMIT_TYPES:
+        whose = CommitKey(record.key.group, record.key.topic, record.key.partition)
+        groups.commits.pop(whose, None)
+        if said is not None:
+            groups.commits[whose] = Commit(
+                said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, _expiry(said)
+            )
+    elif record.type == _GROUP_TYPE:
+        groups.protocols.pop(record.key.group, None)
+        if said is not None:
+            groups.protocols[record.key.group] = (said.protocol_type, said.generation)
+
+
+def _expiry(said: Any) -> int:
+    return int(getattr(said, "expire_timestamp", _NONE))
+
+
+def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]:
+    """Yield the records in their order; those of a transaction when it commits."""
+    waiting: dict[int, list[_Record]] = {}
+    for segment in partition.segments:
+        part = SegmentPart(
+            directory.filesystem, segment.path, segment.base_offset, LARGEST_OFFSET, segment.size_bytes, is_last=True
+        )
+        for run in good_batches(part, [], skip=True):
+            for decoded in in_turn(run.data, run.batches):
+                yield from _ordered(decoded, waiting, partition.log_start_offset)
+
+
+def _ordered(decoded: Decoded, waiting: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
+    producers = decoded.batches.column("producer_id").tolist()
+    control, transactional = decoded.batches.is_control.tolist(), decoded.batches.is_transactional.tolist()
+    for owner, offset, key, value in _rows(decoded):
+        producer = producers[owner]
+        if control[owner]:
+            ended = waiting.pop(producer, [])
+            if control_type(key) == "COMMIT":
+                yield from ended
+        elif key is not None and offset >= start:
+            if transactional[owner]:
+                waiting.setdefault(producer, []).append((offset, key, value))
+            else:
+                yield offset, key, value
+
+
+def _rows(decoded: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+    index, whole = decoded.index, decoded.sections.buf.data
+    columns = (decoded.owners, index.offsets, index.key_at, index.key_size, index.value_at, index.value_size)
+    for owner, offset, key_at, key_size, value_at, value_size in zip(*(one.tolist() for one in columns), strict=True):
+        key = None if key_size < 0 else bytes(whole[key_at : key_at + key_size])
+        yield owner, offset, key, None if value_size < 0 else bytes(whole[value_at : value_at + value_size])
+
+
+# ---------------------------------------------------------------------------------------------------------- writing
+
+
+@dataclass(slots=True)
+class GroupsReport:
+    """What became of the committed offsets.
+
+    Attributes:
+        groups, commits: how many were restored.
+        moved: how many commits point at another number than before.
+        dropped: commits that were left out, by reason.
+    """
+
+    groups: int = 0
+    commits: int = 0
+    moved: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+Translate = Callable[[TopicPartition, int], tuple[TopicPartition, int] | None]
+
+
+def translated(
+    groups: Groups, translate: Translate, *, now_ms: int, keep_times: bool, keep_epochs: bool
+) -> tuple[dict[CommitKey, Commit], GroupsReport]:
+    """Return the commits under the new names and offsets.
+
+    Args:
+        translate: a partition of the sources and an offset to the new ones; None where it is not restored.
+        now_ms: an explicit expiry before it is past; the new time of commits unless ``keep_times``.
+        keep_epochs: leader epochs are those of the source's batches still.
+    """
+    report, found = GroupsReport(), dict[CommitKey, Commit]()
+    for key, commit in groups.commits.items():
+        if 0 <= commit.expire_timestamp_ms <= now_ms:
+            report.dropped["expired"] += 1
+            continue
+        moved = translate(TopicPartition(key.topic, key.partition), commit.offset)
+        if moved is None:
+            report.dropped["of a partition that is not restored"] += 1
+            continue
+        target, offset = moved
+        report.moved += offset != commit.offset
+        found[CommitKey(key.group, target.topic, target.partition)] = Commit(
+            offset,
+            commit.leader_epoch if keep_epochs else _NONE,
+            commit.metadata,
+            commit.commit_timestamp_ms if keep_times else now_ms,
+        )
+    report.commits, report.groups = len(found), len({key.group for key in found})
+    return found, report
+
+
+def write_groups(
+    directory: Path,
+    commits: Mapping[CommitKey, Commit],
+    protocols: Mapping[str, tuple[str, int]],
+    *,
+    partitions: int,
+    topic_id: str,
+    now_ms: int,
+    keep_times: bool = False,
+) -> dict[TopicPartition, int]:
+    """Write ``__consumer_offsets``; return the end offset of each partition.
+
+    Args:
+        directory: of the new log.
+        commits: the latest of each key.
+        protocols: of the groups that had one.
+        partitions, topic_id: of the topic.
+        now_ms: since when the groups are empty; with ``keep_times`` since their latest commit.
+
+    Raises:
+        LogDirError: it cannot be written.
+    """
+    rows: dict[int, list[tuple[bytes, bytes]]] = {number: [] for number in range(partitions)}
+    latest: dict[str, list[int]] = {}
+    for key, commit in commits.items():
+        latest.setdefault(key.group, []).append(commit.commit_timestamp_ms)
+    for group in sorted(latest):
+        mine = rows[coordinator_partition(group, partitions)]
+        if group in protocols and protocols[group][0]:
+            mine.append(_group_record(group, *protocols[group], max(latest[group]) if keep_times else now_ms))
+    for key, commit in sorted(commits.items()):
+        rows[coordinator_partition(key.group, partitions)].append(_commit_record(key, commit))
+    ends: dict[TopicPartition, int] = {}
+    for number, pairs in rows.items():
+        target = TopicPartition(OFFSETS_TOPIC, number)
+        (directory / str(target)).mkdir()
+        with PartitionWriter(directory / str(target), topic_id=topic_id) as writer:
+            if pairs:
+                columns = {
+                    "key": [key for key, _ in pairs],
+                    "value": [value for _, value in pairs],
+                    "timestamp": [now_ms] * len(pairs),
+                }
+                writer.append(build_records(columns, leader_epoch=0))
+            ends[target] = writer.close().log_end_offset
+    return ends
+
+
+def _group_record(group: str, protocol_type: str, generation: int, now_ms: int) -> tuple[bytes, bytes]:
+    key = message("GroupMetadataKey")(group=group)
+    value = message("GroupMetadataValue")(
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=now_ms,
+        members=[],
+    )
+    return encode_coordinator_record(key, value, _GROUP_VERSION)
+
+
+def _commit_record(key: CommitKey, commit: Commit) -> tuple[bytes, bytes]:
+    record = message("OffsetCommitKey")(group=key.group, topic=key.topic, partition=key.partition)
+    value = message("OffsetCommitValue")(
+        offset=commit.offset,
+        leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+        commit_timestamp=commit.commit_timestamp_ms,
+    )
+    return encode_coordinator_record(record, value, _OFFSET_VERSION)
+
+
+def csv_text(commits: Mapping[CommitKey, Commit]) -> str:
+    """Return the offsets as ``kafka-consumer-groups --reset-offsets --from-file`` takes them.
+
+    >>> csv_text({CommitKey("g", "orders", 0): Commit(7, -1, "", 0)})
+    '"g","orders",0,7\\n'
+    """
+    return "".join(
+        f"{_quoted(key.group)},{_quoted(key.topic)},{key.partition},{commit.offset}\n"
+        for key, commit in sorted(commits.items())
+    )
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,208 @@
+"""Restore logs into a new directory: the whole of it, complete or absent.
+
+Partitions are restored one a task, here, in a pool of processes or on Spark, with the same result. Then come the
+committed offsets, and the files that make the directory one that a broker opens (``cluster.py``). The report is left in
+it as ``_SUCCESS``: a broker looks at directories only, so it may stay, and another run of the same job is done at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.jobs.convert.job import Runner, described, earlier, run_here, write_report
+from kafkaframes.jobs.restore.completion import Completion
+from kafkaframes.jobs.restore.groups import (
+    Commit,
+    CommitKey,
+    Groups,
+    GroupsReport,
+    read_groups,
+    translated,
+)
+from kafkaframes.jobs.restore.metadata import metadata_of
+from kafkaframes.jobs.restore.partition import PartitionReport, RestoreTask, restore_partition
+from kafkaframes.jobs.restore.plan import NewId, RestorePlan, plan_restore
+from kafkaframes.jobs.restore.report import RestoreReport
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.directory import LogDirectory
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+
+
+def restore(
+    sources: str | Sequence[str],
+    destination: str | Path,
+    settings: RestoreSettings | None = None,
+    *,
+    now_ms: int,
+    new_id: NewId,
+    run: Runner = run_here,
+    filesystem: Any = None,
+    dry_run: bool = False,
+    storage: Mapping[str, Any] | None = None,
+) -> RestoreReport:
+    """Restore segments into ``destination``, a directory that does not exist yet.
+
+    Args:
+        sources: log directories, partitions or segments, on a disk or by URL; they are only read.
+        now_ms, new_id: the clock, and what makes ids (22 characters of URL-safe base64).
+        run: carries tasks out, in their order.
+        filesystem: for the sources; by default their own.
+        dry_run: say what would be done; committed offsets and listings are read, segments are not.
+        storage: options of the stores that have the sources; ``key_files`` of encrypted tiered segments.
+
+    Raises:
+        LogDirError: something is damaged, contradicts something else, cannot be read or written, or exists; nothing
+            is left behind.
+        OptionError: there is nothing to restore, or a setting does not fit the sources.
+    """
+    settings, target = settings or RestoreSettings(), Path(destination)
+    named = [sources] if isinstance(sources, str) else list(sources)
+    found = discover(named, filesystem=filesystem, options=storage)
+    report = RestoreReport(named, str(target), described(settings), _fingerprint(found), dry_run=dry_run)
+    if dry_run:
+        _Job(found, settings, report, now_ms, new_id, storage).preview()
+        return report
+    atomic.refuse_inside(target, [*named, *(one.path for one in found)])
+    return write_destination(
+        report, lambda directory: _Job(found, settings, report, now_ms, new_id, storage).write(directory, run)
+    )
+
+
+def write_destination(report: RestoreReport, write: Callable[[Path], None]) -> RestoreReport:
+    """Have ``write`` fill an empty directory, and put it in its place with the report; or return an earlier run's.
+
+    Raises:
+        LogDirError: another job is at it, something else exists there, or the disk fails; nothing is left behind.
+    """
+    target = Path(report.destination)
+    with atomic.locked(target):
+        if target.exists():
+            return replace(RestoreReport.from_json(earlier(target, _comparable(report))), done_before=True)
+        with atomic.unfinished(target) as directory:
+            write(directory)
+            write_report(directory, report)
+    return report
+
+
+def _comparable(report: RestoreReport) -> dict[str, Any]:
+    """Return what the report of the same job says, with JSON's lists for tuples."""
+    settings = {name: _listed(value) for name, value in report.settings.items()}
+    return {"source": report.source, "settings": settings, "fingerprint": report.fingerprint}
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _fingerprint(found: Sequence[LogDirectory]) -> str:
+    """Return a digest of the segments' names, sizes and times: a source that went on is another job."""
+    listed = [
+        (file.path, file.log.size_bytes, file.log.mtime_ms)
+        for directory in found
+        for one in directory.partitions
+        for file in one.segments
+    ]
+    return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+
+class _Job:
+    """One restore while it is worked out and carried out."""
+
+    def __init__(
+        self,
+        found: tuple[LogDirectory, ...],
+        settings: RestoreSettings,
+        report: RestoreReport,
+        now_ms: int,
+        new_id: NewId,
+        storage: Mapping[str, Any] | None,
+    ) -> None:
+        self._settings, self._report, self._now_ms = settings, report, now_ms
+        metadata = metadata_of(found)
+        self._plan: RestorePlan = plan_restore(found, settings, new_id=new_id, storage=storage)
+        self._groups = read_groups(self._plan.offsets_copies) if settings.groups else Groups()
+        report.topic_ids, report.left_out = self._plan.topic_ids, self._plan.left_out
+        report.decisions = [one.as_json() for one in self._plan.decisions]
+        ids = {one.metadata.topic_id for _, one in self._plan.offsets_copies if one.metadata is not None}
+        self._end = Completion(
+            settings, report, metadata, now_ms=now_ms, new_id=new_id, offsets_topic_ids=tuple(sorted(ids))
+        )
+
+    def preview(self) -> None:
+        """Fill the report with what would be done."""
+        self._report.partitions = [
+            PartitionReport(
+                one.target.topic,
+                one.target.partition,
+                segments=len(one.parts),
+                bytes_read=one.size_bytes,
+                log_start_offset=one.log_start_offset,
+            )
+            for one in self._plan.partitions
+        ]
+        targets = {one.source: one.target for one in self._plan.partitions}
+
+        def stays(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
+            return (targets[source], offset) if source in targets else None
+
+        _, self._report.groups = self._translated(stays)
+        self._end.note_held()
+
+    def write(self, directory: Path, run: Runner) -> None:
+        """Write everything into an empty directory."""
+        tasks = self._tasks(directory)
+        for one in run(restore_partition, tasks):
+            self._report.partitions.append(one)
+        commits = self._restored_commits()
+        self._end.write(directory, commits, self._groups)
+
+    def _tasks(self, directory: Path) -> list[RestoreTask]:
+        committed = self._groups.committed()
+        return [
+            RestoreTask(
+                target=one.target,
+                directory=str(directory),
+                topic_id=self._plan.topic_ids[one.target.topic],
+                settings=self._settings,
+                parts=one.parts,
+                log_start_offset=one.log_start_offset,
+                committed=committed.get(one.source, ()),
+                now_ms=self._now_ms,
+            )
+            for one in self._plan.partitions
+        ]
+
+    # ------------------------------------------------------------------------------------------------------ groups
+
+    def _restored_commits(self) -> dict[CommitKey, Commit]:
+        moved = {
+            one.source: (one.target, dict(report.committed))
+            for one, report in zip(self._plan.partitions, self._report.partitions, strict=True)
+        }
+
+        def follow(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
+            if source not in moved:
+                return None
+            target, offsets = moved[source]
+            return target, offsets[offset]
+
+        commits, self._report.groups = self._translated(follow)
+        return commits
+
+    def _translated(self, translate: Any) -> tuple[dict[CommitKey, Commit], GroupsReport | None]:
+        if not self._settings.groups:
+            return {}, None
+        settings = self._settings
+        return translated(
+            self._groups,
+            translate,
+            now_ms=self._now_ms,
+            keep_times=settings.keep_commit_times,
+            keep_epochs=not settings.moves_offsets and settings.leader_epoch is None,
+        )

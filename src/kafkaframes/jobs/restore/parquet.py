@@ -1,0 +1,295 @@
+"""Restore from Parquet: as ``kafkaframes export`` wrote it, or any files with topic, partition and value.
+
+Each partition's rows are read file by file in the order of their offsets, so memory is a few batches; where files or
+rows lie in another order the partition is sorted in memory, up to a bound (``spark/restore.py`` sorts larger ones).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from kafkaframes.errors import EncodeError, LogDirError, OptionError
+from kafkaframes.jobs.convert.job import Runner, described, run_here
+from kafkaframes.jobs.restore.completion import Completion
+from kafkaframes.jobs.restore.groups import Groups
+from kafkaframes.jobs.restore.job import write_destination
+from kafkaframes.jobs.restore.metadata import SourceMetadata
+from kafkaframes.jobs.restore.partition import PartitionReport
+from kafkaframes.jobs.restore.plan import NewId, check_topic_name
+from kafkaframes.jobs.restore.report import RestoreReport
+from kafkaframes.jobs.restore.rows import RowsWriter, check_columns
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
+from kafkaframes.storage.files.row_counts import check_row_counts
+from kafkaframes.storage.log.batch_builder import COLUMNS
+
+SORTED_BYTES = 2 << 30  # of one partition, in memory
+_BATCH_ROWS = 1 << 16
+_HIVE = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
+_READ = (*COLUMNS, "timestampType", "timestamp_type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetTask:
+    """One partition to restore from Parquet; picklable.
+
+    Attributes:
+        target, source: what it will be called, and what it is called in the files.
+        files: those with its rows, in the order of their first offsets.
+        is_hive: topic and partition stand in the files' paths.
+        directory: of the new log.
+        size_bytes: of the files.
+        rows: how many of the files' rows are this partition's, as they were counted when the files were looked through.
+    """
+
+    target: TopicPartition
+    source: TopicPartition
+    files: tuple[str, ...]
+    is_hive: bool
+    directory: str
+    topic_id: str
+    settings: RestoreSettings
+    size_bytes: int = 0
+    rows: int = 0
+
+
+def restore_parquet(
+    source: str,
+    destination: str | Path,
+    settings: RestoreSettings | None = None,
+    *,
+    now_ms: int,
+    new_id: NewId,
+    run: Runner = run_here,
+    dry_run: bool = False,
+) -> RestoreReport:
+    """Restore records from Parquet files into ``destination``, a directory that does not exist yet.
+
+    Args:
+        source: a file or a directory, on a disk or by URL: columns ``value`` (binary or string), ``key``, ``headers``,
+            ``timestamp``, ``timestampType``, ``offset`` where there are such; ``topic`` and ``partition`` as columns,
+            or in the path (``topic=T/partition=P/``).
+        now_ms, new_id, run, dry_run: as for ``job.restore``.
+
+    Raises:
+        LogDirError: a file cannot be read or written, or the destination exists; nothing is left behind.
+        EncodeError: a value does not fit, or an offset is there twice.
+        OptionError: a column is missing, or nothing is asked for.
+    """
+    settings = settings or RestoreSettings()
+    table = _Files(source if "://" in source else str(Path(source).absolute()), settings)
+    targets = {
+        one: TopicPartition(settings.new_name(one.topic), one.partition)
+        for one in sorted(table.by_partition)
+        if settings.wants_topic(one.topic, is_internal=one.topic.startswith("__"))
+        and (not settings.partitions or one.partition in settings.partitions)
+    }
+    if not targets:
+        raise OptionError(f"nothing to restore: {source} has no rows of what is asked for")
+    report = RestoreReport([source], str(destination), described(settings), table.fingerprint, dry_run=dry_run)
+    given = dict(settings.topic_ids)
+    for topic in sorted({target.topic for target in targets.values()}):
+        check_topic_name(topic)
+        report.topic_ids[topic] = given.get(topic) or new_id()
+    if dry_run:
+        report.partitions = [
+            PartitionReport(target.topic, target.partition, bytes_read=table.size_of(one))
+            for one, target in targets.items()
+        ]
+        return report
+
+    def write(directory: Path) -> None:
+        tasks = [table.task(one, target, directory, report.topic_ids[target.topic]) for one, target in targets.items()]
+        report.partitions += run(restore_task, tasks)
+        complete(directory, report, settings, now_ms=now_ms, new_id=new_id)
+
+    return write_destination(report, write)
+
+
+def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:
+    """Write what a broker finds beside partitions; the report has those that are written."""
+    report.partitions.sort(key=lambda one: (one.topic, one.partition))
+    Completion(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write(directory, {}, Groups())
+
+
+def restore_task(task: ParquetTask) -> PartitionReport:
+    """Write one partition's directory.
+
+    Raises:
+        LogDirError: a file cannot be read, or the disk fails.
+        EncodeError: a value does not fit; names the partition.
+    """
+    directory = Path(task.directory, str(task.target))
+    with atomic.writing(directory):
+        directory.mkdir()
+    writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id)
+    try:
+        for rows in _in_order(task):
+            writer.add(rows)
+        report = writer.close()
+        check_row_counts(task.rows, report.records_read, {}, place=f"{task.source} in {task.files[0]}")
+        return report
+    except EncodeError as error:
+        error.file = f"{task.source} in {task.files[0]}"
+        raise
+    finally:
+        writer.abandon()
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+class _Files:
+    """The Parquet files of a source, and which of them hold which partition."""
+
+    def __init__(self, source: str, settings: RestoreSettings) -> None:
+        self._settings = settings
+        with reading(source):
+            plain = ds.dataset(source, format="parquet")
+            self.is_hive = any("/topic=" in path for path in plain.files)
+            self._dataset = ds.dataset(source, format="parquet", partitioning=_hive() if self.is_hive else None)
+            check_columns(self._dataset.schema, settings)
+            fragments = list(self._dataset.get_fragments())
+            self._sizes = {one.path: _size(one) for one in fragments}
+            self._firsts = {one.path: _first_offset(one) for one in fragments}
+            self.by_partition: dict[TopicPartition, list[str]] = {}
+            self._rows: Counter[TopicPartition] = Counter()
+            for one in fragments:
+                for partition, rows in self._partitions(one).items():
+                    self.by_partition.setdefault(partition, []).append(one.path)
+                    self._rows[partition] += rows
+        self._base = source
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the files' names and sizes, and of their offsets where they say them."""
+        listed = sorted((path, self._sizes[path], self._firsts[path]) for path in self._sizes)
+        return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+    def size_of(self, partition: TopicPartition) -> int:
+        """Return the bytes of the files that hold a partition."""
+        return sum(self._sizes[path] for path in self.by_partition[partition])
+
+    def task(self, source: TopicPartition, target: TopicPartition, directory: Path, topic_id: str) -> ParquetTask:
+        """Return the task that restores a partition."""
+        named = sorted(self.by_partition[source], key=lambda path: (self._firsts[path], path))
+        return ParquetTask(
+            target=target,
+            source=source,
+            files=tuple(_full(self._base, path) for path in named),
+            is_hive=self.is_hive,
+            directory=str(directory),
+            topic_id=topic_id,
+            settings=self._settings,
+            size_bytes=self.size_of(source),
+            rows=self._rows[source],
+        )
+
+    def _partitions(self, fragment: Any) -> dict[TopicPartition, int]:
+        """Return the partitions that a file has rows of, and how many."""
+        keys = ds.get_partition_keys(fragment.partition_expression) if self.is_hive else {}
+        if {"topic", "partition"} <= keys.keys():
+            return {_partition(keys["topic"], keys["partition"], fragment.path): fragment.count_rows()}
+        found: Counter[TopicPartition] = Counter()
+        for batch in fragment.to_batches(columns=["topic", "partition"], schema=self._dataset.schema):
+            names = pa.Table.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
+            counted = names.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+            for one in counted.to_pylist():
+                found[_partition(one["topic"], one["partition"], fragment.path)] += one["count_all"]
+        return dict(sorted(found.items()))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
+    if topic is None or partition is None:
+        raise OptionError(f"{path} has rows without a topic or a partition")
+    if not 0 <= partition <= LARGEST_PARTITION:
+        raise OptionError(f"{path} has rows of partition {partition}; partitions are numbered 0 to 2^31 - 1")
+    return TopicPartition(str(topic), int(partition))
+
+
+def _hive() -> Any:
+    return ds.partitioning(_HIVE, flavor="hive")
+
+
+def _full(base: str, path: str) -> str:
+    """Return a file's path as ``ds.dataset`` takes it: a store's files are named without the URL's scheme."""
+    scheme, mark, _ = base.partition("://")
+    return f"{scheme}://{path}" if mark else path
+
+
+def _size(fragment: Any) -> int:
+    metadata = fragment.metadata
+    return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+
+
+def _first_offset(fragment: Any) -> int:
+    """Return the offset of a file's first row; 0 where there is none.
+
+    Not from the statistics: of a footer whose columns are of another type than its schema says, asking for them ends
+    the process (Arrow's C++ throws where Python cannot catch it), reading is an error.
+    """
+    if "offset" not in fragment.physical_schema.names or not fragment.num_row_groups:
+        return 0
+    first = fragment.subset(row_group_ids=[0]).head(1, columns=["offset"], batch_size=1, use_threads=False)
+    offset = first.column("offset")[0].as_py() if len(first) else 0
+    return offset if isinstance(offset, int) else 0
+
+
+def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Yield a partition's rows by offset."""
+    with reading(task.files[0]):
+        if _is_ordered(task):
+            yield from _batches(task, _READ)
+            return
+        if task.size_bytes > SORTED_BYTES:
+            raise OptionError(f"{task.source}: its rows are not in order and too many to sort here: use Spark (docs)")
+        rows = pa.Table.from_batches(list(_batches(task, _READ)))
+        yield rows.sort_by("offset")
+
+
+def _is_ordered(task: ParquetTask) -> bool:
+    last = -1
+    for batch in _batches(task, ("offset",)):
+        if "offset" not in batch.schema.names:
+            return True  # they are numbered as they come
+        offsets = pc.fill_null(batch.column("offset").cast(pa.int64()), -1).to_numpy()
+        if len(offsets) and (offsets[0] <= last or (np.diff(offsets) <= 0).any()):
+            return False
+        last = int(offsets[-1]) if len(offsets) else last
+    return True
+
+
+def _batches(task: ParquetTask, wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    for path in task.files:
+        dataset = ds.dataset(path, format="parquet", partitioning=_hive() if task.is_hive else None)
+        names = [name for name in wanted if name in dataset.schema.names]
+        mine = (ds.field("topic") == task.source.topic) & (ds.field("partition") == task.source.partition)
+        rows = None if task.is_hive else mine
+        yield from dataset.to_batches(
+            columns=names, filter=rows, batch_size=_BATCH_ROWS, use_threads=False, fragment_readahead=1
+        )
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn what Arrow says of a file into an error that names it."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, ValueError) as error:  # ValueError: names or statistics that are no UTF-8
+        raise LogDirError(f"cannot be read as Parquet: {error}", file=path) from error

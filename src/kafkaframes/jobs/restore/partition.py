@@ -1,0 +1,253 @@
+"""Restore one partition from segments: the task that a process, or a Spark worker, is given, and its report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.restore.batches import OUTSIDE as OUTSIDE
+from kafkaframes.jobs.restore.batches import Renumbering
+from kafkaframes.jobs.restore.cluster import Ends
+from kafkaframes.jobs.restore.names import ABORT
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.source import Lost, Run, SegmentPart, good_batches
+from kafkaframes.jobs.restore.translation import Translation
+from kafkaframes.records.build import build_end_transaction
+from kafkaframes.records.decode import count_records
+from kafkaframes.records.modes import DROPMALFORMED
+from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.row_counts import check_row_counts
+from kafkaframes.storage.log.segment_writer import LARGEST_SEGMENT, PartitionWriter, SegmentSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreTask:
+    """One partition to restore; picklable.
+
+    Attributes:
+        target: topic and number of the new partition.
+        directory: of the new log; the partition's own is made in it.
+        parts: the source's segments, in order.
+        log_start_offset: of the source.
+        committed: the offsets that groups of the source have committed.
+        now_ms: the time of markers that are added.
+    """
+
+    target: TopicPartition
+    directory: str
+    topic_id: str
+    settings: RestoreSettings
+    parts: tuple[SegmentPart, ...] = ()
+    log_start_offset: int = 0
+    committed: tuple[int, ...] = ()
+    now_ms: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes to read."""
+        return sum(part.size_bytes for part in self.parts)
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """What was done to one partition.
+
+    Attributes:
+        topic, partition: as they are called now.
+        log_start_offset, log_end_offset: of the new log.
+        first_segment_offset: the base offset of its first segment.
+        leader_epoch: the latest in its batches; -1 for none.
+        last_producer_id: the largest in its batches; -1 for none.
+        lost: bytes of the source that are not in the result.
+        dropped: what was left out on purpose, by kind.
+        open_transactions: producers whose transaction has no marker at the end.
+        aborted: how many such were ended with a marker.
+        committed: pairs of a committed offset of the source and the new one.
+        records_read, records_written: of the source and of the new log; a marker that ends a transaction here is
+            among ``aborted``, not among these.
+        records_left_out: reason to records that were read and not written.
+    """
+
+    topic: str
+    partition: int
+    segments: int = 0
+    batches: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    log_start_offset: int = 0
+    first_segment_offset: int = 0
+    log_end_offset: int = 0
+    leader_epoch: int = -1
+    last_producer_id: int = -1
+    lost: list[Lost] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    open_transactions: list[int] = field(default_factory=list)
+    aborted: int = 0
+    committed: list[tuple[int, int]] = field(default_factory=list)
+    records_read: int = 0
+    records_written: int = 0
+    records_left_out: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def ends(self) -> Ends:
+        """Where the new log begins and ends."""
+        return Ends(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return found | {"lost": [one._asdict() for one in self.lost]}
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> PartitionReport:
+        """Return what ``as_json`` said."""
+        lost = [Lost(**one) for one in said["lost"]]
+        committed = [(old, new) for old, new in said["committed"]]
+        counters = {name: Counter(said[name]) for name in ("dropped", "records_left_out")}
+        return cls(**said | counters | {"lost": lost, "committed": committed})
+
+    def check_records(self) -> None:
+        """Compare the records that were read with those that were written.
+
+        Raises:
+            LogDirError: they differ.
+        """
+        check_row_counts(
+            self.records_read, self.records_written, self.records_left_out, place=f"{self.topic}-{self.partition}"
+        )
+
+
+def restore_partition(task: RestoreTask) -> PartitionReport:
+    """Write one partition's directory.
+
+    Raises:
+        LogDirError: the source is damaged or cannot be read, or the result cannot be written.
+    """
+    directory = Path(task.directory, str(task.target))
+    with atomic.writing(directory):
+        directory.mkdir()
+    return _Restoring(task, directory).run()
+
+
+class _Restoring:
+    """One task while it is carried out."""
+
+    def __init__(self, task: RestoreTask, directory: Path) -> None:
+        settings = task.settings
+        self._task = task
+        self._directory = directory
+        self._report = PartitionReport(task.target.topic, task.target.partition, bytes_read=task.size_bytes)
+        self._translation = Translation(task.committed if settings.moves_offsets else ())
+        self._chosen = Renumbering(settings, log_start_offset=task.log_start_offset, translation=self._translation)
+        self._writer: PartitionWriter | None = None
+
+    def run(self) -> PartitionReport:
+        try:
+            for part in self._task.parts:
+                self._segment(part)
+                if self._chosen.is_done:
+                    break
+            return self._finish()
+        finally:
+            if self._writer is not None:
+                self._writer.__exit__(None, None, None)
+
+    def _segment(self, part: SegmentPart) -> None:
+        """Copy one segment; the new log has one that begins there too, unless segments are cut anew."""
+        is_first = True
+        for run in good_batches(part, self._report.lost, skip=self._task.settings.mode == DROPMALFORMED):
+            for piece in self._pieces(part, run):
+                self._writer_for(part, is_first=is_first).append(piece, mtime_ms=part.mtime_ms)
+                is_first = False
+            if self._chosen.is_done:
+                return
+
+    def _pieces(self, part: SegmentPart, run: Run) -> list[bytes]:
+        ids = run.batches.column("producer_id")
+        self._report.records_read += count_records(run.data, run.batches)
+        self._report.last_producer_id = max(self._report.last_producer_id, int(ids.max(initial=-1)))
+        try:
+            return [piece for piece in self._chosen.take(run.data, run.batches) if piece]
+        except LogDirError as error:
+            error.file, error.position = part.path, (error.position or 0) + run.start
+            raise
+
+    def _writer_for(self, part: SegmentPart, *, is_first: bool) -> PartitionWriter:
+        """Return the writer; it begins with the segment of the first batch, and a segment where the source does."""
+        moves = self._task.settings.moves_offsets
+        if self._writer is None:
+            self._writer = self._new_writer(self._task.settings.start_offset if moves else part.base_offset)
+        elif is_first and self._task.settings.segment_bytes is None:
+            end = self._writer.written.log_end_offset
+            self._writer.roll(end if moves else max(part.base_offset, end))
+        return self._writer
+
+    def _new_writer(self, start_offset: int) -> PartitionWriter:
+        settings = self._task.settings
+        cut = SegmentSettings(
+            segment_bytes=settings.segment_bytes or LARGEST_SEGMENT, index_interval_bytes=settings.index_interval_bytes
+        )
+        return PartitionWriter(self._directory, start_offset=start_offset, settings=cut, topic_id=self._task.topic_id)
+
+    # ---------------------------------------------------------------------------------------------------- the end
+
+    def _finish(self) -> PartitionReport:
+        report, chosen, settings = self._report, self._chosen, self._task.settings
+        writer = self._writer = self._writer or self._new_writer(self._empty_start())
+        self._end_transactions(writer)
+        if self._source_end() > writer.written.log_end_offset:  # the source's last segment is empty
+            writer.roll(self._source_end())
+        written = writer.close()
+        report.segments, report.bytes_written = len(written.segments), written.size_bytes
+        report.batches = sum(one.batches for one in written.segments)
+        report.log_end_offset, report.first_segment_offset = written.log_end_offset, written.log_start_offset
+        start = written.log_start_offset if settings.moves_offsets else chosen.first_offset
+        report.log_start_offset = min(max(start, written.log_start_offset), written.log_end_offset)
+        report.leader_epoch = max((one.leader_epoch for one in written.epochs), default=-1)
+        report.dropped, report.records_left_out = chosen.dropped, chosen.left_out
+        report.records_written = written.records - report.aborted
+        report.check_records()
+        report.committed = sorted(self._translated().items())
+        return report
+
+    def _empty_start(self) -> int:
+        """Return where a log begins if no record of it was selected: kept offsets end where the source's log does."""
+        if self._task.settings.moves_offsets:
+            return self._task.settings.start_offset
+        return max(self._source_end(), self._chosen.seen_end, self._chosen.first_offset if not self._task.parts else 0)
+
+    def _source_end(self) -> int:
+        """Return where the last segment begins, if all of the source was selected: its log ends there or behind it."""
+        is_all = not self._task.settings.moves_offsets and not self._chosen.is_done and self._task.parts
+        return self._task.parts[-1].base_offset if is_all else 0
+
+    def _end_transactions(self, writer: PartitionWriter) -> None:
+        writer.end_segment()
+        opened = writer.open_transactions
+        if self._task.settings.open_transactions != ABORT:
+            self._report.open_transactions = [entry.producer_id for entry in opened]
+            return
+        leader_epoch = max((one.leader_epoch for one in writer.written.epochs), default=-1)
+        for entry in opened:
+            marker = build_end_transaction(
+                writer.written.log_end_offset,
+                commit=False,
+                timestamp=self._task.now_ms,
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                coordinator_epoch=max(entry.coordinator_epoch, 0),
+                leader_epoch=leader_epoch,
+            )
+            writer.append(marker)
+        self._report.aborted = len(opened)
+
+    def _translated(self) -> dict[int, int]:
+        """Return where each committed offset points now; kept ones stay, but inside the log."""
+        report = self._report
+        if self._task.settings.moves_offsets:
+            return self._translation.finish(report.log_end_offset)
+        return {one: min(max(one, report.log_start_offset), report.log_end_offset) for one in set(self._task.committed)}

@@ -1,0 +1,249 @@
+"""Which partitions a restore makes of its sources, and with which topic ids; what is left out, and why.
+
+Kafka's own topics: ``__consumer_offsets`` is made anew from the committed offsets (``groups.py``),
+``__cluster_metadata`` is read for the topics' settings (``metadata.py``); ``__transaction_state`` and
+``__share_group_state`` are copied where nothing has moved, for what they say is about offsets and ids of these very
+partitions. Others of its own are left out unless they are named.
+
+A partition that is there more than once (replicas' backups, later parts of one log) is one log from many copies
+(``copies``; ``docs/many-copies.md`` has the rules).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.restore.names import ABORT, KRAFT
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart
+from kafkaframes.records.modes import DROPMALFORMED
+from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.copies.one_log import one_log_of
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.overflow import MOST_OFFSETS
+from kafkaframes.storage.recovery.plan import plan_layout
+
+OFFSETS_TOPIC = "__consumer_offsets"
+STATE_TOPICS = ("__transaction_state", "__share_group_state")
+_REMOTE_METADATA = "__remote_log_metadata"
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, names.CLUSTER_METADATA_TOPIC, _REMOTE_METADATA, *STATE_TOPICS))
+NewId = Callable[[], str]
+_Copy = tuple[LogDirectory, Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """One partition of the new log.
+
+    Attributes:
+        target: as it will be called.
+        source: as the sources call it.
+        parts: the sources' segments, in order.
+        directory: the source's; ``merged/...`` where it is one log from several copies.
+    """
+
+    target: TopicPartition
+    source: TopicPartition
+    parts: tuple[SegmentPart, ...] = ()
+    log_start_offset: int = 0
+    directory: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the sources' segments."""
+        return sum(part.size_bytes for part in self.parts)
+
+
+@dataclass(slots=True)
+class RestorePlan:
+    """What would be done.
+
+    Attributes:
+        topic_ids: new name to id.
+        offsets_copies: the partitions of ``__consumer_offsets`` to read, with their directories.
+        left_out: directories that are not restored, with the reason.
+        decisions: what was decided where partitions have several copies.
+    """
+
+    partitions: list[PlannedPartition] = field(default_factory=list)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    offsets_copies: list[_Copy] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+def plan_restore(
+    directories: Sequence[LogDirectory],
+    settings: RestoreSettings,
+    *,
+    new_id: NewId,
+    storage: Mapping[str, Any] | None = None,
+) -> RestorePlan:
+    """Work out what becomes of the sources. They are listed; of a partition with several copies headers are read.
+
+    Args:
+        directories: from the discovery.
+        new_id: makes an id for a topic that has none.
+        storage: options of the stores that have the sources.
+
+    Raises:
+        LogDirError: copies disagree about a topic's id, or (unless damage is skipped) about records.
+        OptionError: nothing is left to restore, or a name of the map does not exist.
+    """
+    plan = RestorePlan()
+    one = one_log_of([_chosen_of(directory, settings, plan) for directory in directories], options=storage)
+    plan.decisions = one.decisions
+    _refuse_undecided(plan.decisions, settings)
+    found: dict[TopicPartition, _Copy] = {}
+    for directory, partition in partitions_of(one.directories):
+        if settings.groups and partition.topic == OFFSETS_TOPIC:
+            plan.offsets_copies.append((directory, partition))
+        else:
+            found[partition.topic_partition] = (directory, partition)
+    _check_names(found, settings)
+    for source, (directory, partition) in sorted(found.items()):
+        target = replace(source, topic=settings.new_name(source.topic))
+        plan.partitions.append(_planned(target, directory, partition))
+    if not plan.partitions:
+        raise OptionError("nothing to restore: no live partition of the sources is asked for")
+    plan.topic_ids = _topic_ids(found, settings, new_id)
+    plan.partitions.sort(key=lambda one: one.target)
+    return plan
+
+
+def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
+    """Return a source with the partitions that are read, and note the others."""
+    chosen = []
+    for partition in directory.partitions:
+        is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live
+        reason = "" if is_offsets else _reason_to_leave(partition, settings)
+        if reason:
+            plan.left_out.append((partition.directory, reason))
+        else:
+            chosen.append(partition)
+    return replace(directory, partitions=tuple(chosen))
+
+
+def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
+    for one in decisions:
+        if one.severity is Severity.ERROR and settings.mode != DROPMALFORMED:
+            place = one.places[0] if one.places else None
+            position = place.position if place else None
+            raise LogDirError(f"{one}: nothing was restored", file=place.file if place else one.copy, position=position)
+
+
+def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
+    """Return why a partition is not restored; nothing for one that is."""
+    topic = partition.topic
+    if partition.state:
+        return f"renamed by the broker: {partition.state}"
+    if topic == names.CLUSTER_METADATA_TOPIC:
+        return "read for the topics' settings; the new node starts a metadata log of its own"
+    if topic == OFFSETS_TOPIC:
+        return "committed offsets are not asked for"
+    if topic in STATE_TOPICS and not settings.topics:
+        return "" if is_as_it_was(settings) else "it speaks of offsets, names or ids that change"
+    if not settings.wants_topic(topic, is_internal=topic in INTERNAL_TOPICS):
+        return "not asked for"
+    if settings.partitions and partition.partition not in settings.partitions:
+        return "not asked for"
+    return ""
+
+
+def is_as_it_was(settings: RestoreSettings) -> bool:
+    """Say whether everything is restored as the source has it, for a node that knows nothing else."""
+    changes = (
+        settings.topics,
+        settings.partitions,
+        settings.topic_map,
+        settings.topic_ids,
+        settings.moves_offsets,
+        settings.leader_epoch,
+        settings.open_transactions == ABORT,
+        settings.bootstrap != KRAFT,
+    )
+    ranges = (settings.from_offset, settings.until_offset, settings.from_timestamp_ms, settings.until_timestamp_ms)
+    return not any(changes) and all(one is None for one in ranges)
+
+
+def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
+    topics = {one.topic for one in copies}
+    for topic in sorted(topics):
+        if settings.new_name(topic) == topic:  # a log directory may be called anything
+            names.check_topic(topic)
+    for old, new in settings.topic_map:
+        if old not in topics:
+            raise OptionError(f"the topic map names {old}, which is not restored")
+        if new in topics and settings.new_name(new) == new:
+            raise OptionError(f"the topic map makes two topics {new}")
+        check_topic_name(new)
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse what Kafka does not let a user call a topic.
+
+    Raises:
+        OptionError: names it.
+    """
+    names.check_topic(name)
+    if name.startswith("__"):
+        raise OptionError(f"{name!r} is no name for a topic of users': it begins as Kafka's own do")
+
+
+# ------------------------------------------------------------------------------------------------------- partitions
+
+
+def _planned(target: TopicPartition, directory: LogDirectory, partition: Partition) -> PlannedPartition:
+    parts = list(_parts(directory, partition))
+    nexts = [*(part.base_offset for part in parts), LARGEST_OFFSET][1:]
+    limited = tuple(
+        replace(part, end_offset=min(after, part.base_offset + MOST_OFFSETS + 1), is_last=part is parts[-1])
+        for part, after in zip(parts, nexts, strict=True)
+    )
+    return PlannedPartition(target, partition.topic_partition, limited, partition.log_start_offset, partition.directory)
+
+
+def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPart]:
+    """Yield the segments that count, half-finished swaps settled as Kafka would."""
+    times = {segment.path: segment.log.mtime_ms for segment in partition.segments}
+    times |= {file.path: file.mtime_ms for file in partition.temporary}
+    plan = plan_layout(directory, partition)
+    filesystem = plan.view or directory.filesystem
+    for kept in plan.segments:
+        yield SegmentPart(
+            filesystem, kept.path, kept.base_offset, LARGEST_OFFSET, kept.size_bytes, times.get(kept.path)
+        )
+
+
+# -------------------------------------------------------------------------------------------------------- topic ids
+
+
+def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings, new_id: NewId) -> dict[str, str]:
+    """Return each topic's id: the one that is given, else the sources', else a new one (a renamed topic is another).
+
+    Raises:
+        LogDirError: the sources disagree about one that is not given.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for source, (_, partition) in copies.items():
+        of_topic = found.setdefault(source.topic, {})
+        if partition.metadata is not None:
+            of_topic.setdefault(partition.metadata.topic_id, partition.directory)
+    given = dict(settings.topic_ids)
+    if unknown := given.keys() - {settings.new_name(topic) for topic in found}:
+        raise OptionError(f"a topic id is given for {', '.join(sorted(unknown))}, which is not restored")
+    ids: dict[str, str] = {}
+    for topic, said in sorted(found.items()):
+        name = settings.new_name(topic)
+        if name not in given and len(said) > 1:
+            where = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in said.items())
+            raise LogDirError(f"{topic} has two ids ({where}): name one source, or give the id")
+        kept = next(iter(said), None) if name == topic else None
+        ids[name] = given.get(name) or kept or new_id()
+    return ids

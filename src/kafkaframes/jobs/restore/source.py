@@ -1,0 +1,128 @@
+"""The good batches of one source segment, in order, with what lies between them said to be lost.
+
+A tail that a broker never finished (a torn last batch, zeros of a preallocated file) is no damage at a log's end: its
+recovery would cut it off. Anything else is, and stops the restore unless it is to be skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.repair.salvage import are_good, salvage
+from kafkaframes.records.reasons import TORN
+from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, scan_all
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
+from kafkaframes.storage.files.scan import Window, scan_segment
+
+LARGEST_OFFSET = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPart:
+    """A segment of a source; picklable.
+
+    Attributes:
+        end_offset: offsets at or above it are not this segment's.
+        is_last: whether it ends its partition, so that its tail may be torn.
+    """
+
+    filesystem: FileSystem
+    path: str
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    mtime_ms: int | None = None
+    is_last: bool = False
+
+
+class Lost(NamedTuple):
+    """Bytes of a source that are not in the result; ``is_tail``: which a broker's recovery would cut off, too."""
+
+    file: str
+    start: int
+    end: int
+    reason: str
+    is_tail: bool = False
+
+
+class Run(NamedTuple):
+    """Good batches in their order.
+
+    Attributes:
+        batches: positions count from ``data``'s first byte.
+        start: the position of ``data[0]`` in the file.
+    """
+
+    data: Bytes
+    batches: Batches
+    start: int
+
+
+def good_batches(part: SegmentPart, lost: list[Lost], *, skip: bool) -> Iterator[Run]:
+    """Yield the batches of a segment, some megabytes at a time.
+
+    Args:
+        part: the segment.
+        lost: gets what is left out.
+        skip: leave damaged batches out instead of stopping.
+
+    Raises:
+        LogDirError: a batch is damaged, or the segment cannot be read.
+    """
+    next_offset = part.base_offset
+    with part.filesystem.open(part.path) as read_at:
+        for window in scan_segment(read_at, size_bytes=part.size_bytes, whole=True, file=part.path):
+            batches, good = window.in_data(), _good_until(window, part, next_offset)
+            if good:
+                next_offset = int(batches.column("last_offset")[good - 1]) + 1
+                yield Run(as_array(window.data), Batches(batches.table[:, :good], batches.end), window.start)
+            if good < len(batches):
+                stop = _Stop(int(window.batches.column("position")[good]), "a batch whose CRC or offsets are wrong")
+            elif batches.end.goes_on:
+                continue
+            else:
+                stop = _Stop(window.batches.end.position, batches.end.reason, batches.end.status == TORN)
+            yield from _rest(part, read_at, stop, next_offset, lost, skip)
+            return
+
+
+class _Stop(NamedTuple):
+    position: int
+    reason: str
+    is_torn: bool = False
+
+
+def _good_until(window: Window, part: SegmentPart, next_offset: int) -> int:
+    """Return how many batches are good before the first that is not."""
+    batches = window.in_data()
+    first, last = batches.column("base_offset"), batches.column("last_offset")
+    good = are_good(as_array(window.data), batches, part.base_offset, part.end_offset)
+    good &= first >= np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]
+    bad = np.flatnonzero(~good)
+    return int(bad[0]) if len(bad) else len(batches)
+
+
+def _rest(
+    part: SegmentPart, read_at: ReadAt, stop: _Stop, next_offset: int, lost: list[Lost], skip: bool
+) -> Iterator[Run]:
+    """Yield what is good behind the first place that is not."""
+    if stop.position >= part.size_bytes:
+        return
+    rest = np.frombuffer(read_at(stop.position, part.size_bytes - stop.position), np.uint8)
+    is_empty = not rest.any()
+    if part.is_last and (stop.is_torn or is_empty):
+        what = "zeros: never written" if is_empty else "a batch that was not written to its end"
+        lost.append(Lost(part.path, stop.position, part.size_bytes, what, is_tail=True))
+        return
+    if not skip:
+        raise LogDirError(f"{stop.reason}: nothing was restored", position=stop.position, file=part.path)
+    found = salvage(rest, base_offset=next_offset, end_offset=part.end_offset)
+    lost += [Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in found.lost]
+    for start, end in found.ranges():
+        piece = rest[start:end]
+        yield Run(piece, scan_all(piece, rules=FILE), stop.position + start)

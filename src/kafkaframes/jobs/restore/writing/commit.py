@@ -1,0 +1,399 @@
+"""The commit of a write: all runs of all tasks become visible together, or none does.
+
+A new log directory is made under another name and renamed (``storage/files/atomic.py``). An existing one that is overwritten
+stays, under another name, until the new one has its place. Into one that is appended to, new segments are moved from a
+directory inside it that is renamed when it is whole: from then on the append counts, and the next run moves what
+a killed commit left there. A broker does not start on a directory in which such an append is half done.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.convert.in_place import broker_lock
+from kafkaframes.jobs.restore.cluster import (
+    BOOTSTRAP_CHECKPOINT,
+    Ends,
+    Node,
+    checkpoint_files,
+    node_files,
+    write_all,
+)
+from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint, registered_numbers
+from kafkaframes.jobs.restore.writing.assembling import PartitionTask, write_partition
+from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch
+from kafkaframes.jobs.restore.writing.runs import Run
+from kafkaframes.jobs.restore.writing.settings import WriteSettings
+from kafkaframes.jobs.restore.writing.stream_marks import is_committed, mark_files
+from kafkaframes.storage.files import atomic, names
+from kafkaframes.storage.files.checkpoints import (
+    CleanShutdown,
+    EpochStart,
+    write_clean_shutdown,
+    write_offset_checkpoint,
+)
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.lookup import log_end_offset
+from kafkaframes.storage.log.producer_state import load_producer_states
+from kafkaframes.storage.log.segment_writer import WrittenPartition
+
+RunTasks = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+COMMITTED = ".kafkaframes-append"
+_NEW, _OLD = ".kafkaframes-new", ".kafkaframes-old"
+_NO_BROKER_EPOCH = -1
+_KEPT_FOR_EVER = {"retention.ms": "-1"}  # else a broker deletes records older than a week when it starts
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The log directory that is written to, as it was when the write began.
+
+    Attributes:
+        path: local, or seen by all workers.
+        exists: whether there is a log directory.
+        counts: how many partitions its topics have.
+    """
+
+    path: str
+    exists: bool
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def look(cls, path: str) -> Target:
+        """Look at a path.
+
+        Raises:
+            LogDirError: something else than a log directory is there, or its broker did not stop cleanly.
+            OptionError: the path is no local one.
+        """
+        if "://" in path and not path.startswith("file:"):
+            raise OptionError(f"{path}: kafka-log writes to paths that all workers see as files, not into stores")
+        top = Path(path.removeprefix("file://").removeprefix("file:"))
+        if not top.exists() or (top.is_dir() and not any(top.iterdir())):
+            return cls(str(top), False)
+        counts: dict[str, int] = {}
+        for partition in _checked(top).partitions:
+            counts[partition.topic] = max(counts.get(partition.topic, 0), partition.partition + 1)
+        return cls(str(top), True, counts)
+
+
+def _checked(top: Path) -> LogDirectory:
+    """Return the log directory at a path, if it may be written to."""
+    if not top.is_dir() or not (top / names.RECOVERY_POINT_CHECKPOINT).exists():
+        reason = f"exists, and is no log directory (it has no {names.RECOVERY_POINT_CHECKPOINT})"
+        raise LogDirError(reason, file=str(top))
+    if not (top / names.CLEAN_SHUTDOWN).exists() and not (top / COMMITTED).exists():
+        reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
+        raise LogDirError(reason, file=str(top))
+    found = [one for one in discover(str(top)) if Path(one.path) == top]
+    if found:
+        return found[0]
+    return LogDirectory(str(top), LocalFileSystem())
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Puts the runs of all tasks into a log directory.
+
+    Attributes:
+        overwrite: what is there goes.
+        new_id: makes the id of a new topic.
+        run: carries out one task for each partition.
+        batch: the micro-batch of a stream that this is: where it is in the directory already, nothing is done.
+    """
+
+    target: Target
+    settings: WriteSettings
+    overwrite: bool
+    new_id: Callable[[], str]
+    run: RunTasks
+    batch: StreamBatch | None = None
+
+    def commit(self, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+        """Write the partitions; ``runs`` are in the order of the log.
+
+        Raises:
+            LogDirError: another job or a broker has the directory, it is not what it was, or the disk fails. The log is
+                what it was before then.
+        """
+        top = Path(self.target.path)
+        with atomic.locked(top):
+            finish_exchange(top)
+            if self._is_there(top):
+                return {}
+            if not self.target.exists and not (top.exists() and any(top.iterdir())):
+                return self._anew(top, runs)
+            if self.overwrite:
+                return self._over(top, runs)
+            return self._behind(top, runs)
+
+    def _is_there(self, top: Path) -> bool:
+        """Return whether this batch of a stream was committed before; what a killed commit left is moved first.
+
+        A batch that takes the place of all is written again instead: the directory holds what it says, whichever one
+        was there before.
+        """
+        if self.batch is None or self.overwrite:
+            return False
+        if (top / COMMITTED).exists():
+            with broker_lock(top):
+                finish_append(top)
+        return is_committed(top, self.batch)
+
+    # --------------------------------------------------------------------------------------------- a new directory
+
+    def _anew(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+        with atomic.writing(top):
+            if top.exists():
+                top.rmdir()  # it is empty
+        with atomic.unfinished(top) as directory:
+            return self._fill(directory, runs, marks=top)
+
+    def _over(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+        """Write a new directory beside the old one, then change their names; the old one goes last."""
+        _checked(top)
+        new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
+        with atomic.writing(new), broker_lock(top):
+            if new.exists():  # of a commit that was killed
+                shutil.rmtree(new)
+            with atomic.unfinished(new) as directory:
+                written = self._fill(directory, runs, marks=top)
+            top.rename(old)
+            new.rename(top)
+            atomic.sync(top.parent)
+            shutil.rmtree(old)
+        return written
+
+    def _fill(self, directory: Path, runs: Sequence[Run], *, marks: Path) -> dict[TopicPartition, WrittenPartition]:
+        """Write a whole log directory; ``marks``: the directory whose place it takes."""
+        tasks = list(self._tasks(directory, runs, {}, {}))
+        written = {task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)}
+        ends = {
+            partition: Ends(one.log_start_offset, one.log_start_offset, one.log_end_offset)
+            for partition, one in written.items()
+        }
+        write_all(directory, checkpoint_files(ends))
+        node = Node(
+            node_id=self.settings.node_id,
+            cluster_id=self.settings.cluster_id or self.new_id(),
+            directory_id=self.new_id(),
+        )
+        layouts = _layouts((task.partition, task.topic_id, written[task.partition].epochs) for task in tasks)
+        write_all(directory, node_files(node, layouts, now_ms=self.settings.now_ms))
+        write_all(directory, mark_files(marks, self.batch))
+        write_all(directory, iter([(atomic.SUCCESS, b"")]))
+        return written
+
+    def _tasks(
+        self, directory: Path, runs: Sequence[Run], present: Mapping[TopicPartition, Partition], ids: Mapping[str, str]
+    ) -> Iterator[PartitionTask]:
+        """Yield what is to be written: every partition that has rows, and the empty ones of new topics."""
+        by_partition: dict[TopicPartition, list[Run]] = {}
+        for run in runs:
+            by_partition.setdefault(run.partition, []).append(run)
+        known = dict(ids)
+        for partition in sorted(self._all_of(by_partition)):
+            if partition in present and partition not in by_partition:
+                continue
+            topic = partition.topic
+            known.setdefault(topic, self.settings.topic_ids.get(topic) or self.new_id())
+            home = directory / str(partition)
+            with atomic.writing(home):
+                home.mkdir()
+            task = PartitionTask(
+                partition,
+                str(home),
+                tuple(by_partition.get(partition, ())),
+                self.settings,
+                topic_id=known[topic],
+                leader_epoch=0,
+            )
+            yield _continued(task, present[partition], self.settings.now_ms) if partition in present else task
+
+    def _all_of(self, by_partition: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
+        topics = {one.topic for one in by_partition} | ({self.settings.topic} if self.settings.topic else set())
+        found = set(by_partition)
+        for topic in topics:
+            least = 0 if any(one.topic == topic for one in by_partition) else 1
+            count = self.settings.partitions.get(topic, self.settings.num_partitions or least)
+            found |= {TopicPartition(topic, number) for number in range(count)}
+        return found
+
+    # --------------------------------------------------------------------------------------- behind what is there
+
+    def _behind(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+        with broker_lock(top):
+            finish_append(top)
+            log = _checked(top)
+            present = {one.topic_partition: one for one in log.partitions if one.is_live}
+            ids = {
+                one.topic: one.metadata.topic_id for one in log.partitions if one.is_live and one.metadata is not None
+            }
+            with _prepared(top / COMMITTED) as directory:
+                tasks = list(self._tasks(directory, runs, present, ids))
+                written = {
+                    task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)
+                }
+                write_all(directory, _moved_checkpoints(log, written))
+                write_all(directory, self._metadata(log, present, tasks, written))
+                write_all(directory, mark_files(top, self.batch))
+            finish_append(top)
+        return written
+
+    def _metadata(
+        self,
+        log: LogDirectory,
+        present: Mapping[TopicPartition, Partition],
+        tasks: Sequence[PartitionTask],
+        written: Mapping[TopicPartition, WrittenPartition],
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield the metadata records that register new partitions, for a directory on which no node has run yet.
+
+        Raises:
+            LogDirError: one has, and it would take their directories for strays.
+        """
+        new = [task for task in tasks if task.partition not in present]
+        if not new or (log.bootstrap is None and not _has_metadata(log)):
+            return
+        if _has_metadata(log) or log.meta is None:
+            reason = f"{new[0].partition} is unknown to the cluster of this directory: create it there, then append"
+            raise LogDirError(reason, file=log.path)
+        listed = [
+            (one.topic_partition, one.metadata.topic_id if one.metadata else None, tuple(one.leader_epochs or ()))
+            for one in present.values()
+        ]
+        listed += [(task.partition, task.topic_id, written[task.partition].epochs) for task in new]
+        node_id, directory_id = (log.meta.values.get(name, "") for name in ("node.id", "directory.id"))
+        yield (
+            BOOTSTRAP_CHECKPOINT,
+            bootstrap_checkpoint(
+                _layouts(listed), node_id=int(node_id), directory_id=directory_id, now_ms=self.settings.now_ms
+            ),
+        )
+
+
+def _has_metadata(log: LogDirectory) -> bool:
+    return any(one.topic == names.CLUSTER_METADATA_TOPIC for one in log.partitions)
+
+
+def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> PartitionTask:
+    """Return the task of a partition that is there: it goes on at the log's end."""
+    filesystem = LocalFileSystem()
+    end = log_end_offset(filesystem, partition)
+    epochs = tuple(partition.leader_epochs or ())
+    producers = load_producer_states(filesystem, partition, now_ms=now_ms, end_offset=end)
+    return PartitionTask(
+        task.partition,
+        task.directory,
+        task.runs,
+        task.settings,
+        start_offset=end,
+        topic_id=None if partition.metadata is None else task.topic_id,
+        leader_epoch=epochs[-1].leader_epoch if epochs else 0,
+        epochs=epochs,
+        producers=producers,
+    )
+
+
+def _layouts(
+    partitions: Iterable[tuple[TopicPartition, str | None, tuple[EpochStart, ...]]],
+) -> list[TopicLayout]:
+    """Return topics as they are registered with a controller: their records are kept, however old they are."""
+    ids: dict[str, str] = {}
+    epochs: dict[str, dict[int, int]] = {}
+    for partition, topic_id, found in sorted(partitions, key=lambda one: one[0]):
+        if topic_id is not None:
+            ids[partition.topic] = topic_id
+            latest = found[-1].leader_epoch if found else 0
+            epochs.setdefault(partition.topic, {})[partition.partition] = latest
+    return [
+        TopicLayout(
+            name, ids[name], {one: epochs[name].get(one, 0) for one in registered_numbers(epochs[name])}, _KEPT_FOR_EVER
+        )
+        for name in ids
+    ]
+
+
+def _moved_checkpoints(
+    log: LogDirectory, written: Mapping[TopicPartition, WrittenPartition]
+) -> Iterator[tuple[str, bytes]]:
+    ends = {partition: one.log_end_offset for partition, one in written.items()}
+    for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
+        yield name, write_offset_checkpoint(dict(log.offset_checkpoints.get(name, {})) | ends)
+    yield names.CLEAN_SHUTDOWN, _mark_of(Path(log.path))
+
+
+def _mark_of(top: Path) -> bytes:
+    path = top / names.CLEAN_SHUTDOWN
+    return path.read_bytes() if path.exists() else write_clean_shutdown(CleanShutdown(_NO_BROKER_EPOCH))
+
+
+@contextmanager
+def _prepared(committed: Path) -> Iterator[Path]:
+    """Give an empty directory that gets its name, and so counts, when it is whole."""
+    unfinished = committed.with_name(committed.name + atomic.UNFINISHED)
+    with atomic.writing(unfinished):
+        if unfinished.exists():  # of a commit that was killed
+            shutil.rmtree(unfinished)
+        unfinished.mkdir()
+    try:
+        yield unfinished
+        with atomic.writing(committed):
+            atomic.sync_directories(unfinished)
+            unfinished.rename(committed)
+            atomic.sync(committed.parent)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def finish_append(top: Path) -> None:
+    """Move what a commit has prepared to its place, also what a killed one left; the mark goes first and comes last.
+
+    Raises:
+        LogDirError: the disk fails; the next call goes on.
+    """
+    committed = top / COMMITTED
+    if not committed.exists():
+        return
+    with atomic.writing(top):
+        (top / names.CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        for source in sorted(committed.iterdir()):
+            if source.is_dir():
+                home = top / source.name
+                home.mkdir(exist_ok=True)
+                for file in sorted(source.iterdir()):
+                    file.replace(home / file.name)
+                atomic.sync(home)
+                source.rmdir()
+        for source in sorted(committed.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN):
+            source.replace(top / source.name)
+        atomic.sync(top)
+        committed.rmdir()
+
+
+def finish_exchange(top: Path) -> None:
+    """Finish the exchange of a directory that was overwritten, if a commit was killed in it.
+
+    Raises:
+        LogDirError: the disk fails.
+    """
+    new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
+    with atomic.writing(top):
+        if not top.exists() and old.exists():
+            (new if new.exists() else old).rename(top)
+            atomic.sync(top.parent)
+        if top.exists() and old.exists():
+            shutil.rmtree(old)
+
+
+__all__ = ["Commit", "Target", "finish_append", "finish_exchange"]

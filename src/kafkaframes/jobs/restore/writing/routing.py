@@ -1,0 +1,133 @@
+"""To which topic partition each row goes.
+
+The row's ``partition`` counts; without one its key decides, as in Kafka's default partitioner (murmur2, the sign bit
+cleared, modulo). Rows without either stick to one partition until about a batch of them has gone there, then to the
+next one (as KIP-480 and KIP-794 do, but in turn, so that a task that is repeated writes the same).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.jobs.restore.writing.settings import WriteSettings
+from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
+from kafkaframes.records.rows import Blobs, blobs_of
+from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition, check_topic
+
+Ints = npt.NDArray[np.int64]
+_SHORT = 1 << 16
+
+
+class Routed(NamedTuple):
+    """Rows of one topic partition: their places among those given, ascending."""
+
+    partition: TopicPartition
+    places: Ints
+
+
+class Router:
+    """Sends the rows of one task where they belong."""
+
+    def __init__(self, settings: WriteSettings, *, task: int) -> None:
+        """``task``: its number; tasks begin with different partitions."""
+        self._settings = settings
+        self._task = task
+        self._keyless_bytes = 0
+        self._checked: set[str] = set()
+
+    def route(self, rows: pa.RecordBatch) -> list[Routed]:
+        """Share out rows.
+
+        Raises:
+            EncodeError: a row has no topic, or an invalid partition; ``path`` has its place.
+        """
+        topics, topic_of = self._topics(rows)
+        counts = np.array([self._count(name) for name in topics], np.int64)[topic_of]
+        partitions = self._partitions(rows, topics, topic_of, counts)
+        width = int(partitions.max(initial=0)) + 1
+        code = topic_of * width + partitions
+        if len(topics) * width <= _SHORT:  # few enough for numpy to sort by counting
+            code = code.astype(np.uint16)
+        order = np.argsort(code, kind="stable")
+        edges = np.flatnonzero(np.diff(code[order].astype(np.int64), prepend=-1, append=-1))
+        found = []
+        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            topic, partition = divmod(int(code[order[first]]), width)
+            found.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
+        return found
+
+    def _count(self, topic: str) -> int:
+        return self._settings.partitions.get(topic, self._settings.num_partitions or 1)
+
+    def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
+        """Return the topics' names, and each row's place among them."""
+        if self._settings.topic is not None:
+            return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
+        column = rows.column("topic")
+        if column.null_count:
+            row = _first(column.is_null())
+            raise _bad(row, "no topic: give the option topic, or a column topic without nulls")
+        encoded = column.dictionary_encode()
+        names: list[str] = encoded.dictionary.to_pylist()
+        indices = encoded.indices.to_numpy().astype(np.int64)
+        for place, name in enumerate(names):
+            if name not in self._checked:
+                try:
+                    check_topic(name)
+                except OptionError as error:
+                    raise _bad(_first(indices == place), str(error)) from None
+                self._checked.add(name)
+        return names, indices
+
+    def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
+        partitions: Ints = np.full(rows.num_rows, UNASSIGNED, np.int64)
+        if "partition" in rows.schema.names:
+            given = rows.column("partition")
+            asked = pc.fill_null(given.cast(pa.int64()), UNASSIGNED).to_numpy().copy()
+            self._check(asked, np.asarray(given.is_valid()), topics, topic_of, counts)
+            partitions = asked
+        keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
+        if keys is not None:
+            assign_by_key(keys, counts, partitions)
+        free = np.flatnonzero(partitions < 0)
+        if len(free):
+            partitions[free] = self._in_turn(rows, free, counts)
+        return partitions
+
+    def _check(
+        self, asked: Ints, given: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
+    ) -> None:
+        known = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
+        limits = np.where(known | (self._settings.num_partitions is not None), counts, LARGEST_PARTITION + 1)
+        wrong = given & ((asked < 0) | (asked >= limits))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            has = f"has {counts[row]}" if limits[row] <= LARGEST_PARTITION else "numbers them from 0 on"
+            raise _bad(row, f"no partition {asked[row]}: topic {topics[topic_of[row]]} {has}")
+
+    def _in_turn(self, rows: pa.RecordBatch, free: Ints, counts: Ints) -> Ints:
+        """Choose partitions for rows that say nothing: the next one after about a batch."""
+        values = blobs_of("value", rows.column("value")) if "value" in rows.schema.names else _NO_VALUES
+        lengths = np.maximum(values.lengths[free], 0) if len(values.lengths) else np.zeros(len(free), np.int64)
+        ends = self._keyless_bytes + np.cumsum(lengths + 1)
+        self._keyless_bytes = int(ends[-1])
+        turns: Ints = (self._task + (ends - 1) // self._settings.batch_bytes) % counts[free]
+        return turns
+
+
+def _bad(row: int, reason: str) -> EncodeError:
+    return EncodeError(reason).within(row)
+
+
+def _first(flags: pa.Array | npt.NDArray[np.bool_]) -> int:
+    """Return the first row that a flag is set for."""
+    return int(np.flatnonzero(np.asarray(flags))[0])
+
+
+_NO_VALUES = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))

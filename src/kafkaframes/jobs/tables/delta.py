@@ -1,0 +1,341 @@
+"""Delta tables, through ``deltalake`` (delta-rs).
+
+Where things stand in Delta's log:
+
+* the end offset of a topic partition: a ``txn`` action, app id ``kafkaframes/TOPIC/PARTITION``, version = the end.
+  Delta keeps these through checkpoints and when old log files are removed; two commits that name one app id conflict.
+* the topic's id: ``txn`` of ``kafkaframes/TOPIC``, version = ``topic_number``.
+* which records the table holds: in the metadata of the column ``offset``.
+* for people: ``kafkaframes`` in the commit's own info (``DESCRIBE HISTORY``), ``Commit.note``.
+
+A commit is tried once, against the version that was read: delta-rs does not retry on its own (``max_commit_retries``).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.jobs.tables.claims import STAGED
+from kafkaframes.jobs.tables.files import DataFile
+from kafkaframes.jobs.tables.latest import latest_of_keys
+from kafkaframes.jobs.tables.schema import PARTITIONED_BY, check_partitioning, missing_columns
+from kafkaframes.jobs.tables.state import (
+    NOTE,
+    SETTINGS,
+    Commit,
+    RacedError,
+    TableState,
+    TopicPartition,
+    flat,
+    parse_note,
+    topic_number,
+)
+from kafkaframes.storage.files.filesystem import join
+
+APP = "kafkaframes"
+FORGOTTEN = -1  # a txn cannot be taken back
+HISTORY_PAGE = 50
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def load_library() -> Any:
+    """Return the module ``deltalake``.
+
+    Raises:
+        MissingExtraError: it is absent.
+    """
+    try:
+        import deltalake
+        import deltalake.transaction
+    except ImportError as error:
+        raise MissingExtraError("--format delta", "delta") from error
+    return deltalake
+
+
+class DeltaTable:
+    """One Delta table at a path or URL; see ``table.Table``."""
+
+    names_inside = False
+
+    def __init__(self, root: str) -> None:
+        self._library = load_library()
+        self.root = self.place = root
+        self._table: Any = None
+
+    @property
+    def known_root(self) -> str | None:
+        """The table's place, there or not."""
+        return self.root
+
+    def read(self) -> TableState | None:
+        """Return the state of the table now, or None if the table does not exist."""
+        library = self._library
+        try:
+            self._table = library.DeltaTable(self.root)
+        except library.exceptions.TableNotFoundError:
+            self._table = None
+            return None
+        except (library.exceptions.DeltaError, OSError) as error:  # OSError: the store did not answer
+            raise OptionError(f"{self.place}: cannot be read as a Delta table: {error}") from error
+        return self._state(self._table)
+
+    def _state(self, table: Any) -> TableState:
+        note, restored = self._last_note(table)
+        at = table if restored is None else self._library.DeltaTable(self.root, version=restored)
+        if restored is not None:  # the txn actions that came after it are still in force, their rows are gone
+            earlier = self._state(at)
+            named = dict.fromkeys(flat((note or {}).get("offsets")), FORGOTTEN)
+            return TableState(
+                earlier.end_of,
+                earlier.topic_number_of,
+                named | dict(earlier.ends),
+                earlier.settings,
+                table.version(),
+                is_reset=True,
+            )
+        ends = {name: end for name in flat((note or {}).get("offsets")) if (end := _end_of(at, name)) is not None}
+        return TableState(
+            lambda name: _end_of(at, name),
+            lambda topic: _known(at.transaction_version(_topic_app(topic))),
+            ends,
+            self._settings(table),
+            table.version(),
+        )
+
+    def _last_note(self, table: Any) -> tuple[dict[str, Any] | None, int | None]:
+        """Return the newest note in the history, and the version to which the table was set back since then."""
+        restored: int | None = None
+        for _, entry in self._history(table.version()):
+            if (note := parse_note(entry.get(NOTE))) is not None:
+                return note, restored
+            if entry.get("operation") == "RESTORE" and restored is None:
+                restored = int(entry.get("operationParameters", {}).get("version", -1))
+        return None, restored
+
+    def _history(self, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the commits up to a version, the newest first, each with its version.
+
+        deltalake 1.6 lists what is newest in the log, whichever version a table was loaded at, and counts down from
+        that. So commits are counted from a version that was the newest before and after they were listed.
+        """
+        seen = version + 1
+        for limit in (HISTORY_PAGE, None):
+            table = self._library.DeltaTable(self.root)
+            listed = table.history(limit)
+            while self._library.DeltaTable(self.root).version() != table.version():
+                table = self._library.DeltaTable(self.root)
+                listed = table.history(limit)
+            for number, entry in zip(range(table.version(), -1, -1), listed, strict=False):
+                if number < seen:
+                    yield number, entry
+                    seen = number
+
+    def _settings(self, table: Any) -> Mapping[str, Any] | None:
+        for field in table.schema().fields:
+            if field.name == "offset" and SETTINGS in field.metadata:
+                found: Mapping[str, Any] = json.loads(field.metadata[SETTINGS])
+                return found
+        return None
+
+    def check(self, columns: pa.Schema) -> None:
+        """Check that the table can take rows with these columns."""
+        if self._table is not None:
+            self._missing(columns)
+
+    def _missing(self, columns: pa.Schema) -> list[pa.Field]:
+        check_partitioning(tuple(self._table.metadata().partition_columns), place=self.place)
+        return missing_columns(pa.schema(self._table.schema()), columns, place=self.place)
+
+    def data_directory(self, name: TopicPartition) -> str:
+        """Return where data files are to lie: ``topic=T/partition=P``, as other writers of Delta have it."""
+        return join(self.root, f"topic={quote(name[0], safe='')}/partition={name[1]}")
+
+    def staged_directory(self, name: TopicPartition) -> str:
+        """Return where changes are to lie until a commit has taken them up."""
+        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+
+    def commit(self, commit: Commit, state: TableState | None) -> None:
+        """Make a commit visible, on top of the state that was read last."""
+        library = self._library
+        if commit.latest:
+            self._change(commit, state)
+            return
+        schema = library.Schema.from_arrow(_marked(commit))
+        adds = [self._add(file) for file in commit.files]
+        given = {
+            "partition_by": list(PARTITIONED_BY),
+            "commit_properties": self._properties(commit, state),
+        }
+        try:
+            if self._table is None:
+                self._create(schema, adds, given)
+                return
+            if missing := self._missing(commit.columns):
+                self._add_columns(missing)
+            mode = "overwrite" if commit.replaces else "append"
+            self._table.create_write_transaction(adds, mode, schema, **given)
+        except library.exceptions.CommitFailedError as error:
+            raise RacedError(str(error)) from error
+
+    def _create(self, schema: Any, adds: list[Any], given: dict[str, Any]) -> None:
+        library = self._library
+        try:
+            library.transaction.create_table_with_add_actions(self.root, schema, adds, mode="error", **given)
+        except library.exceptions.DeltaError as error:
+            if library.DeltaTable.is_deltatable(self.root):
+                raise RacedError(str(error)) from error
+            raise
+
+    def _change(self, commit: Commit, state: TableState | None) -> None:
+        """Bring changes by key into the table: a merge, which says the new ends in the same commit."""
+        library = self._library
+        if self._table is None:
+            nothing = library.Schema.from_arrow(_marked(commit))
+            self._create(nothing, [], {"partition_by": list(PARTITIONED_BY)})
+            self.read()
+        if missing := self._missing(commit.columns):
+            self._add_columns(missing)
+            self.read()
+        version, properties = self._table.version(), self._properties(commit, state)
+        changes = latest_of_keys(commit)
+        try:
+            if changes.num_rows:
+                merge(self._table, changes, commit.columns.names, properties)
+            if self._table.version() == version:  # nothing to change, or delta-rs found nothing changed
+                schema = library.Schema.from_arrow(_marked(commit))
+                given = {"partition_by": list(PARTITIONED_BY), "commit_properties": properties}
+                self._table.create_write_transaction([], "append", schema, **given)
+        except library.exceptions.CommitFailedError as error:
+            raise RacedError(str(error)) from error
+
+    def _add_columns(self, missing: list[pa.Field]) -> None:
+        """Add columns that may be null: a commit of its own, which changes no row."""
+        fields = self._library.Schema.from_arrow(pa.schema(missing)).fields
+        once = self._library.CommitProperties(max_commit_retries=0)
+        self._table.alter.add_columns(fields, commit_properties=once)
+
+    def _add(self, file: DataFile) -> Any:
+        topic, partition = file.job.topic_partition
+        return self._library.transaction.AddAction(
+            path=quote(file.path.removeprefix(self.root).lstrip("/"), safe="/=-_."),
+            size=file.size_bytes,
+            partition_values={"topic": topic, "partition": str(partition)},
+            modification_time=int(time.time() * 1000),
+            data_change=True,
+            stats=json.dumps(_statistics(file)),
+        )
+
+    def _properties(self, commit: Commit, state: TableState | None) -> Any:
+        ends: dict[TopicPartition, int] = dict(commit.after)
+        known = {} if state is None else dict(state.ends)
+        if commit.replaces:
+            ends = dict.fromkeys(known, FORGOTTEN) | ends
+        elif state is not None and state.is_reset:
+            ends = known | ends
+        kept = {name: end for name, end in known.items() if end != FORGOTTEN}
+        marks = {_app(name): end for name, end in ends.items()}
+        marks |= {_topic_app(topic): topic_number(topic_id) for topic, topic_id in commit.topic_ids.items()}
+        return self._library.CommitProperties(
+            custom_metadata={NOTE: commit.note(kept)},
+            max_commit_retries=0,
+            app_transactions=[self._library.Transaction(app, version) for app, version in marks.items()],
+        )
+
+    def has_committed(self, run: str, *, since: int | None) -> bool | None:
+        """Return whether a commit with this name was made after a version; None if the history is too short."""
+        if self.read() is None:
+            return False
+        oldest = self._table.version() + 1
+        for oldest, entry in self._history(self._table.version()):
+            if since is not None and oldest <= since:
+                return False
+            note = parse_note(entry.get(NOTE))
+            if note is not None and note["run"] == run:
+                return True
+        return False if oldest == 0 else None
+
+    def tidy(self) -> None:
+        """Put small data files together: a commit that changes no row. One that others were faster than is left."""
+        if self.read() is None:
+            return
+        once = self._library.CommitProperties(max_commit_retries=0)
+        with suppress(self._library.exceptions.CommitFailedError):
+            self._table.optimize.compact(commit_properties=once)
+
+    def about(self) -> dict[str, Any]:
+        """Return what to tell of the table after a run."""
+        version = None if self._table is None else self._table.version()
+        return {"format": "delta", "location": self.root, "version": version}
+
+
+def merge(table: Any, changes: pa.Table, columns: list[str], properties: Any) -> None:
+    """Update, insert and delete rows by topic and key.
+
+    A row of another partition (the topic was given more of them) gives way only to what is not older.
+    """
+    newer = "(s.partition = t.partition OR s.timestamp >= t.timestamp)"
+    values = {name: f"s.`{name}`" for name in columns}
+    topics = ", ".join("'" + one.replace("'", "''") + "'" for one in changes.column("topic").unique().to_pylist())
+    merger = table.merge(
+        changes,
+        f"t.topic IN ({topics}) AND t.topic = s.topic AND t.key = s.key",
+        source_alias="s",
+        target_alias="t",
+        commit_properties=properties,
+    )
+    merger = merger.when_matched_delete(f"s.tombstone AND {newer}")
+    merger = merger.when_matched_update(values, f"NOT s.tombstone AND {newer}")
+    merger.when_not_matched_insert(values, "NOT s.tombstone").execute()
+
+
+def _app(name: TopicPartition) -> str:
+    return f"{APP}/{name[0]}/{name[1]}"
+
+
+def _topic_app(topic: str) -> str:
+    return f"{APP}/{topic}"
+
+
+def _end_of(table: Any, name: TopicPartition) -> int | None:
+    return _known(table.transaction_version(_app(name)))
+
+
+def _known(version: int | None) -> int | None:
+    return None if version is None or version == FORGOTTEN else version
+
+
+def _marked(commit: Commit) -> pa.Schema:
+    """Return the columns, with the settings beside the one that every table has."""
+    place = commit.columns.get_field_index("offset")
+    marked = commit.columns.field(place).with_metadata({SETTINGS: json.dumps(dict(commit.settings), sort_keys=True)})
+    return commit.columns.set(place, marked)
+
+
+def _statistics(file: DataFile) -> dict[str, Any]:
+    """Return what Delta keeps of a file, so that readers can skip it."""
+    facts: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for name, (least, greatest, nulls) in file.bounds.items():
+        shown = _instant if name == "timestamp" else int
+        pair = shown(least), shown(greatest)
+        if None not in pair:
+            facts["minValues"][name], facts["maxValues"][name] = pair
+        facts["nullCount"][name] = nulls
+    return facts
+
+
+def _instant(microseconds: int) -> str | None:
+    """Return an instant as Delta writes it, in milliseconds (Kafka has no finer ones); None beyond the year 9999."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"

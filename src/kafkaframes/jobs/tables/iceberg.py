@@ -1,0 +1,340 @@
+"""Iceberg tables, through ``pyiceberg``.
+
+Where things stand:
+
+* the end offsets: in the summary of the snapshot that brought the records (``kafkaframes``, ``Commit.note`` as JSON).
+  Snapshots of other writers (compaction) have none, so the newest one up the chain of parents counts; where the chain
+  was cut by an expiry, the table property ``kafkaframes.last``, which the same commit sets.
+* which records the table holds: the table property ``kafkaframes.settings``.
+
+Data files are written by tasks and taken over by ``add_files``: without field ids, by the table's name mapping. It
+reads their footers, and wants partition values as columns in the file.
+
+pyiceberg 0.12 commits again on its own when another writer was faster, on top of the new state: that would add
+the same offsets twice. So its retries are set to none, on the copy of the metadata that a commit is built from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.jobs.tables.claims import STAGED
+from kafkaframes.jobs.tables.iceberg_types import add_columns, iceberg_schema, unmeasured
+from kafkaframes.jobs.tables.latest import latest_of_keys, without_tombstones
+from kafkaframes.jobs.tables.schema import (
+    PARTITIONED_BY,
+    check_partitioning,
+    missing_columns,
+    table_schema,
+)
+from kafkaframes.jobs.tables.state import (
+    NOTE,
+    SETTINGS,
+    Commit,
+    RacedError,
+    TableState,
+    TopicPartition,
+    flat,
+    parse_note,
+    topic_number,
+)
+from kafkaframes.storage.files.filesystem import join
+
+LAST = "kafkaframes.last"
+RETRIES = "commit.retry.num-retries"
+DEFAULT_NAME = "kafka.records"
+CATALOG_FILE = "catalog.db"
+CATALOG_NAME = "kafkaframes"  # inside the SQLite file: who opens it has to say the same
+
+
+def load_library() -> Any:
+    """Return the module ``pyiceberg.catalog``.
+
+    Raises:
+        MissingExtraError: it is absent.
+    """
+    try:
+        import pyiceberg.catalog
+        import pyiceberg.io.pyarrow
+    except ImportError as error:
+        raise MissingExtraError("--format iceberg", "iceberg") from error
+    return pyiceberg.catalog
+
+
+def open_catalog(name: str | None, warehouse: str | None) -> Any:
+    """Return a catalog: one of pyiceberg's configuration by name, or the SQLite file of a warehouse.
+
+    Raises:
+        OptionError: there is no such catalog; or none is named, and the warehouse is no directory.
+        MissingExtraError: pyiceberg, or what it needs for the catalog, is absent.
+    """
+    library = load_library()
+    if name is not None:
+        try:
+            return library.load_catalog(name)
+        except Exception as error:  # of each catalog its own: config, HTTP, SQL
+            raise OptionError(f"--catalog {name}: {error}") from error
+    if warehouse is None or "://" in warehouse:
+        raise OptionError("--to: give a directory, or --catalog NAME: Iceberg needs a catalog beside its files")
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+    except ImportError as error:
+        raise MissingExtraError("--format iceberg without --catalog", "iceberg") from error
+    root = Path(warehouse).absolute()
+    root.mkdir(parents=True, exist_ok=True)
+    return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=_uri(str(root)))
+
+
+class IcebergTable:
+    """One Iceberg table of a catalog; see ``table.Table``.
+
+    Args:
+        catalog: from ``open_catalog``.
+        name: ``namespace.table``.
+        location: where a new table goes; the catalog decides if it is None.
+    """
+
+    names_inside = True
+
+    def __init__(self, catalog: Any, name: str = DEFAULT_NAME, *, location: str | None = None) -> None:
+        if "." not in name:
+            raise OptionError(f"--table {name}: must be NAMESPACE.NAME")
+        self._catalog, self._name, self._location = catalog, name, location
+        self.place = f"table {name}"
+        self._table: Any = None
+        self._columns = table_schema(headers=False)  # of a table that is to be made
+
+    @property
+    def root(self) -> str:
+        """The directory or URL that the table's data files lie below; it is made now where there is none."""
+        if self._table is None:
+            self._create()
+        return str(self._table.location()).removeprefix("file://")
+
+    @property
+    def known_root(self) -> str | None:
+        """The table's place; None where there is none yet, for the catalog decides."""
+        return None if self._table is None else self.root
+
+    def read(self) -> TableState | None:
+        """Return the state of the table now, or None if the table does not exist."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            self._table = self._catalog.load_table(self._name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            self._table = None
+            return None
+        except (ValueError, OSError) as error:
+            raise OptionError(f"{self.place}: cannot be read: {error}") from error
+        return self._state()
+
+    def _state(self) -> TableState:
+        properties = self._table.properties
+        settings = json.loads(properties[SETTINGS]) if SETTINGS in properties else None
+        notes = (parse_note(snapshot.summary.additional_properties.get(NOTE)) for snapshot in self._chain())
+        note = next(filter(None, notes), None) or self._property_note() or {}
+        ends = flat(note.get("offsets"))
+        topics: Mapping[str, str] = note.get("topicIds") or {}
+        snapshot = self._table.current_snapshot()
+        return TableState(
+            ends.get,
+            lambda topic: topic_number(topics[topic]) if topic in topics else None,
+            ends,
+            settings,
+            None if snapshot is None else snapshot.snapshot_id,
+        )
+
+    def _property_note(self) -> dict[str, Any] | None:
+        """Return the note that outlives its snapshot; none where the whole history is there, and has no note.
+
+        Raises:
+            OptionError: the table was set back to before that note's commit, and what it said then has expired.
+        """
+        note = None if self._is_whole() else parse_note(self._table.properties.get(LAST))
+        if note is not None and any(_run_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots):
+            raise OptionError(
+                f"{self.place}: was set back to a snapshot whose end offsets are not known any more: "
+                "export to a new table"
+            )
+        return note
+
+    def _is_whole(self) -> bool:
+        """Return whether the chain of snapshots reaches back to the table's first one.
+
+        The snapshot's sequence number shows it: an expiry by pyiceberg leaves no id of a parent behind.
+        """
+        chain = list(self._chain())
+        return not chain or chain[-1].sequence_number == 1
+
+    def _chain(self) -> Iterator[Any]:
+        """Yield the current snapshot and its parents, as far as they are kept."""
+        snapshot = self._table.current_snapshot()
+        while snapshot is not None and snapshot.summary is not None:
+            yield snapshot
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+
+    def check(self, columns: pa.Schema) -> None:
+        """Check that the table can take rows with these columns; one that is to be made will have them."""
+        self._columns = columns
+        if self._table is not None:
+            self._missing(columns)
+
+    def _missing(self, columns: pa.Schema) -> list[pa.Field]:
+        schema = self._table.schema()
+        fields = self._table.spec().fields
+        names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
+        shown = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
+        check_partitioning(shown, place=self.place)
+        return missing_columns(schema.as_arrow(), columns, place=self.place)
+
+    def data_directory(self, name: TopicPartition) -> str:
+        """Return where data files are to lie."""
+        return join(self.root, f"data/topic={quote(name[0], safe='')}/partition={name[1]}")
+
+    def staged_directory(self, name: TopicPartition) -> str:
+        """Return where changes are to lie until a commit has taken them up."""
+        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+
+    def commit(self, commit: Commit, state: TableState | None) -> None:
+        """Make a commit visible, on top of the state that was read last."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        if self._table is None:
+            self._create()
+        self._table.metadata.properties[RETRIES] = "0"  # of this copy alone: see the module's head
+        note = json.dumps(commit.note({} if state is None else state.ends))
+        paths = [_uri(file.path) for file in commit.files]
+        try:
+            with self._table.transaction() as transaction:
+                if missing := self._missing(commit.columns):
+                    add_columns(transaction, missing)
+                if commit.replaces:
+                    _empty(transaction)
+                settings = json.dumps(dict(commit.settings), sort_keys=True)
+                transaction.set_properties({LAST: note, SETTINGS: settings, **unmeasured(missing)})
+                if commit.latest:
+                    self._change(transaction, commit, {NOTE: note})
+                else:
+                    transaction.add_files(paths, snapshot_properties={NOTE: note}, check_duplicate_files=False)
+        except CommitFailedException as error:
+            raise RacedError(str(error)) from error
+
+    def _create(self) -> None:
+        """Make an empty table; one that was made meanwhile by another is a race."""
+        from pyiceberg.exceptions import TableAlreadyExistsError
+
+        try:
+            self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+            self._table = self._catalog.create_table(
+                self._name,
+                iceberg_schema(self._columns),
+                location=self._location,
+                partition_spec=_spec(),
+                properties={SETTINGS: "{}", **unmeasured(self._columns)},
+            )
+        except TableAlreadyExistsError:
+            self.read()
+
+    def _change(self, transaction: Any, commit: Commit, properties: dict[str, str]) -> None:
+        """Bring changes by key into the table: what they replace is deleted, what stays is appended, in one commit.
+
+        A row of another partition (the topic was given more of them) gives way only to what is not older.
+        """
+        changes = self._not_older(latest_of_keys(commit))
+        _delete(transaction, _same_keys(changes), properties)
+        transaction.append(without_tombstones(changes), snapshot_properties=properties)
+
+    def _not_older(self, changes: pa.Table) -> pa.Table:
+        """Return the changes that nothing newer of another partition stands against."""
+        columns = ("topic", "key", "partition", "timestamp")
+        there = self._table.scan(row_filter=_same_keys(changes), selected_fields=columns).to_arrow()
+        known = {(row["topic"], row["key"]): row for row in there.to_pylist()}
+        if not known:
+            return changes
+        rows = changes.select(columns).to_pylist()
+        return changes.filter(pa.array([_is_due(row, known.get((row["topic"], row["key"]))) for row in rows]))
+
+    def has_committed(self, run: str, *, since: int | None) -> bool | None:
+        """Return whether a commit with this name was made after a snapshot; None if the chain ends before."""
+        if self.read() is None:
+            return False
+        for snapshot in self._chain():
+            if snapshot.snapshot_id == since:
+                return False
+            if _run_of(snapshot) == run:
+                return True
+        return False if since is None and self._is_whole() else None
+
+    def tidy(self) -> None:
+        """Leave data files as they are: pyiceberg 0.12 cannot put them together."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what to tell of the table after a run."""
+        facts: dict[str, Any] = {"format": "iceberg", "table": self._name}
+        if self._table is not None:
+            snapshot = self._table.current_snapshot()
+            facts["location"] = self.root
+            facts["metadata"] = self._table.metadata_location
+            facts["snapshot"] = None if snapshot is None else snapshot.snapshot_id
+        return facts
+
+
+def _run_of(snapshot: Any) -> str | None:
+    """Return which run of ours made a snapshot."""
+    note = None if snapshot.summary is None else parse_note(snapshot.summary.additional_properties.get(NOTE))
+    return None if note is None else str(note["run"])
+
+
+def _spec() -> Any:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import IdentityTransform
+
+    fields = enumerate(PARTITIONED_BY, 1)
+    return PartitionSpec(*(PartitionField(n, 999 + n, IdentityTransform(), name) for n, name in fields))
+
+
+def _is_due(row: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """Return whether a change counts beside the row that is there."""
+    if known is None or known["partition"] == row["partition"] or known["timestamp"] is None:
+        return True
+    return row["timestamp"] is not None and bool(row["timestamp"] >= known["timestamp"])
+
+
+def _same_keys(changes: pa.Table) -> Any:
+    """Return the rows that changes are about, as a filter."""
+    from pyiceberg.expressions import AlwaysFalse, And, EqualTo, In, Or
+
+    found: Any = AlwaysFalse()
+    for topic in changes.column("topic").unique().to_pylist():
+        keys = changes.filter(pc.equal(changes.column("topic"), topic)).column("key").to_pylist()
+        found = Or(found, And(EqualTo("topic", topic), In("key", set(keys))))
+    return found
+
+
+def _delete(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
+    import warnings
+
+    with warnings.catch_warnings():  # that there was nothing to delete is no news
+        warnings.simplefilter("ignore")
+        transaction.delete(rows, snapshot_properties=properties)
+
+
+def _empty(transaction: Any) -> None:
+    from pyiceberg.expressions import AlwaysTrue
+
+    _delete(transaction, AlwaysTrue(), {})
+
+
+def _uri(path: str) -> str:
+    """Return a path as a URL, with every character as it is: so pyiceberg reads them."""
+    return path if "://" in path else f"file://{path}"

@@ -1,0 +1,187 @@
+"""A table of plain Parquet files on a disk, with a journal of its own: for readers that know no table format.
+
+    DIR/topic=T/partition=P/*.parquet              the rows, for any reader of Parquet
+    DIR/_kafkaframes/commits/00000000000000000007.json   commit 7: its note, and the files that it brought
+    DIR/_kafkaframes/staged/topic=T/partition=P/*  files of a run that has not committed
+
+A commit is a new file in ``commits``, made under the next number, which only one writer can; its data files are
+moved to their places after that. Who finds the newest commit with files still staged moves them on. So a reader may see
+a commit's files one after the other, and never one that was not committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.journal import OWN
+from kafkaframes.jobs.tables.claims import STAGED
+from kafkaframes.jobs.tables.files import DataFile
+from kafkaframes.jobs.tables.schema import missing_columns
+from kafkaframes.jobs.tables.state import (
+    Commit,
+    RacedError,
+    TableState,
+    TopicPartition,
+    flat,
+    parse_note,
+    topic_number,
+)
+from kafkaframes.storage.files.filesystem import join
+
+COMMITS = f"{OWN}/commits"
+_DIGITS = 20
+
+
+class ParquetTable:
+    """One directory of Parquet files; see ``table.Table``.
+
+    Args:
+        root: a directory of this machine, or a mounted one.
+    """
+
+    names_inside = False
+
+    def __init__(self, root: str) -> None:
+        if "://" in root:
+            raise OptionError(f"--to parquet {root}: must be a directory; in a store: --to delta, or --to iceberg")
+        self.root = self.place = root
+        self._version: int | None = None
+        self._columns: pa.Schema | None = None
+
+    @property
+    def known_root(self) -> str | None:
+        """The table's place, there or not."""
+        return self.root
+
+    def read(self) -> TableState | None:
+        """Return the state of the table, or None if it does not exist; files of its newest commit are moved on."""
+        found = sorted(Path(self.root, COMMITS).glob("*.json"))
+        if not found:
+            self._version = self._columns = None
+            return None
+        said = self._said(found[-1])
+        self._version = int(found[-1].stem)
+        self._columns = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said["columns"])))
+        self._move(said["files"])
+        note = said["note"]
+        ends = flat(note["offsets"])
+        topics: Mapping[str, str] = said["topicIds"]
+        return TableState(
+            ends.get,
+            lambda topic: topic_number(topics[topic]) if topic in topics else None,
+            ends,
+            note["settings"],
+            self._version,
+        )
+
+    def _said(self, path: Path) -> dict[str, Any]:
+        try:
+            said = json.loads(path.read_bytes())
+            if parse_note(said["note"]) is not None and isinstance(said["files"], list):
+                return {"topicIds": {}, **said}
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise OptionError(f"{path}: is no commit of a table of Parquet files")
+
+    def check(self, columns: pa.Schema) -> None:
+        """Check that the table can take rows with these columns."""
+        if self._columns is not None:
+            missing_columns(self._columns, columns, place=self.place)
+
+    def data_directory(self, name: TopicPartition) -> str:
+        """Return where data files are to lie until their commit is made."""
+        return self.staged_directory(name)
+
+    def staged_directory(self, name: TopicPartition) -> str:
+        """Return the same: every file is staged first."""
+        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+
+    def commit(self, commit: Commit, state: TableState | None) -> None:
+        """Make a commit visible, on top of the state that was read last."""
+        if commit.replaces or commit.latest:
+            raise OptionError(f"{self.place}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
+        number = 0 if self._version is None else self._version + 1
+        known = {} if state is None else state.ends
+        names = [str(Path(file.path).relative_to(Path(self.root, STAGED))) for file in commit.files]
+        said = {
+            "note": commit.note(known),
+            "topicIds": self._topic_ids() | dict(commit.topic_ids),
+            "columns": _united(self._columns, commit.columns).serialize().to_pybytes().hex(),
+            "files": names,
+        }
+        path = self._path(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for file in commit.files:
+            _make_durable(file)
+        _create(path, json.dumps(said), temporary=path.parent / f".{commit.run}")
+        self._version = number
+        self._move(names)
+
+    def _topic_ids(self) -> dict[str, str]:
+        if self._version is None:
+            return {}
+        found: dict[str, str] = self._said(self._path(self._version))["topicIds"]
+        return found
+
+    def _path(self, number: int) -> Path:
+        return Path(self.root, COMMITS, f"{number:0{_DIGITS}}.json")
+
+    def _move(self, names: list[str]) -> None:
+        """Give committed files that are still staged their places."""
+        for name in names:
+            staged, final = Path(self.root, STAGED, name), Path(self.root, name)
+            if staged.exists():
+                final.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(staged, final)
+
+    def has_committed(self, run: str, *, since: int | None) -> bool | None:
+        """Return whether a commit with this name was made after a version."""
+        self.read()
+        return any(number > (-1 if since is None else since) and found == run for number, found in self._runs())
+
+    def _runs(self) -> Iterator[tuple[int, str]]:
+        for path in sorted(Path(self.root, COMMITS).glob("*.json"), reverse=True):
+            yield int(path.stem), str(self._said(path)["note"]["run"])
+
+    def tidy(self) -> None:
+        """Leave data files as they are: a reader may have them open."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what to tell of the table after a run."""
+        return {"format": "parquet", "location": self.root, "version": self._version}
+
+
+def _united(before: pa.Schema | None, after: pa.Schema) -> pa.Schema:
+    """Return the columns of all commits so far."""
+    return after if before is None else pa.unify_schemas([before, after])
+
+
+def _make_durable(file: DataFile) -> None:
+    with open(file.path, "rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def _create(path: Path, text: str, *, temporary: Path) -> None:
+    """Make a file, whole, where there is none.
+
+    Raises:
+        RacedError: there is one.
+    """
+    try:
+        with open(temporary, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    except FileExistsError as error:
+        raise RacedError(f"{path} is there already") from error
+    finally:
+        temporary.unlink(missing_ok=True)

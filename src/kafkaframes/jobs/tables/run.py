@@ -1,0 +1,295 @@
+"""Run an export into a table: write files, commit them, sum up. Who writes is the caller's choice, as with files.
+
+A run works in *waves* of at most ``WAVE_BYTES`` of log, each with a commit of its own: what a wave has committed stays,
+whatever happens afterwards, and the next run goes on behind it. In each wave
+
+1. the new offsets are written to data files that no reader sees, by processes or by Spark;
+2. one commit makes them visible and says the new ends; it is made only while the table still says the old ones.
+
+A segment that cannot be read ends its partition's part of the wave: the table never
+has a gap that the user did not accept.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkaframes.errors import OptionError, UnknownOutcomeError
+from kafkaframes.jobs.export.run import Outcome, summed_up
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.sharing import part_bytes
+from kafkaframes.jobs.export.task import SegmentResult
+from kafkaframes.jobs.tables import claims
+from kafkaframes.jobs.tables.committing import Committer
+from kafkaframes.jobs.tables.content import RAW, Content
+from kafkaframes.jobs.tables.dead_letters import DeadLetters
+from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data_file
+from kafkaframes.jobs.tables.state import Commit, Ends, Gap, TableState, TopicPartition, nested
+from kafkaframes.jobs.tables.table import Table
+
+WAVE_BYTES = 8 << 30  # of log
+FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
+
+Run = Callable[[Sequence[FileJob]], Iterator[DataFile]]
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What is new in the log.
+
+    Attributes:
+        tasks: by topic partition and offset; those without new batches may be among them.
+        starts: the first offset that is new, of each topic partition with tasks.
+        topic_ids: as the log says them.
+        gaps: that were accepted.
+        internal_topics: that are there and were not asked for.
+    """
+
+    tasks: tuple[ExportTask, ...]
+    starts: Ends
+    topic_ids: Mapping[str, str]
+    gaps: tuple[Gap, ...] = ()
+    internal_topics: tuple[str, ...] = ()
+
+
+Plan = Callable[[TableState | None], TablePlan]
+
+
+def one_by_one(jobs: Sequence[FileJob]) -> Iterator[DataFile]:
+    """Write in this process."""
+    return map(write_data_file, jobs)
+
+
+class TableExport:
+    """One run into one table.
+
+    Args:
+        table: where to.
+        settings: of the files; ``to`` is what messages call the destination.
+        chosen: which records the table holds (``state.table_settings``).
+        run: has the files written, in order: here, by a pool, by Spark.
+        content: how rows are made of records.
+        dead_letters: the table of records that make no row; without one they end the run.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        settings: Settings,
+        chosen: Mapping[str, Any],
+        *,
+        run: Run = one_by_one,
+        content: Content = RAW,
+        dead_letters: Table | None = None,
+    ) -> None:
+        self.orphans = claims.Orphans()
+        self._table, self._settings, self._chosen, self._run = table, settings, chosen, run
+        self._content = content
+        self._columns = content.columns(headers=settings.headers)
+        self._committer = Committer(table, chosen)
+        self._dead = None if dead_letters is None else DeadLetters(dead_letters, headers=settings.headers)
+        self._files: list[DataFile] = []
+        self._broken: set[TopicPartition] = set()  # of which a segment could not be read
+
+    def export(self, plan: Plan, *, incremental: bool = False, overwrite: bool = False) -> Outcome:
+        """Bring what is new in the log into the table.
+
+        Args:
+            plan: says what is new, given what the table says.
+            incremental: the table may be there already.
+            overwrite: what is there goes, with the first commit.
+
+        Raises:
+            OptionError: the table does not fit, or cannot be written; or another exporter was faster.
+            KafkaframesError: what ``plan`` raises.
+        """
+        started = time.monotonic()
+        state = self._opened(incremental, overwrite)
+        planned = plan(None if overwrite else state)
+        whole = overwrite and state is not None
+        for wave in [planned.tasks] if whole else waves(planned.tasks, self._content.wave_bytes or WAVE_BYTES):
+            state = self._wave(wave, planned, state, replaces=whole)
+        if whole and not planned.tasks:
+            raise OptionError(f"{self._table.place}: there is nothing to replace its content with")
+        return self._outcome(planned, time.monotonic() - started)
+
+    def _opened(self, incremental: bool, overwrite: bool) -> TableState | None:
+        table = self._table
+        state = table.read()
+        if state is not None and state.settings is None:
+            raise OptionError(f"{table.place}: is a table that no export made")
+        if (root := table.known_root) is not None:
+            self.orphans = claims.remove_orphans(root, lambda run, since: table.has_committed(run, since=since))
+            state = table.read()
+        table.check(self._columns)
+        if state is None or not state.ends:
+            return state
+        if not (incremental or overwrite):
+            raise OptionError(
+                f"{table.place}: holds an export already: --incremental adds what is new, --overwrite replaces it"
+            )
+        self._committer.check_settings(state)
+        return state
+
+    def _wave(
+        self, tasks: Sequence[ExportTask], planned: TablePlan, state: TableState | None, *, replaces: bool
+    ) -> TableState | None:
+        """Write and commit some tasks; return what the table says afterwards."""
+        run = uuid.uuid4().hex[:16]
+        with claims.claim(self._table.root, run, since=None if state is None else state.version), self._dead_claim(run):
+            files = self._write(run, tasks)
+            try:
+                commit = self._commit_of(run, files, planned, state, replaces=replaces)
+                if commit is not None:
+                    if self._dead is not None:  # first, so that bad records are kept even if the rest is not committed
+                        self._dead.commit(commit, files)
+                    self._committer.make(commit, state)
+            except OptionError as error:
+                if not isinstance(error, UnknownOutcomeError):
+                    self._discard(run, files)
+                raise
+            self._discard(run, files, keep=() if commit is None or commit.latest else commit.files)
+        self._files += files
+        return self._table.read()
+
+    def _write(self, run: str, tasks: Sequence[ExportTask]) -> list[DataFile]:
+        """Have the data files of a wave written."""
+        files: list[DataFile] = []
+        jobs = [
+            self._job(run, group)
+            for group in neighbours(task for task in tasks if (task.topic, task.partition) not in self._broken)
+        ]
+        try:
+            for file in self._run(jobs):
+                files.append(file)
+        except BaseException:
+            self._discard(run, files)
+            raise
+        left = [task for task in tasks if (task.topic, task.partition) in self._broken]
+        return files + [DataFile(FileJob("", run, (task,), self._settings), [_waiting(task)]) for task in left]
+
+    def _job(self, run: str, group: tuple[ExportTask, ...]) -> FileJob:
+        table, name = self._table, (group[0].topic, group[0].partition)
+        job = FileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
+        if self._content.latest:
+            job = replace(job, directory=table.staged_directory(name), names_inside=True)
+        return job if self._dead is None else replace(job, dead=self._dead.place_of(name))
+
+    def _dead_claim(self, run: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._dead is None else self._dead.claim(run)
+
+    def _commit_of(
+        self, run: str, files: Sequence[DataFile], planned: TablePlan, state: TableState | None, *, replaces: bool
+    ) -> Commit | None:
+        """Return what to commit; None where nothing is new."""
+        ends, kept = reached(files, self._broken)
+        if replaces and self._broken:
+            reason = next(result.failed for file in files for result in file.results if result.failed)
+            raise OptionError(f"{self._table.place}: nothing is replaced: {reason}")
+        before = {name: None if state is None else state.end_of(name) for name in ends}
+        after = {name: end for name, end in ends.items() if replaces or _is_beyond(end, before[name])}
+        if not after and not replaces:
+            return None
+        return Commit(
+            run=run,
+            before={name: before[name] for name in after},
+            after=after,
+            topic_ids={topic: planned.topic_ids[topic] for topic, _ in after if topic in planned.topic_ids},
+            settings=self._chosen,
+            files=tuple(file for file in kept if file.records),
+            columns=self._columns,
+            gaps=tuple(gap for gap in planned.gaps if (gap.topic, gap.partition) in after),
+            replaces=replaces,
+            latest=self._content.latest,
+        )
+
+    def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
+        """Remove data files that no commit will name."""
+        paths = {file.path for file in files if file.path} | claims.files_of(self._table.root, run)
+        discard(paths, keep={file.path for file in keep})
+        if self._dead is not None:
+            self._dead.discard(run, files)
+
+    def _outcome(self, planned: TablePlan, seconds: float) -> Outcome:
+        results = tuple(result for file in self._files for result in file.results)
+        state = self._table.read()
+        summary = summed_up(results, planned.internal_topics, self._settings.to, seconds)
+        facts = {
+            **self._table.about(),
+            "commits": self._committer.commits,
+            "offsets": nested(state.ends) if state is not None else {},
+            "gaps": [gap.as_json() for gap in planned.gaps],
+            "removed_orphans": list(self.orphans.removed),
+            "doubtful_files": list(self.orphans.doubtful),
+        } | ({} if self._dead is None else {"dead_letters": self._dead.about()})
+        written = sum(file.size_bytes for file in self._files)
+        return Outcome(summary, len(results), 0, written, results, table=facts)
+
+
+def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dict[TopicPartition, int], list[DataFile]]:
+    """Return how far each topic partition was written without a hole, and the files up to there.
+
+    Args:
+        files: in the order of their offsets.
+        broken: topic partitions of which a segment could not be read; grows.
+    """
+    ends: dict[TopicPartition, int] = {}
+    kept: list[DataFile] = []
+    for file in files:
+        name = file.job.topic_partition
+        if name in broken:
+            file.results = [_waiting(result.task) for result in file.results]
+            file.records = file.size_bytes = 0
+            continue
+        kept.append(file)
+        if file.end_offset is not None:
+            ends[name] = max(file.end_offset, ends.get(name, 0))
+        if file.failed:
+            broken.add(name)
+    return ends, kept
+
+
+def _waiting(task: ExportTask) -> SegmentResult:
+    return SegmentResult(task, failed=f"{task.path}: waits for a segment before it that could not be read")
+
+
+def _is_beyond(end: int, before: int | None) -> bool:
+    return before is None or end > before
+
+
+def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
+    """Put small segments of one topic partition together, up to ``FILE_BYTES`` a file."""
+    listed = list(tasks)
+    limit = part_bytes(sum(task.size_bytes - task.start for task in listed), FILE_BYTES)
+    group: list[ExportTask] = []
+    size_bytes = 0
+    for task in listed:
+        cost = task.size_bytes - task.start
+        fits = group and (task.topic, task.partition) == (group[0].topic, group[0].partition)
+        if group and not (fits and size_bytes + cost <= limit):
+            yield tuple(group)
+            group, size_bytes = [], 0
+        group.append(task)
+        size_bytes += cost
+    if group:
+        yield tuple(group)
+
+
+def waves(tasks: Iterable[ExportTask], most_bytes: int) -> Iterator[list[ExportTask]]:
+    """Cut tasks into parts of at most this many bytes of log, with at least one task in each."""
+    wave: list[ExportTask] = []
+    size_bytes = 0
+    for task in tasks:
+        cost = task.size_bytes - task.start
+        if wave and size_bytes + cost > most_bytes:
+            yield wave
+            wave, size_bytes = [], 0
+        wave.append(task)
+        size_bytes += cost
+    if wave:
+        yield wave

@@ -1,0 +1,103 @@
+"""The columns of a table, and the rules by which a later run may change them. Pure.
+
+* A column that a later run brings and the table lacks is added; it is null in the rows that were there before.
+* A column of ours with another type, one that the table has lost, or one that it has and the run would not fill, is
+  refused.
+* A column that another program added stays, and is null in new rows; it must allow that.
+* A table is partitioned by topic and partition, and stays so.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from kafkaframes.errors import OptionError
+from kafkaframes.records.makers import HEADERS
+from kafkaframes.scan.values.columns import TOMBSTONE
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+PARTITIONED_BY = ("topic", "partition")
+_COLUMNS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+HEADERS_COLUMN = pa.field("headers", HEADERS)
+
+
+def table_schema(*, headers: bool) -> pa.Schema:
+    """Return the columns of a table, in order."""
+    return _COLUMNS.append(HEADERS_COLUMN) if headers else _COLUMNS
+
+
+def latest_schema(columns: pa.Schema) -> pa.Schema:
+    """Return the columns of changes by key: those of the table, and whether the row is a tombstone."""
+    return columns.append(pa.field(TOMBSTONE, pa.bool_()))
+
+
+def missing_columns(there: pa.Schema, wanted: pa.Schema, *, place: str) -> list[pa.Field]:
+    """Return the columns that a table has to be given before it can take rows with ``wanted``.
+
+    Raises:
+        OptionError: the rules above forbid it; the message says what to do.
+    """
+    for field in wanted:
+        if field.name in there.names and (found := plain(there.field(field.name).type)) != plain(field.type):
+            raise OptionError(
+                f"{place}: column {field.name} is {found} and would have to be {plain(field.type)}: "
+                "give it its type back, or export to a new table"
+            )
+    for field in there:
+        if field.name not in wanted.names:
+            _check_can_stay_empty(field, place)
+    missing = [field for field in wanted if field.name not in there.names]
+    if gone := [field.name for field in missing if field.name in _COLUMNS.names]:
+        raise OptionError(f"{place}: has lost the column {', '.join(gone)}: add it again, or export to a new table")
+    return missing
+
+
+def _check_can_stay_empty(field: pa.Field, place: str) -> None:
+    if field.name == HEADERS_COLUMN.name:
+        raise OptionError(
+            f"{place}: has the column headers, which this run leaves out: without -o includeHeaders=false it is "
+            "filled; a table without it is a new table"
+        )
+    if not field.nullable:
+        raise OptionError(
+            f"{place}: column {field.name} is not one of the export's and must not be null: make it nullable, or "
+            "export to a new table"
+        )
+
+
+def check_partitioning(there: tuple[str, ...], *, place: str) -> None:
+    """Check that a table is partitioned as an export does it.
+
+    Raises:
+        OptionError: it is not.
+    """
+    if there != PARTITIONED_BY:
+        shown = ", ".join(there) or "nothing"
+        raise OptionError(
+            f"{place}: is partitioned by {shown}, an export by {', '.join(PARTITIONED_BY)}: export to a new table"
+        )
+
+
+def plain(kind: pa.DataType) -> str:
+    """Name a type by what it holds, not by how Arrow lays it out.
+
+    >>> plain(pa.large_binary()), plain(pa.list_(pa.int32()))
+    ('binary', 'list<int32>')
+    """
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{plain(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {plain(field.type)}' for field in kind)}>"
+    if pa.types.is_timestamp(kind):
+        return "timestamp with time zone" if kind.tz else "timestamp"
+    return str(kind).removeprefix("large_").removesuffix("_view")

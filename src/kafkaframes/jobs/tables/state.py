@@ -1,0 +1,170 @@
+"""What a table says of itself, and what one commit adds to it: plain values.
+
+A table holds, for each topic partition, the records of the log up to an *end offset* (exclusive, as everywhere). The
+ends stand in the commit that brings the records: one cannot be there without the other. ``before`` are the ends that a
+commit builds on. A commit is only made while the table still has these ends, so that nothing is
+added twice, even if other writers are at work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.tables.files import DataFile
+
+TopicPartition = tuple[str, int]
+Ends = Mapping[TopicPartition, int]
+Nested = dict[str, dict[str, Any]]
+NOTE = "kafkaframes"  # the name, in a commit's metadata, of the object that ``Commit.note`` returns
+SETTINGS = "kafkaframes.settings"
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What a table says, at one version.
+
+    Attributes:
+        end_of: the end offset of a topic partition; None where the table knows nothing of it.
+        topic_number_of: ``topic_number`` of the topic's id as it was when last added; None where that is not known.
+        ends: of all topic partitions that the last commit of ours names.
+        settings: which records are in the table; None where another program made it.
+        version: Delta's version, Iceberg's snapshot id; None before the first commit.
+        is_reset: the table was set back to an earlier version: every end has to be said anew.
+    """
+
+    end_of: Callable[[TopicPartition], int | None]
+    topic_number_of: Callable[[str], int | None]
+    ends: Ends
+    settings: Mapping[str, Any] | None
+    version: int | None
+    is_reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets that the log had lost before they came into the table: from ``first`` up to ``end`` (exclusive)."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"offsets {self.first} to {self.end - 1} of {self.topic}-{self.partition}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"topic": self.topic, "partition": self.partition, "first": self.first, "end": self.end}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one commit adds.
+
+    Attributes:
+        run: names this commit and its files; no other has it.
+        before, after: the ends that it builds on (None: the table does not know the partition), and those afterwards.
+        topic_ids: of the topics, as the log says them.
+        files: that become visible.
+        gaps: that were accepted.
+        columns: of the table, in order.
+        replaces: whether everything that was there before goes.
+        latest: whether the files are changes by key: a row replaces the key's, a tombstone removes it.
+    """
+
+    run: str
+    before: Mapping[TopicPartition, int | None]
+    after: Ends
+    topic_ids: Mapping[str, str]
+    settings: Mapping[str, Any]
+    files: tuple[DataFile, ...]
+    columns: pa.Schema
+    gaps: tuple[Gap, ...] = ()
+    replaces: bool = False
+    latest: bool = False
+    damaged: Mapping[str, int] = field(default_factory=dict)
+
+    def note(self, ends: Ends) -> dict[str, Any]:
+        """Return what the commit says for people and programs: a JSON object.
+
+        Args:
+            ends: what the table says already, of other topic partitions too.
+        """
+        added = {name: [self.before[name] or 0, end] for name, end in self.after.items()}
+        known = {} if self.replaces else dict(ends)
+        return {
+            "run": self.run,
+            "offsets": nested(known | dict(self.after)),
+            "added": nested(added),
+            "topicIds": dict(self.topic_ids),
+            "gaps": [gap.as_json() for gap in self.gaps],
+            "records": sum(file.records for file in self.files),
+            "settings": dict(self.settings),
+        }
+
+    def fits(self, state: TableState | None) -> bool:
+        """Return whether the table still says what this commit builds on."""
+        return all((None if state is None else state.end_of(name)) == end for name, end in self.before.items())
+
+
+class RacedError(Exception):
+    """Somebody else committed in the meantime; nothing was added."""
+
+
+def table_settings(settings: Settings, *, isolation: str) -> dict[str, Any]:
+    """Return which records a table holds, as JSON values: what every run into it must agree on."""
+    chosen = settings.fingerprint()["keep"]
+    return {"isolation": isolation, **{name: value for name, value in chosen.items() if value is not None}}
+
+
+def topic_number(topic_id: str) -> int:
+    """Return 63 bits of a topic's id: for places that hold a number only.
+
+    >>> topic_number("AAAAAAAAAAAAAAAAAAAAAQ") == topic_number("AAAAAAAAAAAAAAAAAAAAAg")
+    False
+    """
+    from hashlib import sha256
+
+    return int.from_bytes(sha256(topic_id.encode()).digest()[:8], "big") >> 1
+
+
+def nested(values: Mapping[TopicPartition, Any]) -> Nested:
+    """Return values by topic and partition, as JSON wants them.
+
+    >>> nested({("orders", 0): 12})
+    {'orders': {'0': 12}}
+    """
+    found: Nested = {}
+    for (topic, partition), value in sorted(values.items()):
+        found.setdefault(topic, {})[str(partition)] = value
+    return found
+
+
+def flat(values: Any) -> dict[TopicPartition, int]:
+    """Read what ``nested`` gave; names that it could not have made are left out."""
+    found = {}
+    for topic, partitions in _pairs(values):
+        for partition, value in _pairs(partitions):
+            if str(partition).isdecimal() and isinstance(value, int):
+                found[str(topic), int(partition)] = value
+    return found
+
+
+def _pairs(values: Any) -> Iterable[tuple[Any, Any]]:
+    return values.items() if isinstance(values, Mapping) else ()
+
+
+def parse_note(value: Any) -> dict[str, Any] | None:
+    """Read a commit's note, which some libraries give back as text; None if it is not a note."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, dict) and "run" in value else None

@@ -1,0 +1,1 @@
+"""Verify a log: every checksum, every index."""

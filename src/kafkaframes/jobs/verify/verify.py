@@ -1,0 +1,266 @@
+"""Verify whole partitions: every segment, and then facts that involve several segments.
+
+``verify_segment`` is the expensive part and independent of the others, so it may run in many processes (``run``); what
+follows needs headers alone: offsets and leader epochs across segments, producers' sequences, transaction indexes
+against markers, the small files. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.verify.foreign_files import foreign_files
+from kafkaframes.jobs.verify.verify_segment import PRODUCER_COLUMNS, SegmentFacts, verify_segment
+from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.findings import Finding, Severity, worst
+from kafkaframes.storage.files.producer_snapshot import read_producer_snapshot
+from kafkaframes.storage.files.txn_index import AbortedTransaction, read_txn_index
+from kafkaframes.storage.log.transactions import Marker, OpenTransactions
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem
+
+Task = tuple[FileSystem, Segment, bool]
+Run = Callable[[Iterable[Task]], Iterator[SegmentFacts]]
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator writes for the producers, each time with sequence 0
+_SEQUENCES = 2**31
+
+
+@dataclass(slots=True)
+class Report:
+    """What a verification saw.
+
+    Attributes:
+        partitions, segments, batches, records, size_bytes: counts of what was read.
+        findings: by directory and file.
+    """
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no record is damaged, missing or out of order; warnings and notes aside."""
+        return worst(self.findings) < Severity.ERROR
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        counts = {name: getattr(self, name) for name in ("partitions", "segments", "batches", "records", "size_bytes")}
+        return {"sound": self.is_sound, **counts, "findings": [finding.as_json() for finding in self.findings]}
+
+
+def run_task(task: Task) -> SegmentFacts:
+    """Verify one segment: what a worker process is given."""
+    filesystem, segment, deep = task
+    return verify_segment(filesystem, segment, deep=deep)
+
+
+def one_by_one(tasks: Iterable[Task]) -> Iterator[SegmentFacts]:
+    """Verify segments in this process, in their order."""
+    return map(run_task, tasks)
+
+
+def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iterator[Task]:
+    """Yield the segments to verify, in the order in which ``verify`` wants their facts back."""
+    for directory in directories:
+        for partition in directory.partitions:
+            for segment in (*partition.segments, *partition.kraft_snapshots):
+                yield directory.filesystem, segment, deep
+
+
+def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Run = one_by_one) -> Report:
+    """Verify everything that was discovered.
+
+    Args:
+        directories: from ``discover``.
+        deep: decompress and read every record of format 2, too.
+        run: verifies segments, in order; a process pool's ordered map, for one.
+
+    Returns:
+        What was seen. Nothing raises for what is damaged.
+    """
+    listed = list(directories)
+    results = run(tasks_of(listed, deep=deep))
+    report = Report()
+    for directory in listed:
+        is_tiered = isinstance(directory.filesystem, TieredFileSystem)
+        report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
+        report.findings += [] if is_tiered else foreign_files(directory)
+        for partition in directory.partitions:
+            facts = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
+            _count(report, facts)
+            report.findings += _partition_findings(directory.filesystem, partition, facts[: len(partition.segments)])
+    return report
+
+
+def _count(report: Report, facts: list[SegmentFacts]) -> None:
+    report.partitions += 1
+    report.segments += len(facts)
+    for one in facts:
+        report.batches += one.batches
+        report.records += one.records
+        report.size_bytes += one.size_bytes
+        report.findings += one.findings
+
+
+def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
+    severity, check = (Severity.ERROR, "tiered") if is_tiered else (Severity.WARNING, "small-file")
+    return Finding(severity, check, problem.reason, problem.file or "", problem.position)
+
+
+def _not_of_the_log(partition: Partition) -> Iterator[Finding]:
+    """Yield a note for each upload in a tiered store that is not part of the log."""
+    for note in partition.notes:
+        file, _, reason = note.partition(": ")
+        yield Finding(Severity.NOTE, "tiered-left-out", reason, file)
+
+
+def _partition_findings(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+    yield from _left_over(partition)
+    yield from _not_of_the_log(partition)
+    yield from _order_across(facts)
+    yield from _epochs(partition, facts)
+    if partition.topic != GROUP_OFFSETS_TOPIC:
+        yield from _sequences(facts)
+    yield from _transactions(filesystem, partition, facts)
+    yield from _snapshots(filesystem, partition)
+    yield from _offsets_of_checkpoints(partition, facts)
+
+
+def _left_over(partition: Partition) -> Iterator[Finding]:
+    for file in partition.temporary:
+        yield Finding(Severity.NOTE, "temporary", f"a .{file.name.temporary} file", file.path)
+    for file in partition.orphans:
+        yield Finding(Severity.WARNING, "orphan", "an index without its segment", file.path)
+
+
+def _order_across(facts: list[SegmentFacts]) -> Iterator[Finding]:
+    """Segments do not overlap: the batches of one lie below the base offset of the next."""
+    for one, following in pairwise(facts):
+        if one.last_offset >= following.base_offset:
+            message = f"it ends with offset {one.last_offset}, the next segment begins at {following.base_offset}"
+            yield Finding(Severity.ERROR, "segment-overlap", message, one.path, offset=one.last_offset)
+
+
+def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+    """Leader epochs never fall, and the checkpoint knows where each began.
+
+    A broker with message format 0 or 1 clears its checkpoint: after an upgrade it begins later than the batches do.
+    An epoch that ended below the log start offset is forgotten.
+    """
+    starts = {entry.leader_epoch: entry.start_offset for entry in partition.leader_epochs or ()}
+    first_kept = partition.log_start_offset
+    found = [(one.path, *epoch) for one in facts for epoch in one.epochs]
+    ends = [offset for _, _, offset, _ in found[1:]] + [first_kept + 1]
+    last = -1
+    for (path, epoch, offset, position), end in zip(found, ends, strict=False):
+        if epoch < last:
+            message = f"leader epoch {epoch} follows {last}"
+            yield Finding(Severity.WARNING, "epoch-order", message, path, position, offset)
+        elif partition.leader_epochs is not None and epoch not in starts and end > first_kept:
+            message = f"leader-epoch-checkpoint does not have leader epoch {epoch}"
+            yield Finding(Severity.WARNING, "epoch-checkpoint", message, path, position, offset)
+        elif starts.get(epoch, offset) > max(offset, first_kept):
+            message = f"leader-epoch-checkpoint has leader epoch {epoch} only from offset {starts[epoch]} on"
+            yield Finding(Severity.NOTE, "epoch-start", message, path, position, offset)
+        last = max(last, epoch)
+
+
+def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
+    """Sequence numbers of a producer's epoch go on without gaps, where no batch can be missing.
+
+    A producer's first batch here may have any number: the earlier ones were deleted. In a compacted log nothing follows
+    from a gap.
+    """
+    if any(one.has_holes for one in facts):
+        return
+    expected: dict[tuple[int, int], int] = {}
+    for one in facts:
+        for row in one.producers.T.tolist():
+            producer, epoch, sequence, base, last, attributes, position = row
+            if sequence < 0 or attributes & CONTROL:
+                continue
+            wanted = expected.get((producer, epoch))
+            if wanted is not None and sequence != wanted:
+                message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {wanted} was expected"
+                yield Finding(Severity.WARNING, "sequence", message, one.path, position, base)
+            expected[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES
+
+
+def _transactions(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+    """Each transaction index lists the aborted transactions whose markers lie in its segment."""
+    follow = OpenTransactions()
+    for segment, one in zip(partition.segments, facts, strict=True):
+        found = {ended.last_offset: ended for ended in _aborted(one, follow)}
+        file = segment.txn_index
+        if file is None:
+            if found:
+                message = f"{len(found)} aborted transactions, but no transaction index"
+                yield Finding(Severity.WARNING, "txnindex-missing", message, segment.path, offset=min(found))
+            continue
+        try:
+            raw = filesystem.read(file.path)
+            listed = read_txn_index(raw, base_offset=segment.base_offset, file=file.path)
+        except LogDirError as problem:
+            yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
+            continue
+        yield from _txn_index_findings(file.path, found, {entry.last_offset: entry for entry in listed}, one)
+
+
+def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
+    """Replay a segment's transactional batches and markers, by offset."""
+    kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
+    base_place, attributes_place = PRODUCER_COLUMNS.index("base_offset"), PRODUCER_COLUMNS.index("attributes")
+    for row in facts.producers.T.tolist():
+        base, attributes = row[base_place], row[attributes_place]
+        if not attributes & TRANSACTIONAL:
+            continue
+        if not attributes & CONTROL:
+            follow.first_offsets.setdefault(row[0], base)
+        elif base in kinds:
+            ended = follow.end(Marker(base, kinds[base][0], row[1], kinds[base][1], -1))
+            if ended is not None:
+                yield ended
+
+
+def _txn_index_findings(
+    path: str, found: dict[int, AbortedTransaction], listed: dict[int, AbortedTransaction], facts: SegmentFacts
+) -> Iterator[Finding]:
+    for offset in sorted(found.keys() - listed.keys()):
+        message = f"the aborted transaction of producer {found[offset].producer_id} is not listed"
+        yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
+    aborts = {(offset, producer) for offset, producer, kind in facts.markers if kind == "ABORT"}
+    for offset in sorted(listed.keys() - found.keys()):
+        if (offset, listed[offset].producer_id) not in aborts:
+            message = f"producer {listed[offset].producer_id} has no ABORT marker there"
+            yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
+
+
+def _snapshots(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
+    for file in partition.producer_snapshots:
+        try:
+            read_producer_snapshot(filesystem.read(file.path), file=file.path)
+        except LogDirError as problem:
+            message = f"{problem.reason}; a broker deletes it and replays the log"
+            yield Finding(Severity.WARNING, "snapshot-corrupt", message, file.path, problem.position)
+
+
+def _offsets_of_checkpoints(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+    """No checkpoint lies above the log's end."""
+    if not facts:
+        return
+    end = max(facts[-1].last_offset + 1, facts[-1].base_offset)
+    for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT, names.LOG_START_CHECKPOINT):
+        offset = partition.checkpointed.get(name, 0)
+        if offset > end:
+            message = f"{name} says {offset} for {partition.topic_partition}, the log ends at {end}"
+            yield Finding(Severity.WARNING, "checkpoint-beyond-end", message, partition.directory, offset=offset)

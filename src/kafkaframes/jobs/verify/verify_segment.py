@@ -1,0 +1,307 @@
+"""Verify one segment: framing, CRCs, inner CRCs, offsets, and its indexes against its batches.
+
+Everything is read once; what other segments have to be compared with (offsets, epochs, sequences, markers) comes back
+as ``SegmentFacts``. The invariant of an offset index entry is the one that brokers keep: its position is that of a
+batch, and its offset is the last one of some batch from there to the next entry. kafka-dump-log asks for more and
+reports healthy followers (KAFKA-806).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.jobs.verify.sound_records import UNKNOWN, Judged, judge
+from kafkaframes.records import scan
+from kafkaframes.records.batch import Batch, read_values
+from kafkaframes.records.control import END_OF_TRANSACTION
+from kafkaframes.records.layout import PLACE
+from kafkaframes.records.reasons import END_REASONS, TORN
+from kafkaframes.records.scan import Batches, Ints
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
+from kafkaframes.storage.files.findings import Finding, Severity
+from kafkaframes.storage.files.offset_index import ENTRY as OFFSET_ENTRY
+from kafkaframes.storage.files.offset_index import read_offset_index
+from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.time_index import ENTRY as TIME_ENTRY
+from kafkaframes.storage.files.time_index import read_time_index
+from kafkaframes.storage.log.overflow import MOST_OFFSETS
+
+Observe = Callable[[Window], None]
+KEPT = ("position", "last_offset", "base_offset", "max_timestamp", "leader_epoch", "magic")
+PRODUCER_COLUMNS = (
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "base_offset",
+    "last_offset",
+    "attributes",
+    "position",
+)
+
+# Records of control batches become Python objects; brokers do not compress them, and write a few at once.
+_MOST_CONTROL_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What a verified segment holds.
+
+    Attributes:
+        size_bytes: of the ``.log``.
+        batches, records: counts; records of format 0 and 1 are counted where they were decompressed.
+        first_offset, last_offset: -1 of an empty segment.
+        epochs: rows of (leader epoch, base offset, position), one for each run of equal epochs.
+        producers: one row for each of ``PRODUCER_COLUMNS``, one column for each batch of an idempotent producer.
+        markers: (offset, producer id, kind) of every transaction marker.
+        has_holes: offsets are missing inside or between batches, as after compaction.
+        findings: everything that is wrong.
+    """
+
+    path: str
+    base_offset: int
+    size_bytes: int
+    batches: int = 0
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    epochs: list[tuple[int, int, int]] = field(default_factory=list)
+    producers: Ints = field(default_factory=lambda: np.empty((len(PRODUCER_COLUMNS), 0), np.int64))
+    markers: list[tuple[int, int, str]] = field(default_factory=list)
+    has_holes: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    def error(self, check: str, message: str, *, position: int | None = None, offset: int | None = None) -> None:
+        """Note a finding about the ``.log`` itself."""
+        self.findings.append(Finding(Severity.ERROR, check, message, self.path, position, offset))
+
+
+def verify_segment(
+    filesystem: FileSystem, segment: Segment, *, deep: bool = False, observe: Observe = lambda window: None
+) -> SegmentFacts:
+    """Verify one segment and its two indexes.
+
+    Args:
+        filesystem, segment: from the discovery.
+        deep: decompress and read every record; otherwise only those of formats 0 and 1, whose inner CRCs the
+            outer one does not replace.
+        observe: called with every window and its bytes, for callers that measure more than is verified.
+
+    Returns:
+        What it holds and what is wrong with it. A segment that cannot be read is a finding, too.
+    """
+    base_offset = 0 if segment.log.name.kind == "checkpoint" else segment.base_offset  # a KRaft snapshot counts anew
+    facts = SegmentFacts(segment.path, base_offset, segment.size_bytes)
+    try:
+        with filesystem.open(segment.path) as read_at:
+            kept = _verify_batches(read_at, facts, deep, observe)
+            _verify_indexes(filesystem, segment, facts, kept)
+    except LogDirError as problem:
+        facts.error("unreadable", problem.reason)
+    return facts
+
+
+def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: Observe) -> dict[str, Ints]:
+    tables: list[Ints] = []
+    producers: list[Ints] = []
+    end = scan.End(0, 0)
+    for window in scan_segment(read_at, size_bytes=facts.size_bytes, whole=True, file=facts.path):
+        end = window.batches.end
+        if len(window.batches) == 0:
+            continue
+        observe(window)
+        _verify_crcs(window, facts)
+        _read_records(window, facts, deep)
+        producers.append(_producers(window.batches))
+        tables.append(window.batches.table[[PLACE[name] for name in KEPT]])
+        facts.batches += len(window.batches)
+        known = window.batches.column("count")
+        facts.records += int(known[known > 0].sum())
+    joined = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT), 0), np.int64)
+    kept = dict(zip(KEPT, joined, strict=True))
+    facts.producers = np.concatenate(producers, axis=1) if producers else facts.producers
+    _verify_end(read_at, facts, end)
+    _verify_offsets(facts, kept)
+    facts.epochs = _epoch_runs(kept)
+    return kept
+
+
+def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
+    wrong = np.flatnonzero(scan.check_crcs(window.data, window.in_data()) == 0)
+    for row in wrong.tolist():
+        position, offset = (int(window.batches.column(name)[row]) for name in ("position", "base_offset"))
+        facts.error("crc", "the batch's CRC is not that of its bytes", position=position, offset=offset)
+
+
+def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
+    """Read the records of the batches whose outer CRC does not say all: wrappers, markers, or every one."""
+    batches = window.batches
+    wanted = batches.is_wrapper | batches.is_control | deep
+    facts.records += int((~batches.is_v2 & ~wanted).sum())
+    positions, sizes = window.batches.column("position"), window.batches.column("size")
+    rows = np.flatnonzero(wanted)
+    judged = judge(window.data, window.in_data().chosen(rows))
+    is_control = batches.is_control[rows]  # read for its markers, even if it is sound
+    facts.records += int(judged.rows[~batches.is_v2[rows]].sum())
+    for place in sorted({*judged.problems, *judged.wrong}):
+        if not is_control[place]:
+            _note_damage(judged, place, int(positions[rows[place]]), facts)
+    for row in rows[is_control].tolist():
+        start = int(positions[row]) - window.start
+        raw = window.data[start : start + int(sizes[row])].tobytes()
+        for batch in read_values(raw, rules=scan.FILE, limit_bytes=_MOST_CONTROL_BYTES):
+            _note_control(batch, int(positions[row]), facts)
+
+
+def _note_damage(judged: Judged, place: int, position: int, facts: SegmentFacts) -> None:
+    if place in judged.problems:
+        first = int(judged.first_offsets[place])
+        known = None if first == UNKNOWN else first
+        facts.error("records", judged.problems[place], position=position, offset=known)
+    for offset in judged.wrong.get(place, []):
+        message = "the CRC of a message inside a compressed one is not that of its bytes"
+        facts.error("inner-crc", message, position=position, offset=offset)
+
+
+def _note_control(batch: Batch, position: int, facts: SegmentFacts) -> None:
+    if batch.damage is not None:
+        facts.error("records", batch.damage.reason, position=position, offset=batch.base_offset)
+    _note_markers(batch, position, facts)
+
+
+def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
+    for record in batch.records:
+        try:
+            kind = record.control_type
+        except CorruptRecordError as problem:
+            facts.error("control", str(problem), position=position, offset=record.offset)
+            continue
+        if kind in END_OF_TRANSACTION and kind is not None and batch.producer_id is not None:
+            facts.markers.append((record.offset, batch.producer_id, kind))
+
+
+def _producers(batches: Batches) -> Ints:
+    idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
+    return batches.table[[PLACE[name] for name in PRODUCER_COLUMNS]][:, idempotent]
+
+
+def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.End) -> None:
+    rest = facts.size_bytes - end.position
+    if rest <= 0:
+        return
+    if _is_zero(read_at, end.position, facts.size_bytes):
+        message = f"{rest} bytes of zeros at the end, as preallocation leaves them"
+        facts.findings.append(Finding(Severity.NOTE, "zero-tail", message, facts.path, end.position))
+    elif end.status == TORN:
+        facts.error("torn-tail", f"the last {rest} bytes are not a whole batch", position=end.position)
+    else:
+        facts.error("framing", f"{END_REASONS[end.status]}; {rest} bytes follow", position=end.position)
+
+
+def _is_zero(read_at: ReadAt, position: int, end: int) -> bool:
+    while position < end:
+        piece = read_at(position, min(1 << 20, end - position))
+        if not piece or piece.count(0) != len(piece):
+            return False
+        position += len(piece)
+    return True
+
+
+def _verify_offsets(facts: SegmentFacts, kept: dict[str, Ints]) -> None:
+    bases, lasts, positions = kept["base_offset"], kept["last_offset"], kept["position"]
+    if len(lasts) == 0:
+        return
+    facts.first_offset, facts.last_offset = int(bases[0]), int(lasts.max())
+    before = np.concatenate(([facts.base_offset - 1], np.maximum.accumulate(lasts)[:-1]))
+    for row in np.flatnonzero((bases <= before) | (lasts < bases)).tolist():
+        message = f"offsets {bases[row]} to {lasts[row]} do not lie above {before[row]}"
+        facts.error("offset-order", message, position=int(positions[row]), offset=int(bases[row]))
+    for row in np.flatnonzero(lasts - facts.base_offset > MOST_OFFSETS).tolist()[:1]:
+        message = f"offset {lasts[row]} is too far above the segment's {facts.base_offset} for an index"
+        facts.error("offset-overflow", message, position=int(positions[row]), offset=int(bases[row]))
+    is_modern = kept["magic"] >= 2
+    for row in np.flatnonzero(kept["leader_epoch"] < -1).tolist():
+        message = f"leader epoch {kept['leader_epoch'][row]}; it is outside the CRC"
+        facts.error("leader-epoch", message, position=int(positions[row]), offset=int(bases[row]))
+    facts.has_holes = bool((bases[is_modern] != before[is_modern] + 1).any())
+
+
+def _epoch_runs(kept: dict[str, Ints]) -> list[tuple[int, int, int]]:
+    epochs = kept["leader_epoch"]
+    known = np.flatnonzero((epochs >= 0) & (kept["magic"] >= 2))
+    if len(known) == 0:
+        return []
+    starts = known[np.flatnonzero(np.diff(epochs[known], prepend=epochs[known][0] - 1))]
+    return [(int(epochs[row]), int(kept["base_offset"][row]), int(kept["position"][row])) for row in starts]
+
+
+def _verify_indexes(filesystem: FileSystem, segment: Segment, facts: SegmentFacts, kept: dict[str, Ints]) -> None:
+    if segment.log.name.temporary or segment.log.name.kind != "log":
+        return  # neither a file that a broker is still writing nor a KRaft snapshot has indexes
+    if segment.index is None:
+        message = "the offset index is missing; a broker rebuilds it"
+        facts.findings.append(Finding(Severity.WARNING, "index-missing", message, segment.path))
+    else:
+        facts.findings += _index_findings(filesystem, segment.index.path, segment.base_offset, kept)
+    if segment.time_index is not None:
+        facts.findings += _time_index_findings(filesystem, segment.time_index.path, segment.base_offset, kept)
+
+
+def _index_findings(filesystem: FileSystem, path: str, base_offset: int, kept: dict[str, Ints]) -> Iterator[Finding]:
+    try:
+        index = read_offset_index(filesystem.read(path), base_offset=base_offset, file=path)
+    except LogDirError as problem:
+        yield Finding(Severity.WARNING, "index-corrupt", problem.reason, path, problem.position)
+        return
+    positions, lasts = kept["position"], kept["last_offset"]
+    rows = np.searchsorted(positions, index.positions)
+    is_start = _holds(positions, rows, index.positions)
+    owner = np.searchsorted(lasts, index.offsets)  # the batch that ends with that offset
+    before_next = owner < np.append(rows[1:], len(positions))
+    named = _holds(lasts, owner, index.offsets) | ~_holds(kept["magic"], owner, np.full(len(owner), 2))
+    reached = named & (owner >= rows) & before_next
+    for entry in np.flatnonzero(~is_start).tolist():
+        yield _entry(path, entry, f"no batch starts at byte {index.positions[entry]} of the segment", index.offsets)
+    for entry in np.flatnonzero(is_start & ~reached).tolist():
+        message = (
+            f"no batch from byte {index.positions[entry]} to the next entry ends with offset {index.offsets[entry]}"
+        )
+        yield _entry(path, entry, message, index.offsets)
+
+
+def _entry(path: str, entry: int, message: str, offsets: Ints) -> Finding:
+    position = entry * OFFSET_ENTRY.itemsize
+    return Finding(Severity.WARNING, "index-mismatch", message, path, position, int(offsets[entry]))
+
+
+def _time_index_findings(
+    filesystem: FileSystem, path: str, base_offset: int, kept: dict[str, Ints]
+) -> Iterator[Finding]:
+    try:
+        index = read_time_index(filesystem.read(path), base_offset=base_offset, file=path)
+    except LogDirError as problem:
+        yield Finding(Severity.WARNING, "timeindex-corrupt", problem.reason, path, problem.position)
+        return
+    if len(index) == 0:
+        return
+    largest = np.maximum.accumulate(kept["max_timestamp"])
+    owner = np.searchsorted(kept["last_offset"], index.offsets)  # the batch that holds the entry's offset
+    known = _holds(largest, owner, index.timestamps)
+    known |= _holds(kept["magic"], owner, np.zeros(len(owner), np.int64))  # 0.10 knew times that format 0 does not keep
+    for entry in np.flatnonzero(~known).tolist():
+        message = f"{index.timestamps[entry]} is not the largest timestamp up to offset {index.offsets[entry]}"
+        at = entry * TIME_ENTRY.itemsize
+        yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, at, int(index.offsets[entry]))
+
+
+def _holds(values: Ints, rows: npt.NDArray[np.intp], wanted: Ints) -> npt.NDArray[np.bool_]:
+    """Return for each row whether ``values`` is long enough and has the wanted value there."""
+    found = np.zeros(len(rows), np.bool_)
+    inside = rows < len(values)
+    found[inside] = values[rows[inside]] == wanted[inside]
+    return found

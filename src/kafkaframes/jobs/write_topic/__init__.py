@@ -1,0 +1,1 @@
+"""Rows into topics from many tasks: packing, sequences, the transaction's time."""

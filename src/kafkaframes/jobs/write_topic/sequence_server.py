@@ -1,0 +1,296 @@
+"""The driver's socket at which tasks ask for sequences, and the task's end of it. No pyspark.
+
+A lease server lives for one micro-batch. Driver and tasks prove to each other that they have its secret, which travels
+with the task's function and never over this connection: ``nonce`` of the driver, then ``HMAC(nonce)`` and ``nonce`` of
+the task, then ``HMAC(nonce)`` of the driver. After that each line is a JSON object, a question of the task and the
+driver's answer in turn:
+
+========================================= =====================================================
+``{"task": N}``                           ``{}``: it may write
+``{"want": [[topic, partition, count]]}`` ``{"got": [[topic, partition, first sequence]]}``
+``{"wrote": [[topic, partition]]}``       ``{}``; may come with ``want`` in one question
+``{"end": true}``                         ``{}``: the task has written everything
+any                                       ``{"refused": why}``, and the batch fails
+========================================= =====================================================
+
+Where all that a task wants is another's, the answer waits; after ``POLL_S`` it is an empty ``got``, and the task asks
+again: so neither end waits for a peer that is gone. A task whose connection ends before ``end`` is lost
+(``sequence_ledger.py`` says what follows). What is said is not encrypted, as between Spark's own processes unless
+``spark.network.crypto.enabled``; it holds names of topics and numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, BinaryIO, Final, NamedTuple, Self
+
+from kafkaframes.client import TopicPartition
+from kafkaframes.client.loop import LoopThread
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+
+POLL_S: Final = 10.0
+_GREETING_S: Final = 20.0  # for proofs
+_ANSWER_S: Final = 90.0  # for answers: they come after POLL_S, and a little later from a driver that has much to do
+_NONCE: Final = 32
+_LONGEST_LINE: Final = 16 << 20
+_DRIVER, _TASK = b"driver", b"task"
+_GONE: Final = (OSError, EOFError, ValueError)
+
+
+class Door(NamedTuple):
+    """How a task reaches the lease server; travels to it with its function."""
+
+    host: str
+    port: int
+    secret: bytes
+
+
+class LeaseServer:
+    """Answers the tasks of one micro-batch, on a thread of its own, between ``__enter__`` and ``__exit__``.
+
+    Args:
+        ledger: what is asked.
+        add: adds partitions to the transaction; called before the first lease of each is given.
+        listen: the address to listen on.
+        host: the name under which tasks reach it.
+        port: 0 for any that is free.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        add: Callable[[Iterable[TopicPartition]], None],
+        *,
+        listen: str,
+        host: str,
+        port: int = 0,
+    ) -> None:
+        self._ledger = ledger
+        self._add = add
+        self._listen = listen
+        self._host = host
+        self._port = port
+        self._secret = secrets.token_bytes(32)
+        self._loop = LoopThread("kafkaframes leases")
+        self._changed: asyncio.Condition
+        self._adding: asyncio.Lock
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[Any]] = set()
+        self.door: Door
+
+    def __enter__(self) -> Self:
+        try:
+            self.door = self._loop.call(self._open())
+        except BaseException:
+            self._loop.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self._loop.call(self._close())
+        finally:
+            self._loop.close()
+
+    async def _open(self) -> Door:
+        self._changed, self._adding = asyncio.Condition(), asyncio.Lock()
+        try:
+            self._server = await asyncio.start_server(self._serve, self._listen, self._port, limit=_LONGEST_LINE)
+        except OSError as error:
+            place = f"{self._listen}:{self._port or 'any port'}"
+            raise KafkaframesError(f"the driver cannot listen on {place} for its tasks: {error}") from error
+        return Door(self._host, self._server.sockets[0].getsockname()[1], self._secret)
+
+    async def _close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        open_still = list(self._connections)
+        for one in open_still:
+            one.cancel()
+        await asyncio.gather(*open_still, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection until it ends."""
+        mine = asyncio.current_task()
+        assert mine is not None
+        self._connections.add(mine)
+        try:
+            async with asyncio.timeout(_GREETING_S):
+                await _greet(reader, writer, self._secret)
+                task = json.loads(await reader.readline())["task"]
+            await self._serve_task(task, reader, writer)
+        except (*_GONE, KeyError, asyncio.CancelledError):
+            pass  # the peer is gone, or no task of ours, or the micro-batch is over
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            self._connections.discard(mine)
+
+    async def _serve_task(self, task: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self._ledger.enter(task)
+        except KafkaframesError as error:
+            await _say(writer, {"refused": str(error)})
+            await reader.read(1)  # until it has read that, and hangs up
+            return
+        try:
+            await _say(writer, {})
+            while line := await reader.readline():
+                await _say(writer, await self._answer(task, json.loads(line)))
+        finally:
+            self._ledger.lose(task)
+
+    async def _answer(self, task: int, asked: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            if "wrote" in asked:
+                self._ledger.written(task, [TopicPartition(*one) for one in asked["wrote"]])
+                async with self._changed:
+                    self._changed.notify_all()
+            if asked.get("end"):
+                self._ledger.leave(task)
+            if "want" not in asked:
+                return {}
+            got = await self._leased(task, {TopicPartition(name, at): count for name, at, count in asked["want"]})
+        except KafkaframesError as error:
+            self._ledger.fail(str(error))
+            return {"refused": str(error)}
+        return {"got": [[place.topic, place.partition, first] for place, first in got.items()]}
+
+    async def _leased(self, task: int, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        got = self._ledger.lease(task, wanted)
+        if not got:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S), self._changed:
+                    while not (got := self._ledger.lease(task, wanted)):
+                        await self._changed.wait()
+        if not got and self._ledger.is_blocked(wanted):
+            raise self._ledger.fail("another task was lost while it wrote: the whole batch fails and is written anew")
+        if got:
+            async with self._adding:
+                await asyncio.to_thread(self._add, list(got))
+        return got
+
+
+class Leases:
+    """A task's connection to the driver.
+
+    Raises:
+        KafkaframesError: (of every method, too) the driver cannot be reached, is gone, or refuses.
+    """
+
+    def __init__(self, door: Door, task: int) -> None:
+        self._name = f"{door.host}:{door.port}"
+        self._stream: BinaryIO | None = None
+        with self._plainly("cannot be reached at"):
+            self._socket = socket.create_connection((door.host, door.port), timeout=_GREETING_S)
+        try:
+            self._stream = self._socket.makefile("rb")
+            with self._plainly("does not answer at"):
+                self._greet(door.secret)
+            self._socket.settimeout(_ANSWER_S)
+            self._ask({"task": task})
+        except BaseException:
+            self.close()
+            raise
+
+    def take(
+        self, wanted: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
+    ) -> dict[TopicPartition, int]:
+        """Give back what was written, and wait until one of the wanted partitions is leased, or several.
+
+        Args:
+            wanted: with the number of records for each.
+            wrote: leased partitions whose records were all acknowledged.
+
+        Returns:
+            The first sequence in each.
+        """
+        asked = {
+            "wrote": _named(wrote),
+            "want": [[place.topic, place.partition, count] for place, count in wanted.items()],
+        }
+        while not (got := self._ask(asked)["got"]):
+            asked.pop("wrote", None)
+        return {TopicPartition(name, at): first for name, at, first in got}
+
+    def give_back(self, wrote: Iterable[TopicPartition]) -> None:
+        """Give back what was written."""
+        self._ask({"wrote": _named(wrote)})
+
+    def end(self) -> None:
+        """Say that this task has written everything."""
+        self._ask({"end": True})
+
+    def close(self) -> None:
+        """End the connection; without ``end`` before, the task is lost."""
+        if self._stream is not None:
+            self._stream.close()
+        self._socket.close()
+
+    def _greet(self, secret: bytes) -> None:
+        mine = secrets.token_bytes(_NONCE)
+        self._socket.sendall(_proof(secret, _TASK, self._exactly(_NONCE)) + mine)
+        if not hmac.compare_digest(self._exactly(_NONCE), _proof(secret, _DRIVER, mine)):
+            raise EOFError("somebody else listens there")
+
+    def _exactly(self, size: int) -> bytes:
+        assert self._stream is not None
+        data = self._stream.read(size)
+        if len(data) < size:
+            raise EOFError("the connection was closed")
+        return data
+
+    def _ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._stream is not None
+        with self._plainly("is gone from"):
+            self._socket.sendall(json.dumps(asked).encode() + b"\n")
+            line = self._stream.readline()
+            if not line:
+                raise EOFError("the connection was closed")
+            answer: dict[str, Any] = json.loads(line)
+        if "refused" in answer:
+            raise KafkaframesError(answer["refused"])
+        return answer
+
+    @contextlib.contextmanager
+    def _plainly(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except _GONE as error:
+            raise KafkaframesError(
+                f"the driver, which gives out the sequences of this micro-batch, {what} {self._name}: {error}; "
+                "tasks need that way to it, its port is the option driverPort"
+            ) from error
+
+
+async def _say(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
+    writer.write(json.dumps(answer).encode() + b"\n")
+    await writer.drain()
+
+
+async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+    """Let a task prove that it has the secret, and prove the same to it."""
+    nonce = secrets.token_bytes(_NONCE)
+    writer.write(nonce)
+    await writer.drain()
+    answer = await reader.readexactly(2 * _NONCE)
+    if not hmac.compare_digest(answer[:_NONCE], _proof(secret, _TASK, nonce)):
+        raise EOFError("a stranger")
+    writer.write(_proof(secret, _DRIVER, answer[_NONCE:]))
+
+
+def _named(places: Iterable[TopicPartition]) -> list[list[Any]]:
+    return [[place.topic, place.partition] for place in places]
+
+
+def _proof(secret: bytes, who: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(secret, who + nonce, "sha256")

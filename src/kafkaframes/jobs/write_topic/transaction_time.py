@@ -1,0 +1,134 @@
+"""How long the transaction of a micro-batch may be open, and whether that will do. No pyspark.
+
+A transaction that is open for longer than its time-out is aborted by the brokers, and its micro-batch fails, each time
+it is written anew. The time-out is asked for when a batch begins; brokers refuse one above their
+``transaction.max.timeout.ms`` (15 minutes, unless their setting differs).
+
+With the option ``kafka.transaction.timeout.ms`` it is that. Otherwise the first batch, whose time is not known, may
+take as long as the brokers allow at all; the ones after it four times the longest of those before, a minute at
+least: if the query dies, readers of committed records wait no longer than this for what it left open.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from kafkaframes.client import Admin
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.scan.topic.options import TopicWriteOptions
+
+LIMIT: Final = "transaction.max.timeout.ms"
+OPTION: Final = "transaction.timeout.ms"
+LEAST_MS: Final = 60_000  # as Kafka's producers ask for
+_TIMES_THE_LONGEST: Final = 4
+_REMEMBERED: Final = 5
+_TIGHT: Final = 0.5  # of what is allowed; a batch that takes twice the longest before it is nothing rare
+_INVALID_TIMEOUT: Final = 50
+# The errors that a producer gets when brokers have aborted its transaction, by their version and its next request.
+_TRANSACTION_IS_OVER: Final = (
+    "PRODUCER_FENCED",
+    "INVALID_PRODUCER_EPOCH",
+    "INVALID_TXN_STATE",
+    "INVALID_PRODUCER_ID_MAPPING",
+)
+
+
+class TransactionTime:
+    """The time-outs of one query's transactions, one batch after the other."""
+
+    def __init__(self, *, given_ms: int | None = None, limit_ms: int | None = None) -> None:
+        """Take what was asked for, and what the brokers allow; None: nothing, and they do not tell.
+
+        Raises:
+            OptionError: more is asked for than they allow.
+        """
+        if given_ms is not None and limit_ms is not None and given_ms > limit_ms:
+            raise OptionError(f"kafka.{OPTION} is {given_ms}; the brokers' {LIMIT} is {limit_ms}, nothing was written")
+        self._given_ms = given_ms
+        self._limit_ms = limit_ms
+        self._open_ms: deque[int] = deque(maxlen=_REMEMBERED)
+
+    @classmethod
+    def of(cls, options: TopicWriteOptions) -> TransactionTime:
+        """Ask the cluster for its limit.
+
+        Raises:
+            OptionError: more is asked for than it allows.
+            NetworkError: it cannot be reached.
+        """
+        given = ProducerSettings.of(options.client).transaction_timeout_ms if OPTION in options.client else None
+        return cls(given_ms=given, limit_ms=limit_of(options))
+
+    @property
+    def timeout_ms(self) -> int:
+        """What to ask for, for the batch that begins now.
+
+        >>> TransactionTime(limit_ms=900_000).timeout_ms, TransactionTime(given_ms=5_000).timeout_ms
+        (900000, 5000)
+        """
+        if self._given_ms is not None:
+            return self._given_ms
+        if not self._open_ms:
+            return LEAST_MS if self._limit_ms is None else self._limit_ms
+        wanted = max(LEAST_MS, _TIMES_THE_LONGEST * max(self._open_ms))
+        return wanted if self._limit_ms is None else min(wanted, self._limit_ms)
+
+    def add(self, open_ms: int) -> None:
+        """Note how long a transaction was open."""
+        self._open_ms.append(open_ms)
+
+    def warning(self, before_ms: int = 0) -> str | None:
+        """Return what to say before a batch is written: that those before it were near the end of their time.
+
+        Args:
+            before_ms: how long the last one was open that an earlier run of the query has committed.
+        """
+        longest = max([*self._open_ms, before_ms])
+        allowed = self._limit_ms if self._given_ms is None else self._given_ms
+        if allowed is None or longest <= _TIGHT * allowed:
+            return None
+        return (
+            f"of the micro-batches before this one the longest was open for {longest / 1000:.0f} s, and a transaction "
+            f"may be open for {allowed / 1000:.0f} s: one that takes longer fails, and is written anew; {self._remedy}"
+        )
+
+    def too_long(self, took_ms: float) -> str | None:
+        """Return why a batch has failed if the brokers have aborted it for its time, else None."""
+        if took_ms <= self.timeout_ms:
+            return None
+        return (
+            f"the batch took {took_ms / 1000:.0f} s, and its transaction could be open for "
+            f"{self.timeout_ms / 1000:.0f} s: nothing of it is to be seen with read_committed; {self._remedy}"
+        )
+
+    @property
+    def _remedy(self) -> str:
+        smaller = "smaller micro-batches (maxOffsetsPerTrigger, maxBytesPerTrigger) take less time"
+        if self._given_ms is not None and (self._limit_ms is None or self._given_ms < self._limit_ms):
+            most = f"the brokers' {LIMIT}" + (f", {self._limit_ms}" if self._limit_ms is not None else "")
+            return f"kafka.{OPTION} may be as large as {most}; {smaller}"
+        return f"this is the brokers' {LIMIT}; {smaller}"
+
+
+def limit_of(options: TopicWriteOptions) -> int | None:
+    """Return the brokers' longest time-out of a transaction; None where they do not tell (old, or not allowed)."""
+    with Admin(**options.connection) as admin:
+        node = admin.describe_cluster().brokers
+        try:
+            found = admin.describe_configs("broker", str(min(node)), keys=[LIMIT])
+        except BrokerError:
+            return None
+    value = found[LIMIT].value if LIMIT in found else None
+    return None if value is None else int(value)
+
+
+def is_refused_timeout(error: KafkaframesError) -> bool:
+    """Return whether the brokers refused a time-out above their limit."""
+    return isinstance(error, BrokerError) and error.code is not None and error.code.number == _INVALID_TIMEOUT
+
+
+def is_end_of_transaction(error: Exception) -> bool:
+    """Return whether a batch failed because its transaction was over; Spark's errors hold the text of a task's."""
+    return any(name in str(error) for name in _TRANSACTION_IS_OVER)

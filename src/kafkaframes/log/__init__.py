@@ -1,8 +1,0 @@
-"""The log on disk: directories, segments, indexes, snapshots, checkpoints.
-
-Start with ``kafkaframes.log.discover.discover``; each file format has a module of its own.
-"""
-
-from kafkaframes.log.doors import validate_and_assign
-
-__all__ = ["validate_and_assign"]

@@ -1,0 +1,1 @@
+"""Kafka's messages: spec (the language), messages (plans and what runs them), framing (a connection's bytes)."""

@@ -1,0 +1,201 @@
+"""The client's end of one connection, without I/O: requests in, bytes out; bytes in, responses out.
+
+Responses come in the order of the requests (Kafka promises it), and each must carry its request's correlation id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaframes.errors import BrokerError, DecodeError, error_code
+from kafkaframes.protocol.framing.buffer import FrameBuffer
+from kafkaframes.protocol.framing.frames import MAX_REQUEST_BYTES, size_prefix
+from kafkaframes.protocol.framing.negotiation import common_versions, known_versions, listed_versions
+from kafkaframes.protocol.messages.headers import (
+    API_VERSIONS,
+    UNSUPPORTED_VERSION,
+    Frame,
+    decode_response,
+    encode_request_parts,
+)
+from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
+from kafkaframes.protocol.spec.versions import Versions
+
+_LAST_CORRELATION_ID: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    correlation_id: int
+    api_key: int
+    version: int
+
+
+_SASL_AUTHENTICATE: Final = 36
+_TOKEN: Final = _Sent(-1, _SASL_AUTHENTICATE, -1)
+
+
+class ClientConnection:
+    """Give it requests with ``send_request``; feed it with ``receive_data`` and take with ``next_response``.
+
+    It can be given versions, or find them: ``ask_versions``, and give the response to ``learn_versions``; from then on
+    ``send_request`` takes the highest version that both ends know.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_id: str | None = None,
+        max_response_bytes: int = MAX_REQUEST_BYTES,
+        first_correlation_id: int = 0,
+        mode: str = "reference",
+        specs: Specs | None = None,
+        allocate: Callable[[int], memoryview] | None = None,
+    ) -> None:
+        """Begin. With ``allocate`` (see ``FrameBuffer``) the records of large responses are views of its memory."""
+        self._frames = FrameBuffer(max_response_bytes, allocate=allocate)
+        self._client_id = client_id
+        self._next_id = first_correlation_id
+        self._mode = mode
+        self._specs = None if specs is None else specs_by_name(specs)  # a folder is read once
+        self._versions: dict[int, Versions] | None = None
+        self._software: dict[str, str] = {}
+        self._sent: deque[_Sent] = deque()
+        self._out: list[bytes] = []
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._sent)
+
+    def ask_versions(self, *, software_name: str = "kafkaframes", software_version: str = "0") -> int:
+        """Queue an ApiVersions request at the highest version that is known here; return its correlation id."""
+        self._software = {"client_software_name": software_name, "client_software_version": software_version}
+        return self._ask_versions(message("ApiVersionsRequest", specs=self._specs).spec.latest_stable_version)
+
+    def _ask_versions(self, version: int) -> int:
+        cls = message("ApiVersionsRequest", specs=self._specs)
+        return self.send_request(cls(**self._software), version)  # ignorable before version 3
+
+    def learn_versions(self, response: Frame) -> bool:
+        """Take the versions that a broker lists; False: it was asked again, at a version that it knows (KIP-511).
+
+        Raises:
+            BrokerError: it refuses to tell, or knows no version of ApiVersions that is known here.
+        """
+        listed = listed_versions(response.body)
+        ours = known_versions(self._specs)
+        if needs_fallback(response):
+            both = common_versions({API_VERSIONS: ours[API_VERSIONS]}, listed or {API_VERSIONS: Versions(0, 0)})
+            if API_VERSIONS not in both:
+                raise BrokerError("no version of ApiVersions in common")
+            self._ask_versions(both[API_VERSIONS].highest)
+            return False
+        if response.body.error_code:
+            code = error_code(response.body.error_code)
+            raise BrokerError(f"ApiVersions is refused: {code.name}", code)
+        self._versions = common_versions(ours, listed)
+        return True
+
+    def version_of(self, api_key: int) -> int:
+        """Return the highest version of an API that both ends know.
+
+        Raises:
+            BrokerError: nobody has asked yet, or there is none.
+        """
+        if self._versions is None:
+            raise BrokerError("the broker's versions are not known yet: ask_versions, then learn_versions")
+        if api_key not in self._versions:
+            raise BrokerError(f"no version of API {api_key} in common with the broker")
+        return self._versions[api_key].highest
+
+    def send_request(
+        self, body: Message, version: int | None = None, *, expects_response: bool = True, **header: Any
+    ) -> int:
+        """Queue a request; return its correlation id.
+
+        Args:
+            body: the request.
+            version: the API version; if None the highest that both ends know.
+            expects_response: False for a Produce request with acks 0, which is never answered.
+            header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
+
+        Raises:
+            EncodeError: it cannot be written; nothing is queued.
+            BrokerError: no version is given, and none is known, or none is common.
+        """
+        if version is None:
+            version = self.version_of(body.spec.api_key if body.spec.api_key is not None else -1)
+        number = self._next_id
+        header.setdefault("client_id", self._client_id)
+        parts = encode_request_parts(body, version, correlation_id=number, **header)
+        self._out += (size_prefix(sum(map(len, parts))), *parts)
+        self._next_id = 0 if number == _LAST_CORRELATION_ID else number + 1
+        if expects_response:
+            self._sent.append(_Sent(number, body.spec.api_key or 0, version))
+        return number
+
+    def send_token(self, token: bytes) -> None:
+        """Queue a SASL token as brokers before 1.0 want it: a frame without any header (SaslHandshake 0, KIP-43).
+
+        The next response is the broker's token: a ``Frame`` whose body are its bytes.
+        """
+        self._out += (size_prefix(len(token)), token)
+        self._sent.append(_TOKEN)
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes of the requests that were queued since the last call."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def buffers_to_send(self) -> list[bytes]:
+        """Return the same as a list of buffers, for ``writelines``."""
+        buffers, self._out = self._out, []
+        return buffers
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Return where the next bytes from the broker go (``asyncio.BufferedProtocol``)."""
+        return self._frames.get_buffer(size_hint)
+
+    def buffer_updated(self, count: int) -> None:
+        """Say that ``count`` bytes from the broker were filled in."""
+        self._frames.buffer_updated(count)
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the broker that came in some other way."""
+        self._frames.receive_data(data)
+
+    def next_response(self) -> Frame | None:
+        """Return the next response, or None: feed more bytes.
+
+        An ApiVersions response that a broker gave at version 0, because it does not know the version asked for, is
+        read so: its ``api_version`` is 0 and its error code 35. Ask again at a version it lists.
+
+        Raises:
+            DecodeError: a response that nobody asked for, another correlation id, or broken bytes; the connection is
+                of no more use.
+        """
+        data = self._frames.next_kept()
+        if data is None:
+            return None
+        if not self._sent:
+            raise DecodeError("a response that no request asked for", position=0)
+        sent = self._sent.popleft()
+        if sent is _TOKEN:
+            return Frame(_SASL_AUTHENTICATE, sent.version, 0, None, bytes(data))
+        views = isinstance(data, memoryview)
+        response = decode_response(data, sent.api_key, sent.version, mode=self._mode, specs=self._specs, views=views)
+        if response.correlation_id != sent.correlation_id:
+            reason = f"correlation id {response.correlation_id}, expected {sent.correlation_id}"
+            raise DecodeError(reason, position=0, path=("ResponseHeader", "CorrelationId"))
+        return response
+
+
+def needs_fallback(response: Frame) -> bool:
+    """Return whether an ApiVersions response says that the broker does not know the version asked for (KIP-511)."""
+    return response.api_key == API_VERSIONS and response.body.error_code == UNSUPPORTED_VERSION

@@ -1,0 +1,225 @@
+"""One block of memory that holds every Arrow buffer of a decode: laid out, grown, and handed to Arrow without a copy.
+
+The kernels see the block as bytes and ``places`` as the address of each column's buffers in it (base, validity, data,
+and how many bytes of data fit). Nothing here depends on a message's content but the number of rows and bytes needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.protocol.messages._ipc import template_of
+from kafkaframes.protocol.messages._program import Kind, Node, Op, Program
+
+MAX_ROWS: Final = (1 << 31) - 2  # Arrow's offsets are int32
+_ALIGN: Final = 64
+_FIRST_BYTES: Final = 1 << 18  # capacities start as if this much input had come, and are then scaled by what it held
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Shape:
+    """What a program's buffers are like, as arrays over its columns; worked out once per program."""
+
+    width: Array  # bytes of a row's value, 4 for offsets, 0 for bits and structs
+    has_offsets: Array
+    is_bit: Array
+    nullable: Array
+    is_var: Array
+    level: Array
+    min_sizes: Array  # of levels
+    element_ops: Array  # rows of ops that need a second column's base
+
+
+@lru_cache(maxsize=1024)
+def shape_of(program: Program) -> Shape:
+    """Return the shape of a program's buffers."""
+    kind = program.columns[:, 0]
+    offsets = (kind == Kind.VAR) | (kind == Kind.LIST)
+    width = np.where(kind <= Kind.FIXED16, kind, np.where(offsets, 4, 0))
+    return Shape(
+        width=width,
+        has_offsets=offsets,
+        is_bit=kind == Kind.BIT,
+        nullable=program.columns[:, 3] == 1,
+        is_var=kind == Kind.VAR,
+        level=program.columns[:, 1],
+        min_sizes=np.array([level.min_size for level in program.levels], np.int64),
+        element_ops=np.flatnonzero((program.ops[:, 0] == Op.FIXED_ARRAY) & (program.ops[:, 3] >= 0)),
+    )
+
+
+class Arena:
+    """The memory of one decode. ``rows`` (per level) and ``data`` (per column) are capacities."""
+
+    def __init__(self, program: Program, shape: Shape, *, messages: int, size_bytes: int) -> None:
+        self.program = program
+        self.shape = shape
+        self.size_bytes = size_bytes
+        first = min(size_bytes, _FIRST_BYTES)
+        self.rows = first // np.maximum(shape.min_sizes, 1) + 8
+        self.rows[shape.min_sizes == 0] = MAX_ROWS
+        self.rows[0] = messages
+        template = template_of(program)
+        self.head = 0 if template is None else template.size  # bytes before the buffers, for what describes them
+        defaults = program.columns[:, 6] * self.rows[shape.level]
+        self.data = np.where(shape.is_var, first + defaults + 8, 0)
+        self._allocate()
+
+    @classmethod
+    def exact(cls, program: Program, *, rows: Array, data: Array) -> Arena:
+        """Return an arena for known numbers of rows (per level) and bytes of data (per column)."""
+        arena = cls.__new__(cls)
+        arena.program, arena.shape, arena.size_bytes = program, shape_of(program), 0
+        arena.rows, arena.data, arena.head = rows, data, 0
+        arena._allocate()
+        return arena
+
+    def put(self, column: int, part: int, values: Array) -> None:
+        """Copy a whole buffer in: the values or offsets (0), the validity (1) or the data (2) of a column."""
+        start = int(self.places[column, part])
+        raw = values.view(np.uint8)
+        self.bytes[start : start + len(raw)] = raw
+
+    def _allocate(self) -> None:
+        shape = self.shape
+        sizes = self._sizes(self.rows, self.data)
+        aligned = (sizes.ravel() + _ALIGN - 1) & -_ALIGN
+        ends = np.cumsum(aligned)
+        self.places = np.empty((len(sizes), 4), np.int64)
+        self.places[:, :3] = (ends - aligned).reshape(-1, 3) + self.head
+        self.places[:, 3] = self.data
+        self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + self.head + _ALIGN)
+        self.bytes = np.frombuffer(self.buffer, np.uint8)
+        self.bytes[: len(self.bytes) & -4].view(np.int32)[self.places[shape.has_offsets, 0] >> 2] = 0
+
+    def patched_ops(self) -> Array:
+        """Return the program's operations with the addresses of this arena, flat, for the table-driven kernels."""
+        ops = self.program.ops.copy()
+        if len(self.places):
+            ops[:, 5:8] = self.places[ops[:, 1], :3]
+            ops[self.shape.element_ops, 7] = self.places[ops[self.shape.element_ops, 3], 0]
+        return ops.ravel()
+
+    def _sizes(self, rows_by_level: Array, data: Array) -> Array:
+        """Return the bytes of each column's three buffers for a number of rows and of bytes of data."""
+        shape = self.shape
+        rows = rows_by_level[shape.level]
+        bits = (rows + 7) >> 3
+        sizes = np.empty((len(rows), 3), np.int64)
+        sizes[:, 0] = np.where(shape.is_bit, bits, (rows + shape.has_offsets) * shape.width)
+        sizes[:, 1] = np.where(shape.nullable, bits, 0)
+        sizes[:, 2] = data
+        return sizes
+
+    def grow(
+        self, messages: int, consumed: int, *, level: int = 0, rows: int = 0, column: int = 0, data: int = 0
+    ) -> None:
+        """Make room: for what is needed in one place, and everywhere for as much as the bytes still to come promise.
+
+        Args:
+            messages: how many are decoded, from ``consumed`` bytes.
+            level: the level that needs ``rows``; or ``column``, whose data needs ``data`` bytes.
+        """
+        lengths = self.lengths(messages)
+        ends = [
+            self.offset(one, lengths[self.shape.level[one]]) if self.shape.is_var[one] else 0
+            for one in range(len(self.data))
+        ]
+        self.rows[1:] = self._scaled(self.rows[1:], np.array(lengths[1:], np.int64), consumed)
+        self.data = self._scaled(self.data, np.array(ends, np.int64), consumed) * self.shape.is_var
+        self.rows[level] = min(max(int(self.rows[level]), 2 * rows), MAX_ROWS)
+        self.data[column] = min(max(int(self.data[column]), 2 * data), MAX_ROWS)
+        old_bytes, old_places = self.bytes, self.places
+        self._allocate()
+        used = self._sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
+        for column, part in np.argwhere(used > 0).tolist():
+            start, target, size = int(old_places[column, part]), int(self.places[column, part]), int(used[column, part])
+            self.bytes[target : target + size] = old_bytes[start : start + size]
+
+    def _scaled(self, have: Array, used: Array, consumed: int) -> Array:
+        """Return capacities for all input if it goes on as its first ``consumed`` bytes; never less than before."""
+        expected = used * (self.size_bytes / max(consumed, 1)) * 1.05
+        return np.clip(expected.astype(np.int64), have, np.maximum(have, MAX_ROWS))
+
+    def lengths(self, messages: int) -> list[int]:
+        """Return how many rows each level has, once ``messages`` are decoded."""
+        lengths = [messages]
+        for level in self.program.levels[1:]:
+            parent = int(self.program.columns[level.parent_column, 1])
+            lengths.append(self.offset(level.parent_column, lengths[parent]))
+        return lengths
+
+    def _sizes_used(self, lengths: list[int]) -> Array:
+        """Return the bytes of each column's three buffers that a number of rows have filled."""
+        rows = np.array(lengths, np.int64)
+        shape = self.shape
+        ends = np.zeros(len(self.data), np.int64)
+        if shape.is_var.any():
+            last = self.places[shape.is_var, 0] + rows[shape.level[shape.is_var]] * 4
+            ends[shape.is_var] = self.bytes[: len(self.bytes) & -4].view(np.int32)[last >> 2]
+        return self._sizes(rows, ends)
+
+    def offset(self, column: int, row: int) -> int:
+        """Return one offset of a list or string column."""
+        at = int(self.places[column, 0]) + row * 4
+        return int(self.bytes[at : at + 4].view(np.int32)[0])
+
+    def to_arrow(self, messages: int, *, errors: pa.Array, valid: Array, texts: dict[int, Any]) -> pa.StructArray:
+        """Hand the buffers to Arrow.
+
+        Args:
+            messages: how many were decoded.
+            errors: the ``_error`` column.
+            valid: which messages have a value; the others are null in every column.
+            texts: columns of strings that have to be replaced, by a function from the raw binary array.
+        """
+        lengths = self.lengths(messages)
+        template = template_of(self.program)
+        if template is not None and not texts and valid.all():
+            children = template.read(
+                self.buffer, self.bytes, np.array(lengths, np.int64), self.places, self._sizes_used(lengths)
+            ).columns
+            return pa.StructArray.from_arrays([*children, errors], fields=template.fields)
+        bitmap = None if valid.all() else np.packbits(valid, bitorder="little")
+        children = [self._array(node, lengths, texts, bitmap) for node in self.program.root.children]
+        return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))
+
+    def _array(self, node: Node, lengths: list[int], texts: dict[int, Any], bitmap: Array | None = None) -> pa.Array:
+        length = lengths[node.level]
+        children = [self._array(child, lengths, texts) for child in node.children]
+        validity = self._validity(node, length, bitmap)
+        if node.column in texts:
+            return texts[node.column](self._binary(node.column, length, validity))
+        buffers = [validity]
+        if node.column >= 0 and not pa.types.is_struct(node.type):
+            buffers += self._values(node.column, length)
+        return pa.Array.from_buffers(node.type, length, buffers, children=children)
+
+    def _validity(self, node: Node, length: int, bitmap: Array | None) -> pa.Buffer | None:
+        size = (length + 7) >> 3
+        start = int(self.places[node.column, 1]) if node.column >= 0 and self.shape.nullable[node.column] else -1
+        if bitmap is not None:
+            return pa.py_buffer(bitmap if start < 0 else bitmap & self.bytes[start : start + size])
+        return None if start < 0 else self.buffer.slice(start, size)
+
+    def _values(self, column: int, length: int) -> list[pa.Buffer]:
+        start = int(self.places[column, 0])
+        kind = int(self.program.columns[column, 0])
+        if kind == Kind.BIT:
+            return [self.buffer.slice(start, (length + 7) >> 3)]
+        if kind <= Kind.FIXED16:
+            return [self.buffer.slice(start, length * kind)]
+        offsets = self.buffer.slice(start, (length + 1) * 4)
+        if kind == Kind.LIST:
+            return [offsets]
+        return [offsets, self.buffer.slice(int(self.places[column, 2]), self.offset(column, length))]
+
+    def _binary(self, column: int, length: int, validity: pa.Buffer | None) -> pa.Array:
+        return pa.Array.from_buffers(pa.binary(), length, [validity, *self._values(column, length)])

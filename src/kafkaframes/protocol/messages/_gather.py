@@ -1,0 +1,319 @@
+"""Arrow input for the encoder: found by name, brought to the exact types, judged, and laid out in an arena.
+
+Everything that could make a row impossible to write is judged here, column by column and without a loop over rows:
+nulls where the version allows none, text that is too long, integers beyond an unsigned type, unknown tags that do not
+ascend, and values of fields that the version lacks. The first row that fails is named in the EncodeError.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.errors import EncodeError
+from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array
+from kafkaframes.protocol.messages._program import ERROR, TAG_TYPE, UNKNOWN_TAGS, Kind, Node, Program
+from kafkaframes.protocol.messages._reference import declared_tag
+from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, StructPlan
+from kafkaframes.wire.primitives import MAX_STRING_BYTES
+
+_LARGEST: Final = {"uint16": 0xFFFF, "uint32": 0xFFFFFFFF}
+_MAX_TAG: Final = 0x7FFFFFFE
+#: Most bytes of wire that a row of a column takes, besides its data: a value, a length, a struct's marker.
+_WIRE_BYTES: Final = {Kind.BIT: 1, Kind.VAR: 5, Kind.LIST: 5, Kind.STRUCT: 1}
+_TAG_BYTES: Final = 16  # a tag, its size, and the count of the section, at most
+
+
+class Gatherer:
+    """Walks a program's tree beside the caller's array; ``parts[column]`` are the buffers it found."""
+
+    def __init__(self, program: Program, count: int) -> None:
+        self.program = program
+        self.parts: dict[int, tuple[Array | None, Array | None, Array | None]] = {}
+        self.lengths = [0] * len(program.levels)
+        self.lengths[0] = count
+        self.offsets: dict[int, Array] = {}
+        self.parents = {
+            index: int(program.columns[level.parent_column, 1]) for index, level in enumerate(program.levels) if index
+        }
+
+    def structs(self, node: Node, plan: StructPlan, array: pa.Array, live: Array, path: str) -> None:
+        """Take every child of a struct; names that the spec does not know are an error."""
+        names = [field.name for field in array.type]
+        if len(set(names)) != len(names):
+            raise EncodeError(f"{path or 'the message'} has a column twice")
+        for child in node.children:
+            if child.name == UNKNOWN_TAGS:
+                self.unknown_tags(child, plan, array, names, live, path)
+            elif child.name in names:
+                self.take(child, array.field(names.index(child.name)), live, _join(path, child.name))
+            else:
+                self.take(child, self.default(child, len(array)), live, _join(path, child.name))
+        if not plan.flexible and UNKNOWN_TAGS in names:
+            sizes = pc.fill_null(pc.list_value_length(array.field(names.index(UNKNOWN_TAGS))), 0)
+            tagged = live & (sizes.to_numpy(zero_copy_only=False) > 0)
+            reason = f"tagged fields are set, and version {self.program.plan.version} of this message has none"
+            self.refuse(tagged, node.level, _join(path, UNKNOWN_TAGS), reason)
+        known = {child.name for child in node.children} | {ERROR, UNKNOWN_TAGS}
+        absent = {one.name[:1].lower() + one.name[1:]: one for one in plan.absent}
+        for index, name in enumerate(names):
+            if name in absent:
+                self.absent(absent[name], array.field(index), live, node.level, _join(path, name))
+            elif name not in known:
+                raise EncodeError(f"no field {_join(path, name)} in {plan.name}")
+
+    def take(self, node: Node, array: pa.Array, live: Array, path: str) -> None:
+        """Take one field in whatever shape it has."""
+        plan = node.plan
+        assert plan is not None
+        array = _cast(array, node.type, path)
+        valid = _valid(array)
+        if not plan.nullable:
+            self.refuse(live & ~valid, node.level, path, "null in a field that is not nullable")
+        if plan.array:
+            self.take_list(node, array, live & valid, valid, path)
+        elif plan.struct is not None:
+            if node.column >= 0:
+                self.parts[node.column] = (None, valid, None)
+            self.structs(node, plan.struct, array, live & valid, path)
+        else:
+            self.primitive(node, plan, array, live & valid, valid, path)
+
+    def take_list(self, node: Node, array: pa.Array, live: Array, valid: Array, path: str) -> None:
+        plan, item = node.plan, node.children[0]
+        assert plan is not None
+        counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        self.parts[node.column] = (self.offsets_of(node.column, counts), valid, None)
+        self.lengths[item.level] = int(counts.sum())
+        elements, alive = array.flatten(), np.repeat(live, counts)
+        path = f"{path}[]"
+        elements = _cast(elements, item.type, path)
+        there = _valid(elements)
+        self.refuse(alive & ~there, item.level, path, "null as an element of an array")
+        if plan.struct is not None:
+            self.structs(item, plan.struct, elements, alive, path)
+        elif item.column >= 0:
+            self.primitive(item, plan, elements, alive, there, path)
+
+    def offsets_of(self, column: int, counts: Array) -> Array:
+        offsets = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        if offsets[-1] > MAX_ROWS:
+            raise EncodeError("more than 2 GiB of one column in one call: split the array")
+        self.offsets[column] = offsets
+        return offsets.astype(np.int32)
+
+    def primitive(self, node: Node, plan: FieldPlan, array: pa.Array, live: Array, valid: Array, path: str) -> None:
+        kind = int(self.program.columns[node.column, 0])
+        if kind == Kind.VAR:
+            self.texts(node, plan, array, live, valid, path)
+        elif kind == Kind.BIT:
+            bits = np.packbits(pc.fill_null(array, False).to_numpy(zero_copy_only=False), bitorder="little")
+            self.parts[node.column] = (bits, valid, None)
+        else:
+            values = np.frombuffer(array.buffers()[1] or b"", np.uint8)[
+                array.offset * kind : (array.offset + len(array)) * kind
+            ]
+            self.parts[node.column] = (values, valid, None)
+            largest = _LARGEST.get(plan.type)
+            if largest is not None:
+                numbers: Array = values.view(np.int32 if kind == Kind.FIXED4 else np.int64).astype(np.int64)
+                self.refuse(live & ((numbers < 0) | (numbers > largest)), node.level, path, f"not a {plan.type}")
+
+    def texts(self, node: Node, plan: FieldPlan | None, array: pa.Array, live: Array, valid: Array, path: str) -> None:
+        sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+        if plan is not None and plan.type == "string":
+            reason = f"string of more than {MAX_STRING_BYTES} bytes"
+            self.refuse(live & (sizes > MAX_STRING_BYTES), node.level, path, reason)
+        offsets = self.offsets_of(node.column, sizes)
+        if array.null_count:  # bytes behind a null would shift the others
+            array = pc.fill_null(array, "" if pa.types.is_string(array.type) else b"")
+        data = np.zeros(0, np.uint8)
+        if offsets[-1]:
+            start = int(np.frombuffer(array.buffers()[1], np.int32, 1, array.offset * 4)[0])
+            data = np.frombuffer(array.buffers()[2], np.uint8)[start : start + int(offsets[-1])]
+        self.parts[node.column] = (offsets, valid, data)
+
+    def unknown_tags(
+        self, node: Node, plan: StructPlan, parent: pa.Array, names: list[str], live: Array, path: str
+    ) -> None:
+        """Take a struct's unknown tags, which must ascend, and be none that the spec declares."""
+        if UNKNOWN_TAGS not in names:
+            array = _repeat([], len(parent), node.type)
+        else:
+            array = _cast(parent.field(names.index(UNKNOWN_TAGS)), node.type, path)
+        counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        self.parts[node.column] = (self.offsets_of(node.column, counts), _valid(array), None)
+        elements, item = array.flatten(), node.children[0]
+        self.lengths[item.level] = len(elements)
+        path = _join(path, UNKNOWN_TAGS)
+        alive = np.repeat(live & _valid(array), counts)
+        tag, data = elements.field(0), elements.field(1)
+        self.refuse(alive & ~(_valid(tag) & _valid(data) & _valid(elements)), item.level, path, "null")
+        numbers = pc.fill_null(tag, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        before = np.concatenate(([-1], numbers[:-1])) if len(numbers) else numbers
+        starts = self.offsets[node.column][:-1]
+        before[starts[counts > 0]] = -1
+        wrong = alive & ((numbers <= before) | (numbers > _MAX_TAG))
+        self.refuse(wrong, item.level, path, f"tags must ascend, from 0 to {_MAX_TAG}")
+        for one in plan.declared_tags:
+            self.refuse(alive & (numbers == one), item.level, path, declared_tag(one, plan))
+        self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _valid(tag), None)
+        self.texts(item.children[1], None, data, alive, _valid(data), path)
+
+    def absent(self, field: AbsentField, array: pa.Array, live: Array, level: int, path: str) -> None:
+        """Judge a field that the version lacks: ignorable, or at its default."""
+        if field.ignorable:
+            return
+        differs = live & ~_at_default(array, field)
+        since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
+        reason = f"not the default, and version {self.program.plan.version} lacks this field; {since}"
+        self.refuse(differs, level, path, reason)
+
+    def default(self, node: Node, count: int) -> pa.Array:
+        """Return ``count`` defaults of a field whose column the caller left out."""
+        plan = node.plan
+        assert plan is not None
+        return _repeat(_default(node), count, node.type)
+
+    def refuse(self, wrong: Array, level: int, path: str, reason: str) -> None:
+        """Raise for the first row in ``wrong``, named by its place in each list above it."""
+        if not wrong.any():
+            return
+        index = int(np.argmax(wrong))
+        indices: list[int] = []
+        while level:
+            column = self.program.levels[level].parent_column
+            offsets = self.offsets[column]
+            parent = int(np.searchsorted(offsets, index, side="right")) - 1
+            indices.append(index - int(offsets[parent]))
+            index, level = parent, self.parents[level]
+        for one in reversed(indices):
+            path = path.replace("[]", f"[{one}]", 1)
+        raise EncodeError(f"row {index}, field {path}: {reason}")
+
+    def arena(self) -> Arena:
+        """Return an arena that holds what was gathered."""
+        data = np.zeros(len(self.program.columns), np.int64)
+        for column, (_, _, part) in self.parts.items():
+            data[column] = 0 if part is None else len(part)
+        arena = Arena.exact(self.program, rows=np.array(self.lengths, np.int64), data=data)
+        for column, (values, valid, part) in self.parts.items():
+            if values is not None:
+                arena.put(column, 0, values)
+            if valid is not None and arena.shape.nullable[column]:
+                arena.put(column, 1, np.packbits(valid, bitorder="little"))
+            if part is not None:
+                arena.put(column, 2, part)
+        return arena
+
+    def most_bytes(self) -> int:
+        """Return a bound of what all rows take on the wire."""
+        total = 0
+        for column, entry in enumerate(self.program.columns.tolist()):
+            each = _WIRE_BYTES.get(Kind(entry[0]), entry[0]) + _TAG_BYTES
+            part = self.parts[column][2] if column in self.parts else None
+            total += self.lengths[entry[1]] * each + (0 if part is None else len(part))
+        return total + self.lengths[0] * 8 + 64
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _at_default(array: pa.Array, field: AbsentField) -> Array:
+    """Return which rows are at the default of a field that the version lacks."""
+    if field.default is None:
+        return ~_valid(array)
+    if field.default is Empty.STRUCT:
+        return _is_default_struct(array, field)
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), bool)
+    if field.default is Empty.ARRAY:
+        same = pc.equal(pc.list_value_length(array), 0)
+    else:
+        raw: Any = field.default.bytes if isinstance(field.default, UUID) else field.default
+        same = pc.equal(array, pa.scalar(raw).cast(array.type))
+    equal: Array = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return equal
+
+
+def _is_default_struct(array: pa.Array, field: AbsentField) -> Array:
+    """Return which rows of structs hold nothing but defaults; null does not say anything, where it is no value."""
+    valid = _valid(array)
+    if not pa.types.is_struct(array.type):
+        return np.zeros(len(array), bool) if field.nullable else ~valid
+    same = valid.copy()
+    parts = {f"{one.name[:1].lower()}{one.name[1:]}": one for one in field.parts}
+    for index, name in enumerate(one.name for one in array.type):
+        if name in parts:
+            same &= _at_default(array.field(index), parts[name])
+        else:  # unknown tags, or what no version has
+            same &= _is_nothing(array.field(index))
+    return same if field.nullable else same | ~valid
+
+
+def _is_nothing(array: pa.Array) -> Array:
+    """Return which rows are null or an empty list."""
+    empty = ~_valid(array)
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        empty |= pc.fill_null(pc.equal(pc.list_value_length(array), 0), True).to_numpy(zero_copy_only=False)
+    return empty
+
+
+def _valid(array: pa.Array) -> Array:
+    if not array.null_count:
+        return np.ones(len(array), bool)
+    valid: Array = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _cast(array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
+    """Bring a column to the type its buffers must have; structs are taken apart later, by name."""
+    if array.type == to or pa.types.is_struct(to):
+        if pa.types.is_struct(to) and not pa.types.is_struct(array.type) and not pa.types.is_null(array.type):
+            raise EncodeError(f"field {path} is {array.type}, not a struct")
+        return array.cast(to) if pa.types.is_null(array.type) else array
+    if to is not TAG_TYPE and _is_list_of_structs(to) and not pa.types.is_null(array.type):
+        if pa.types.is_list(array.type):
+            return array
+        if pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
+            return array.cast(pa.list_(array.type.value_type))
+        raise EncodeError(f"field {path} is {array.type}, not a list")
+    try:
+        return array.cast(to)  # unknown tags too: tag and data by name
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise EncodeError(f"field {path} is {array.type}, not {to}: {error}") from None
+
+
+def _is_list_of_structs(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) and pa.types.is_struct(type_.value_type))
+
+
+def _default(node: Node) -> Any:
+    if node.name == UNKNOWN_TAGS:
+        return []
+    assert node.plan is not None
+    default = node.plan.default
+    if default is Empty.ARRAY:
+        return []
+    if default is Empty.STRUCT:
+        return {child.name: _default(child) for child in node.children}
+    return default.bytes if isinstance(default, UUID) else default
+
+
+def _repeat(value: Any, count: int, type_: pa.DataType) -> pa.Array:
+    """Return an array of one value; ``pa.repeat`` builds lists and structs value by value (10 times as slow)."""
+    if not count:
+        return pa.array([], type_)
+    if isinstance(value, list) and not value:
+        offsets = pa.py_buffer(np.zeros(count + 1, np.int32))
+        return pa.Array.from_buffers(type_, count, [None, offsets], children=[pa.array([], type_.value_type)])
+    if isinstance(value, dict):
+        children = [_repeat(value[one.name], count, one.type) for one in type_]
+        return pa.StructArray.from_arrays(children, fields=list(type_))
+    return pa.repeat(pa.scalar(value, type_), count)

@@ -1,0 +1,306 @@
+"""The plan of a (message, version) as tables of numbers, for the kernels, and as a tree of Arrow types. Pure, no numba.
+
+Words: a *level* is one nesting of lists: level 0 has a row per message, an array's level a row per element. A *column*
+is what has buffers of its own: a fixed-width field, a string, a list's offsets, a nullable struct's validity. Structs
+that are not in an array share their parent's level and rows. Columns stand in depth-first order, and in each struct the
+tagged fields follow the others, so that "all columns of this field" is always one range.
+
+``Program.ops`` is read by the decoding and encoding interpreters, one row of ``OP_WIDTH`` int64 an operation:
+``[op, column, a, b, c, base, valid, data]``; the last three are byte addresses in the arena, patched in by
+``_arena.py`` when the buffers are laid out. ``Program.columns`` has ``COLUMN_WIDTH`` int64 a column.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
+
+OP_WIDTH: Final = 8
+COLUMN_WIDTH: Final = 8
+UNKNOWN_TAGS: Final = "_unknown_tags"
+ERROR: Final = "_error"
+TAG_TYPE: Final = pa.list_(pa.struct([("tag", pa.int32()), ("data", pa.binary())]))
+
+
+class Op(IntEnum):
+    """Operations of a program; ``_kernels_decode.py`` says what each does."""
+
+    END = 0
+    INT8 = 1
+    INT16 = 2
+    INT32 = 3
+    INT64 = 4
+    UINT16 = 5
+    UINT32 = 6
+    BOOL = 7
+    UUID = 8
+    VAR = 9
+    ARRAY = 10
+    NEXT = 11
+    FIXED_ARRAY = 12
+    STRUCT = 13
+    FILL = 14
+    TAGS = 15
+    TAG_STEP = 16
+    TAG_BACK = 17
+    TAG_FIELD = 18  # stands before the operations of a tagged field; only the encoder and TAG_BACK look at it
+
+
+class Kind(IntEnum):
+    """What buffers a column has: the first five are values of 1, 2, 4, 8 or 16 bytes."""
+
+    FIXED1 = 1
+    FIXED2 = 2
+    FIXED4 = 4
+    FIXED8 = 8
+    FIXED16 = 16
+    BIT = 32
+    VAR = 33
+    LIST = 34
+    STRUCT = 35
+
+
+# Flags of VAR, ARRAY, FIXED_ARRAY and STRUCT (argument ``a``); above them, for arrays, the fewest bytes of an element.
+COMPACT: Final = 1
+NULLABLE: Final = 2
+STRING: Final = 4
+FLOAT: Final = 1  # in a FIXED8 column's (unused) offset of its default: compare as floats do
+
+#: Kafka's type: operation, kind of column, Arrow's type. Unsigned ones widen, as in Java (Spark has none).
+PRIMITIVES: Final[dict[str, tuple[Op, Kind, pa.DataType]]] = {
+    "bool": (Op.BOOL, Kind.BIT, pa.bool_()),
+    "int8": (Op.INT8, Kind.FIXED1, pa.int8()),
+    "int16": (Op.INT16, Kind.FIXED2, pa.int16()),
+    "uint16": (Op.UINT16, Kind.FIXED4, pa.int32()),
+    "int32": (Op.INT32, Kind.FIXED4, pa.int32()),
+    "uint32": (Op.UINT32, Kind.FIXED8, pa.int64()),
+    "int64": (Op.INT64, Kind.FIXED8, pa.int64()),
+    "float64": (Op.INT64, Kind.FIXED8, pa.float64()),
+    "uuid": (Op.UUID, Kind.FIXED16, pa.binary(16)),
+    "string": (Op.VAR, Kind.VAR, pa.string()),
+    "bytes": (Op.VAR, Kind.VAR, pa.binary()),
+    "records": (Op.VAR, Kind.VAR, pa.binary()),
+}
+#: Arrays of these are copied by one tight loop (``FIXED_ARRAY``), with no operation an element.
+_BULK: Final = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
+
+
+@dataclass(slots=True)
+class Node:
+    """A place in the Arrow type: ``column`` is -1 for a struct that cannot be null."""
+
+    name: str
+    type: pa.DataType
+    column: int
+    level: int
+    children: list[Node] = field(default_factory=list)
+    plan: FieldPlan | None = None
+
+
+@dataclass(slots=True)
+class Level:
+    """One nesting of lists: the column of offsets that counts its rows, and the fewest wire bytes of a row."""
+
+    parent_column: int
+    min_size: int
+    columns: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A plan compiled for the columns' executors; see the module's docstring."""
+
+    plan: MessagePlan
+    ops: np.ndarray[Any, Any]
+    columns: np.ndarray[Any, Any]
+    tags: np.ndarray[Any, Any]
+    consts: np.ndarray[Any, Any]
+    levels: list[Level]
+    root: Node
+    type: pa.StructType
+    depth: int
+    decoded_bytes: int = 0  # so far, by this process
+
+
+class _Compiler:
+    def __init__(self, plan: MessagePlan) -> None:
+        self.plan = plan
+        self.ops: list[list[int]] = []
+        self.columns: list[list[int]] = []
+        self.tags: list[int] = []
+        self.consts = bytearray()
+        self.levels = [Level(-1, plan.root.min_size)]
+        self.depth = self.deepest = 0
+
+    def emit(self, op: Op, column: int = -1, a: int = 0, b: int = 0, c: int = 0) -> int:
+        self.ops.append([op, column, a, b, c, 0, 0, 0])
+        return len(self.ops) - 1
+
+    def column(self, kind: Kind, level: int, *, nullable: bool = False, child: int = -1, default: Any = None) -> int:
+        bits, offset, size = self.default(default, kind)
+        self.levels[level].columns.append(len(self.columns))
+        self.columns.append([kind, level, child, nullable, bits, offset, size, default is None])
+        return len(self.columns) - 1
+
+    def default(self, value: Any, kind: Kind) -> tuple[int, int, int]:
+        """Return a default as (bits, offset into ``consts``, size there)."""
+        raw = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b""
+        if kind == Kind.FIXED16 and value is not None:
+            raw = value.bytes
+        if raw:
+            self.consts += raw
+            return 0, len(self.consts) - len(raw), len(raw)
+        if isinstance(value, float):
+            return struct.unpack("<q", struct.pack("<d", value))[0], FLOAT, 0
+        return (int(value) if isinstance(value, bool | int) else 0), 0, 0
+
+    def struct(self, plan: StructPlan, level: int) -> list[Node]:
+        """Emit a struct's fields and tag section; return the nodes in declared order, unknown tags last."""
+        nodes = [self.field(one, level) for one in plan.fields]
+        if plan.flexible:
+            nodes += self.tag_section(plan, level)
+        return nodes
+
+    def tag_section(self, plan: StructPlan, level: int) -> list[Node]:
+        """Emit ``FILL TAGS TAG_STEP {a field, TAG_BACK} ...``: defaults first, then whatever tags are there."""
+        fill = self.emit(Op.FILL) if plan.tagged else -1
+        unknown = self.unknown_tags(level)
+        first = len(self.columns)
+        size = max([*(one.tag for one in plan.tagged if one.tag is not None), *plan.refused_tags], default=-1) + 1
+        table = len(self.tags)
+        self.tags += [-1] * size  # -1: refused at this version
+        about = {"column": unknown.column, "a": table, "b": size}
+        start = self.emit(Op.TAGS, **about)
+        step = self.emit(Op.TAG_STEP, **about, c=self.columns[unknown.column][2])
+        nodes = []
+        self.enter()
+        for one in plan.tagged:
+            mark = self.emit(Op.TAG_FIELD, len(self.columns))
+            self.tags[table + (one.tag or 0)] = len(self.ops)
+            nodes.append(self.field(one, level))
+            self.ops[mark][2] = len(self.columns)
+            self.emit(Op.TAG_BACK, self.ops[mark][1], step, len(self.columns))
+        self.depth -= 1
+        self.ops[start][4] = len(self.ops)
+        if fill >= 0:
+            self.ops[fill][1:3] = [first, len(self.columns)]
+        return [*nodes, unknown]
+
+    def unknown_tags(self, level: int) -> Node:
+        child = self.level(-1, 2)
+        column = self.column(Kind.LIST, level, child=child)
+        self.levels[child].parent_column = column
+        tag = Node("tag", pa.int32(), self.column(Kind.FIXED4, child), child)
+        data = Node("data", pa.binary(), self.column(Kind.VAR, child), child)
+        item = Node("item", TAG_TYPE.value_type, -1, child, [tag, data])
+        return Node(UNKNOWN_TAGS, TAG_TYPE, column, level, [item])
+
+    def level(self, parent_column: int, min_size: int) -> int:
+        self.levels.append(Level(parent_column, min_size))
+        return len(self.levels) - 1
+
+    def enter(self) -> None:
+        self.depth += 1
+        self.deepest = max(self.deepest, self.depth)
+
+    def field(self, plan: FieldPlan, level: int) -> Node:
+        """Emit one field in whatever shape it has."""
+        if plan.array:
+            return self.array(plan, level)
+        if plan.type == "struct":
+            return self.single_struct(plan, level)
+        return self.primitive(plan, level, plan.json_name, nullable=plan.nullable, default=plan.default)
+
+    def primitive(self, plan: FieldPlan, level: int, name: str, *, nullable: bool, default: Any) -> Node:
+        op, kind, type_ = PRIMITIVES[plan.type]
+        flags = COMPACT * plan.compact | NULLABLE * nullable | STRING * (plan.type == "string")
+        column = self.column(kind, level, nullable=nullable, default=default)
+        self.emit(op, column, flags if op == Op.VAR else 0)
+        return Node(name, type_, column, level, plan=plan)
+
+    def single_struct(self, plan: FieldPlan, level: int) -> Node:
+        assert plan.struct is not None
+        column, start = -1, -1
+        if plan.nullable:
+            default = None if plan.default is None else b""
+            column = self.column(Kind.STRUCT, level, nullable=True, default=default)
+            start = self.emit(Op.STRUCT, column, COMPACT * (plan.tag is not None))
+        children = self.struct(plan.struct, level)
+        if start >= 0:
+            self.ops[start][3:5] = [len(self.ops), len(self.columns)]
+            self.columns[column][2] = len(self.columns)
+        return Node(plan.json_name, _struct_type(children), column, level, children, plan)
+
+    def array(self, plan: FieldPlan, level: int) -> Node:
+        flags = COMPACT * plan.compact | NULLABLE * plan.nullable
+        child = self.level(-1, _element_size(plan))
+        default = None if plan.default is None else b""
+        column = self.column(Kind.LIST, level, nullable=plan.nullable, child=child, default=default)
+        self.levels[child].parent_column = column
+        if plan.type in _BULK:
+            _, kind, type_ = PRIMITIVES[plan.type]
+            values = self.column(kind, child)
+            self.emit(Op.FIXED_ARRAY, column, flags | _BULK[plan.type] << 8, values, child)
+            item = Node("item", type_, values, child, plan=plan)
+        elif self.levels[child].min_size == 0:  # nothing to read, and a count may say a lot of it: no loop
+            self.emit(Op.FIXED_ARRAY, column, flags, -1, child)
+            item = Node("item", pa.struct([]), -1, child, plan=plan)
+        else:
+            start = self.emit(Op.ARRAY, column, flags | self.levels[child].min_size << 8, 0, child)
+            self.enter()
+            item = self.element(plan, child)
+            self.depth -= 1
+            self.emit(Op.NEXT, a=start + 1)
+            self.ops[start][3] = len(self.ops)
+        return Node(plan.json_name, pa.list_(item.type), column, level, [item], plan)
+
+    def element(self, plan: FieldPlan, level: int) -> Node:
+        if plan.struct is None:
+            return self.primitive(plan, level, "item", nullable=False, default=None)
+        children = self.struct(plan.struct, level)
+        return Node("item", _struct_type(children), -1, level, children, plan)
+
+
+def _struct_type(children: list[Node]) -> pa.StructType:
+    return pa.struct([(one.name, one.type) for one in children])
+
+
+def _element_size(plan: FieldPlan) -> int:
+    if plan.struct is not None:
+        return plan.struct.min_size
+    kind = PRIMITIVES[plan.type][1]
+    if kind == Kind.VAR:
+        return 1 if plan.compact else 2 if plan.type == "string" else 4
+    return {"bool": 1, "uint16": 2, "uint32": 4}.get(plan.type, int(kind))
+
+
+@lru_cache(maxsize=1024)
+def compile_program(plan: MessagePlan) -> Program:
+    """Compile a plan; the same object when asked again.
+
+    >>> compile_program(plan).type            # doctest: +SKIP
+    struct<throttleTimeMs: int32, ..., _unknown_tags: list<item: struct<tag: int32, data: binary>>, _error: string>
+    """
+    compiler = _Compiler(plan)
+    children = compiler.struct(plan.root, 0)
+    compiler.emit(Op.END)
+    root = Node(plan.name, _struct_type(children), -1, 0, children)
+    return Program(
+        plan=plan,
+        ops=np.array(compiler.ops, np.int64),
+        columns=np.array(compiler.columns, np.int64).reshape(-1, COLUMN_WIDTH),
+        tags=np.array(compiler.tags or [-1], np.int64),
+        consts=np.frombuffer(bytes(compiler.consts) or b"\0", np.uint8),
+        levels=compiler.levels,
+        root=root,
+        type=pa.struct([*root.type, pa.field(ERROR, pa.string())]),
+        depth=compiler.deepest,
+    )

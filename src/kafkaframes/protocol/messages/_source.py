@@ -1,0 +1,123 @@
+"""Source text from plans: what ``_source_read.py`` and ``_source_write.py`` share. Plans in, straight-line Python out.
+
+``decoder_source`` and ``encoder_source`` return the text for one message at one version, a function or two for each of
+its structs; ``codec.py`` compiles it, and ``kafkaframes spec show-codec`` prints it. What the text does:
+
+* Fixed-size fields that follow each other, and the length that follows them, are one ``struct`` call.
+* A compact length is one byte nearly always: more only in a branch.
+* An array of structs is one function with the loop inside, so no call is paid per element.
+* Nothing is checked that the caller's last comparison (position beyond the end?) or ``struct`` itself notices.
+* Only canonical bytes and well-typed values are handled; all else raises one of ``_runtime.ODD`` and is done again by
+  the plain interpreter (``_reference.py``), which a test holds equal to these functions on any bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
+from kafkaframes.wire.primitives import FIXED_SIZE, ZERO_UUID
+
+
+class Text:
+    """Lines of source with their indentation, and the constants that they name."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+        self.constants: dict[str, Any] = {}
+
+    def add(self, line: str) -> None:
+        """Add a line at the depth of now."""
+        self.lines.append("    " * self.depth + line if line else "")
+
+    def block(self, line: str) -> _Block:
+        """Add a line that opens a block; use as a context manager."""
+        self.add(line)
+        return _Block(self)
+
+    def constant(self, prefix: str, key: str, value: Any) -> str:
+        """Return the name under which the text finds ``value``."""
+        name = f"{prefix}_{key}".replace("?", "t")
+        self.constants.setdefault(name, value)
+        return name
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+class _Block:
+    def __init__(self, text: Text) -> None:
+        self.text = text
+
+    def __enter__(self) -> None:
+        self.text.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.text.depth -= 1
+
+
+def uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:
+    """Yield each (struct plan, used as an array's element) that the message needs a function for, children first."""
+    seen: set[tuple[str, bool]] = set()
+    for struct in plan.structs:
+        for field in (*struct.fields, *struct.tagged):
+            if field.struct is not None and (field.struct.name, field.array) not in seen:
+                seen.add((field.struct.name, field.array))
+                yield field.struct, field.array
+    yield plan.root, False
+
+
+def default_text(field: FieldPlan | AbsentField, text: Text) -> str:
+    """Return an expression that makes a field's default."""
+    if field.default is Empty.ARRAY:
+        return "[]"
+    if field.default is Empty.STRUCT:
+        return f"{field.struct.name if isinstance(field.struct, StructPlan) else field.struct}()"
+    return constant_text(field.default, text)
+
+
+def constant_text(value: Any, text: Text) -> str:
+    """Return an expression for an immutable value."""
+    if value == ZERO_UUID:
+        return text.constant("uuid", "zero", value)
+    if isinstance(value, float) and repr(value) in ("nan", "inf", "-inf"):
+        return f'float("{value!r}")'
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    return text.constant("uuid", str(value).replace("-", ""), value)
+
+
+def is_fixed(field: FieldPlan) -> bool:
+    """Return whether the field has the same size in every message."""
+    return not field.array and field.type in FIXED_SIZE
+
+
+def is_simple(plan: StructPlan) -> bool:
+    """Return whether no default of the struct must be made anew."""
+    parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+    return not any(isinstance(one.default, Empty) for one in parts)
+
+
+def not_default(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
+    """Return an expression: is ``value`` anything but the field's default? (``_reference.is_default`` says how.)"""
+    if field.default is None:
+        return f"{value} is not None"
+    if field.default is Empty.ARRAY or field.type == "bytes":
+        return f"{value} is None or len({value})"
+    if field.default is Empty.STRUCT:
+        return _not_default_struct(field, value, text)
+    return f"{value} != {constant_text(field.default, text)}"
+
+
+def _not_default_struct(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
+    """Compare field by field where that is simple: a call of ``__eq__`` costs more than all else."""
+    plan = field.struct
+    if not isinstance(plan, StructPlan):
+        return f"{value} != {text.constant('default', str(plan), str(plan))}"
+    parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+    if not is_simple(plan):
+        return f"{value} != {text.constant('default', plan.name, plan.name)}"
+    checks = [f"{value}.{one.attribute} != {constant_text(one.default, text)}" for one in parts]
+    return " or ".join([f"{value} is None", *checks, f"{value}._tags"])

@@ -1,0 +1,312 @@
+"""Source text that reads: for each struct a function, for each array of structs one with the loop inside.
+
+Names in the text: ``o`` the object, ``p`` the position, ``n`` a length as it stands on the wire. See ``_source.py``.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.protocol.messages._runtime import FORMATS
+from kafkaframes.protocol.messages._source import Text, default_text, is_fixed, is_simple, not_default, uses
+from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
+from kafkaframes.wire.primitives import FIXED_SIZE
+
+_SIZES = {"B": 1, "b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+
+# What stands for the value between p and x, where the buffer is bytes, and where it is a view.
+_SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
+_SLICES_OF_A_VIEW = {"string": 'str(buf[p:x], "utf-8")', "bytes": "bytes(buf[p:x])", "records": "buf[p:x]"}
+
+
+def decoder_source(plan: MessagePlan, *, views: bool = False) -> Text:
+    """Return the text whose ``read_<Message>(buf, p, end)`` gives ``(object, position)``.
+
+    With ``views`` it reads a memoryview, and fields of records are views of it; else it reads bytes.
+    """
+    text = Text()
+    for struct, repeated in uses(plan):
+        _Reader(struct, text, views=views).function(repeated)
+    for struct in plan.structs:
+        if struct.tagged or struct.refused_tags:
+            _Reader(struct, text, views=views).tags_function()
+    return text
+
+
+def has_shapes(plan: StructPlan) -> bool:
+    """Return whether elements with as many numbers in each of their arrays have the same size and layout."""
+    arrays = [field for field in plan.fields if not is_fixed(field)]
+    numbers = all(
+        one.array and one.compact and not one.nullable and one.type in FIXED_SIZE and one.type not in ("bool", "uuid")
+        for one in arrays
+    )
+    return plan.flexible and numbers and 1 <= len(arrays) <= 8
+
+
+def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
+    """Return the text that reads elements of one shape, each with one ``struct`` call, until one differs.
+
+    ``counts`` are as they stand on the wire (n + 1). A partition of three replicas, all in sync, is such a shape.
+    """
+    text, reader = Text(), _Reader(plan, Text())
+    checks: list[str] = []
+    lists: list[str] = []
+    for field in plan.fields:
+        if is_fixed(field):
+            reader.fixed(field, f"o.{field.attribute}")
+            continue
+        index = len(checks)
+        checks.append(f"n{index} == {counts[index]}")
+        reader.number("B", f"n{index}")
+        names = [f"v{index}_{one}" for one in range(counts[index] - 1)]
+        for name in names:
+            reader.number(FORMATS[field.type], name)
+        lists.append(f"o.{field.attribute} = [{', '.join(names)}]")
+    reader.number("B", "n")
+    size = sum(_SIZES[one] for one in reader.formats)
+    text.constant("unpack", "shape", "".join(reader.formats))
+    with text.block("def read_shape(items, i, buf, p):"):
+        with text.block("for o in islice(items, i, None):"):
+            with text.block(f"if p + {size} > len(buf):"):
+                text.add("break")
+            text.add(f"{', '.join(reader.targets)} = unpack_shape(buf, p)")
+            with text.block(f"if not ({' and '.join(checks)} and n == 0):"):
+                text.add("break")
+            for line in (*reader.after, *lists, "o._tags = None"):
+                text.add(line)
+            reader.text = text
+            reader.defaults()
+            text.add(f"p += {size}")
+            text.add("i += 1")
+        text.add("return i, p")
+    return text
+
+
+class _Reader:
+    """Writes the functions that read one struct."""
+
+    def __init__(self, plan: StructPlan, text: Text, *, views: bool = False) -> None:
+        self.plan = plan
+        self.text = text
+        self.slices = _SLICES_OF_A_VIEW if views else _SLICES
+        self.formats: list[str] = []  # the run of fixed-size values that waits to be read, and where each goes
+        self.targets: list[str] = []
+        self.after: list[str] = []
+
+    def function(self, repeated: bool) -> None:
+        name, add = self.plan.name, self.text.add
+        if repeated:
+            with self.text.block(f"def read_{name}_array(buf, p, end, count):"):
+                with self.text.block(f"if count * {max(1, self.plan.min_size)} > end - p:"):
+                    add("raise odd")
+                add(f"items = [*map(new, repeat({name}, count))]")
+                if has_shapes(self.plan):
+                    self.shaped_loop()
+                else:
+                    with self.text.block("for o in items:"):
+                        self.body()
+                add("return items, p")
+        else:
+            with self.text.block(f"def read_{name}(buf, p, end):"):
+                add(f"o = new({name})")
+                self.body()
+                add("return o, p")
+        add("")
+
+    def body(self) -> None:
+        self.defaults()
+        self.text.add("o._tags = None")
+        for field in self.plan.fields:
+            self.field(field, f"o.{field.attribute}")
+        if not self.plan.flexible:
+            self.flush()
+            return
+        self.number("B", "n")
+        self.flush()
+        with self.text.block("if n:"):
+            declared = self.plan.tagged or self.plan.refused_tags
+            reader = f"read_{self.plan.name}_tags" if declared else "unknown_tags"
+            self.text.add(f"p = {reader}(o, buf, p - 1, end)")
+
+    def defaults(self) -> None:
+        """Set what this version lacks, and what only a tag would say."""
+        others: tuple[FieldPlan | AbsentField, ...] = (*self.plan.absent, *self.plan.tagged)
+        for field in others:
+            if field.default is Empty.STRUCT and isinstance(field.struct, StructPlan) and is_simple(field.struct):
+                self.default_struct(field.attribute, field.struct)
+            else:
+                self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
+
+    def default_struct(self, attribute: str, plan: StructPlan) -> None:
+        """Make a struct of defaults in place: half the price of a call, and Fetch has three in each partition."""
+        self.text.add(f"o.{attribute} = d = new({plan.name})")
+        parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+        for one in parts:
+            self.text.add(f"d.{one.attribute} = {default_text(one, self.text)}")
+        self.text.add("d._tags = None")
+
+    def shaped_loop(self) -> None:
+        """Look at the counts of the next element's arrays; let the reader of that shape, if there is one, go first."""
+        add = self.text.add
+        add("i = 0")
+        with self.text.block("while i < count:"):
+            offset, before = 0, ""
+            counts: list[str] = []
+            for field in self.plan.fields:
+                offset += FIXED_SIZE[field.type] if is_fixed(field) else 1
+                if not is_fixed(field):
+                    counts.append(f"n{len(counts)}")
+                    add(f"{counts[-1]} = buf[p + {offset - 1}{before}]")
+                    offset -= FIXED_SIZE[field.type]  # a count is on the wire as n + 1
+                    before += f" + {counts[-1]} * {FIXED_SIZE[field.type]}"
+            name = self.text.constant("hot", self.plan.name, self.plan)
+            add(f"reader = {name}[{', '.join(counts)}]")
+            with self.text.block("if reader is not None:"):
+                add("i, p = reader(items, i, buf, p)")
+                with self.text.block("if i == count:"):
+                    add("break")
+            add("o = items[i]")
+            add("i += 1")
+            self.body()
+
+    def number(self, fmt: str, target: str) -> None:
+        self.formats.append(fmt)
+        self.targets.append(target)
+
+    def flush(self) -> None:
+        """Read the waiting run with one call."""
+        if not self.formats:
+            return
+        fmt = "".join(self.formats)
+        if fmt == "B":
+            self.text.add(f"{self.targets[0]} = buf[p]")
+        else:
+            comma = "," if len(self.targets) == 1 else ""
+            self.text.add(f"{', '.join(self.targets)}{comma} = {self.text.constant('unpack', fmt, fmt)}(buf, p)")
+        self.text.add(f"p += {sum(_SIZES[one] for one in self.formats)}")
+        for line in self.after:
+            self.text.add(line)
+        self.formats, self.targets, self.after = [], [], []
+
+    def field(self, field: FieldPlan, target: str, *, tagged: bool = False) -> None:
+        if is_fixed(field):
+            self.fixed(field, target)
+        elif field.struct is not None and not field.array:
+            self.one_struct(field, field.struct, target, tagged=tagged)
+        else:
+            self.length(field)
+            self.sized(field, target)
+
+    def fixed(self, field: FieldPlan, target: str) -> None:
+        if field.type in ("bool", "uuid"):
+            temporary = f"x{len(self.after)}"
+            self.number("B" if field.type == "bool" else "16s", temporary)
+            make = f"bools[{temporary}]" if field.type == "bool" else f"uuid({temporary})"
+            self.after.append(f"{target} = {make}")
+        else:
+            self.number(FORMATS[field.type], target)
+
+    def length(self, field: FieldPlan) -> None:
+        """Read a length or count into ``n``: compact as it is (n + 1), otherwise as n."""
+        self.number("B" if field.compact else "h" if field.type == "string" and not field.array else "i", "n")
+        self.flush()
+        if field.compact:
+            with self.text.block("if n > 127:"):
+                self.text.add("x = buf[p]")
+                with self.text.block("if 0 < x < 128:"):
+                    self.text.add("n += (x << 7) - 128")
+                    self.text.add("p += 1")
+                with self.text.block("else:"):
+                    self.text.add("n, p = varint(buf, p - 1)")
+                    if field.type == "string" and not field.array:
+                        with self.text.block("if n > 32768:"):
+                            self.text.add("raise odd")
+
+    def sized(self, field: FieldPlan, target: str) -> None:
+        """Read what ``n`` announces."""
+        add = self.text.add
+        with self.text.block("if n > 0:" if field.compact else "if n >= 0:"):
+            if field.array:
+                self.array(field, target)
+            else:
+                add(f"x = p + n{' - 1' * field.compact}")
+                add(f"{target} = {self.slices[field.type]}")
+                add("p = x")
+        if field.nullable:
+            with self.text.block("elif n == 0:" if field.compact else "elif n == -1:"):
+                add(f"{target} = None")
+        with self.text.block("else:"):
+            add("raise odd")
+
+    def array(self, field: FieldPlan, target: str) -> None:
+        add, count, kind = self.text.add, "n - 1" if field.compact else "n", field.type
+        if field.struct is not None:
+            add(f"{target}, p = read_{field.struct.name}_array(buf, p, end, {count})")
+        elif kind in ("string", "bytes", "records"):
+            reader = ("compact_" if field.compact else "plain_") + ("strings" if kind == "string" else "blobs")
+            add(f"{target}, p = {reader}(buf, p, {count})")
+        elif kind in ("bool", "uuid"):
+            add(f"{target} = many_{kind}s(buf, p, {count})")
+            add(f"p += ({count}) * {FIXED_SIZE[kind]}")
+            with self.text.block("if p > end:"):
+                add("raise odd")
+        else:
+            if field.compact:
+                add("n -= 1")
+            table = self.text.constant("unpack", kind, kind)
+            add(f'{target} = [*{table}[n](buf, p)] if n < 64 else [*many_numbers(buf, p, n, "{kind}")]')
+            add(f"p += n * {FIXED_SIZE[kind]}" if FIXED_SIZE[kind] > 1 else "p += n")
+
+    def one_struct(self, field: FieldPlan, struct: StructPlan, target: str, *, tagged: bool) -> None:
+        call = f"{target}, p = read_{struct.name}(buf, p, end)"
+        if not field.nullable:
+            self.flush()
+            self.text.add(call)
+            return
+        self.number("B" if tagged else "b", "n")
+        self.flush()
+        with self.text.block("if n == 1:"):
+            self.text.add(call)
+        with self.text.block(f"elif n == {0 if tagged else -1}:"):
+            self.text.add(f"{target} = None")
+        with self.text.block("else:"):
+            self.text.add("raise odd")
+
+    def tags_function(self) -> None:
+        add, block = self.text.add, self.text.block
+        with block(f"def read_{self.plan.name}_tags(o, buf, p, end):"):
+            self.varint("count")
+            add("last = -1")
+            with block("for _ in repeat(None, count):"):
+                self.varint("tag")
+                self.varint("size")
+                with block("if tag <= last:"):
+                    add("raise odd")
+                add("last = tag")
+                add("start = p")
+                for index, field in enumerate(self.plan.tagged):
+                    with block(f"{'el' if index else ''}if tag == {field.tag}:"):
+                        self.field(field, "x1" if is_fixed(field) else "value", tagged=True)
+                        self.known(field)
+                if self.plan.refused_tags:
+                    with block(f"{'el' if self.plan.tagged else ''}if tag in {set(self.plan.refused_tags)}:"):
+                        add("raise odd")
+                with block("else:"):
+                    add("p += size")
+                    add("o.unknown_tags.append((tag, bytes(buf[start:p])))")
+                with block("if p - start != size or p > end:"):
+                    add("raise odd")
+            add("return p")
+        add("")
+
+    def varint(self, name: str) -> None:
+        self.text.add(f"{name} = buf[p]")
+        with self.text.block(f"if {name} > 127:"):
+            self.text.add(f"{name}, p = varint(buf, p)")
+        with self.text.block("else:"):
+            self.text.add("p += 1")
+
+    def known(self, field: FieldPlan) -> None:
+        self.flush()
+        value = "x1" if is_fixed(field) else "value"
+        with self.text.block(f"if not ({not_default(field, value, self.text)}):"):
+            self.text.add("raise odd")
+        self.text.add(f"o.{field.attribute} = {value}")

@@ -1,0 +1,239 @@
+"""Source text that writes: runs of fixed-size fields, lengths and arrays of numbers in one ``struct`` call each.
+
+Names in the text: ``o`` the object, ``v`` a value, ``put`` appends bytes. See ``_source.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaframes.protocol.messages._runtime import FORMATS, run_format
+from kafkaframes.protocol.messages._source import Text, is_fixed, not_default, uses
+from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
+from kafkaframes.wire.primitives import FIXED_SIZE
+
+
+def encoder_source(plan: MessagePlan) -> Text:
+    """Return the text whose ``write_<Message>(o, put)`` puts the bytes of an object, piece by piece."""
+    text = Text()
+    for struct, repeated in uses(plan):
+        _Writer(struct, text).function(repeated)
+    for struct in plan.structs:
+        if struct.tagged:
+            _Writer(struct, text).tags_function()
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class PackedShape:
+    """A run with arrays of numbers: the formats around them, and where the values come from."""
+
+    before: list[str]
+    elements: list[str]
+    after: str
+    compact: bool
+    values: tuple[str, ...]
+    variables: tuple[str, ...]
+
+    def source(self, counts: tuple[int, ...]) -> Text:
+        """Return the text that packs a run whose arrays have these counts."""
+        text = Text()
+        names = {f"*{one}": [f"{one}_{i}" for i in range(n)] for one, n in zip(self.variables, counts, strict=True)}
+        fixed = {f"len({one})": str(n) for one, n in zip(self.variables, counts, strict=True)}
+        fixed |= {f"len({one}) + 1": str(n + 1) for one, n in zip(self.variables, counts, strict=True)}
+        values = [name for value in self.values for name in names.get(value, [fixed.get(value, value)])]
+        fmt = run_format(self.before, self.elements, self.after, counts, compact=self.compact)
+        with text.block(f"def pack_shape(o, {', '.join(self.variables)}):"):
+            for variable in self.variables:
+                if names[f"*{variable}"]:
+                    text.add(f"{', '.join(names[f'*{variable}'])}, = {variable}")
+            text.add(f"return {text.constant('pack', 'run', fmt)}({', '.join(values)})")
+        return text
+
+
+class _Writer:
+    """Writes the functions that write one struct."""
+
+    def __init__(self, plan: StructPlan, text: Text) -> None:
+        self.plan = plan
+        self.text = text
+        # The waiting run: formats and values up to each array of numbers in it, and the arrays (variable, format).
+        self.formats: list[list[str]] = [[]]
+        self.values: list[str] = []
+        self.arrays: list[tuple[str, str]] = []
+        self.compact = plan.flexible
+
+    def function(self, repeated: bool) -> None:
+        name = self.plan.name
+        if repeated:
+            with self.text.block(f"def write_{name}_array(items, put):"), self.text.block("for o in items:"):
+                self.body()
+        else:
+            with self.text.block(f"def write_{name}(o, put):"):
+                self.body()
+        self.text.add("")
+
+    def body(self) -> None:
+        add, block = self.text.add, self.text.block
+        with block(f"if o.__class__ is not {self.plan.name}:"):
+            add("raise odd")
+        for absent in self.plan.absent:
+            if not absent.ignorable:
+                with block(f"if {not_default(absent, f'o.{absent.attribute}', self.text)}:"):
+                    add("raise odd")
+        for field in self.plan.fields:
+            self.field(field, f"o.{field.attribute}")
+        if not self.plan.flexible:
+            self.flush()
+            with block("if o._tags:"):
+                add("raise odd")
+            return
+        conditions = [not_default(field, f"o.{field.attribute}", self.text) for field in self.plan.tagged]
+        waiting = (self.formats, self.values, self.arrays)
+        with block("if " + " or ".join(["o._tags", *conditions]) + ":"):
+            self.flush()
+            add(f"write_{self.plan.name}_tags(o, put)" if self.plan.tagged else self.put_tags("()"))
+        self.formats, self.values, self.arrays = waiting
+        with block("else:"):
+            self.number("B", "0")
+            self.flush()
+
+    def number(self, fmt: str, value: str) -> None:
+        self.formats = [*self.formats[:-1], [*self.formats[-1], fmt]]
+        self.values = [*self.values, value]
+
+    def flush(self) -> None:
+        """Put the waiting run with one call."""
+        if self.values:
+            self.text.add(f"put({self.run()})")
+        self.formats, self.values, self.arrays = [[]], [], []
+
+    def run(self) -> str:
+        values = ", ".join(self.values)
+        formats = ["".join(one) for one in self.formats]
+        if self.arrays:
+            key = "_".join(f"{one}_n{element}" for one, (_, element) in zip(formats, self.arrays, strict=False))
+            counts = ", ".join(f"len({variable})" for variable, _ in self.arrays)
+            shapes = (formats[:-1], [element for _, element in self.arrays], formats[-1], self.compact)
+            name = self.text.constant("shapes", f"{key}_{formats[-1]}", shapes)
+            general = f"{name}[{counts}]({values})"
+            if any("(v)" in value for value in self.values):
+                return general
+            # The packer of a shape that is seen often takes its values from `o` and the arrays without a list of them.
+            variables = tuple(variable for variable, _ in self.arrays)
+            shape = PackedShape(*shapes, tuple(self.values), variables)
+            hot = self.text.constant("packers", f"{self.plan.name}_{len(self.text.constants)}", shape)
+            # In brackets: the caller may put "+ ..." behind it, which is not a part of its last branch alone.
+            return f"(w(o, {', '.join(variables)}) if (w := {hot}[{counts}]) is not None else {general})"
+        if formats == ["B"]:
+            return rf'b"\x{int(self.values[0]):02x}"' if self.values[0].isdigit() else f"bytes(({values},))"
+        return f"{self.text.constant('pack', formats[0], formats[0])}({values})"
+
+    def field(self, field: FieldPlan, value: str, *, tagged: bool = False) -> None:
+        if is_fixed(field):
+            self.number(FORMATS[field.type], f"{value}.bytes" if field.type == "uuid" else value)
+        elif field.struct is not None and not field.array:
+            self.one_struct(field, field.struct, value, tagged=tagged)
+        elif field.array and field.type in FIXED_SIZE and field.type not in ("bool", "uuid") and not field.nullable:
+            self.numbers(field, value)
+        else:
+            self.sized(field, value)
+
+    def numbers(self, field: FieldPlan, value: str) -> None:
+        """Let an array of numbers join the run."""
+        variable = f"a{len(self.arrays)}"
+        self.text.add(f"{variable} = {value}")
+        with self.text.block(f"if {variable}.__class__ is not list:"):  # a call for each array would cost a tenth
+            self.text.add(f"list_of({variable})")
+        self.formats = [*self.formats, []]
+        self.values = [*self.values, f"len({variable}){' + 1' * field.compact}", f"*{variable}"]
+        self.arrays = [*self.arrays, (variable, FORMATS[field.type])]
+
+    def sized(self, field: FieldPlan, value: str) -> None:
+        add, block = self.text.add, self.text.block
+        add(f"v = {value}")
+        if not field.nullable:
+            self.present(field)
+            return
+        waiting = (self.formats, self.values, self.arrays)
+        with block("if v is None:"):
+            self.number("B" if field.compact else _length_format(field), "0" if field.compact else "-1")
+            self.flush()
+        self.formats, self.values, self.arrays = waiting
+        with block("else:"):
+            self.present(field)
+
+    def present(self, field: FieldPlan) -> None:
+        """Put the length of ``v``, behind the waiting run, and what it holds."""
+        add = self.text.add
+        if field.array:
+            add("v = list_of(v)")
+        else:
+            add("v = utf8_of(v)" if field.type == "string" else "v = bytes_of(v)")
+        if field.compact:
+            waiting = (self.formats, self.values, self.arrays)
+            self.number("B", "len(v) + 1")
+            short = self.run()
+            self.formats, self.values, self.arrays = waiting
+            before = f"{self.run()} + " if self.values else ""
+            add(f"put({short} if len(v) < 127 else {before}put_varint(len(v) + 1))")
+            self.formats, self.values, self.arrays = [[]], [], []
+        else:
+            self.number(_length_format(field), "len(v)")
+            self.flush()
+        self.elements(field)
+
+    def elements(self, field: FieldPlan) -> None:
+        add, kind = self.text.add, field.type
+        if not field.array:
+            add("put(v)")
+        elif field.struct is not None:
+            add(f"write_{field.struct.name}_array(v, put)")
+        elif kind in ("string", "bytes", "records"):
+            size = 2 if kind == "string" else 4
+            raw = f"[{'utf8_of' if kind == 'string' else 'bytes_of'}(one) for one in v]"
+            add(f"put_blobs({raw}, put, compact={field.compact}, size={size})")
+        elif kind == "uuid":
+            add('put(b"".join([one.bytes for one in v]))')
+        else:
+            add(f'put(pack(f">{{len(v)}}{FORMATS[kind]}", *v))')
+
+    def one_struct(self, field: FieldPlan, struct: StructPlan, value: str, *, tagged: bool) -> None:
+        call = f"write_{struct.name}({value}, put)"
+        if not field.nullable:
+            self.flush()
+            self.text.add(call)
+            return
+        waiting = (self.formats, self.values, self.arrays)
+        with self.text.block(f"if {value} is None:"):
+            self.number("B" if tagged else "b", "0" if tagged else "-1")
+            self.flush()
+        self.formats, self.values, self.arrays = waiting
+        with self.text.block("else:"):
+            self.number("B" if tagged else "b", "1")
+            self.flush()
+            self.text.add(call)
+
+    def tags_function(self) -> None:
+        add, block = self.text.add, self.text.block
+        with block(f"def write_{self.plan.name}_tags(o, put):"):
+            add("known = []")
+            for field in self.plan.tagged:
+                with block(f"if {not_default(field, f'o.{field.attribute}', self.text)}:"):
+                    add("payload = []")
+                    writer = _Writer(self.plan, self.text)
+                    add("outer, put = put, payload.append")
+                    writer.field(field, f"o.{field.attribute}", tagged=True)
+                    writer.flush()
+                    add("put = outer")
+                    add(f'known.append(({field.tag}, b"".join(payload)))')
+            add(self.put_tags("known"))
+        add("")
+
+    def put_tags(self, known: str) -> str:
+        declared = f", {set(self.plan.declared_tags)}" if self.plan.declared_tags else ""
+        return f"put_tags({known}, o._tags or (), put{declared})"
+
+
+def _length_format(field: FieldPlan) -> str:
+    return "h" if field.type == "string" and not field.array else "i"

@@ -1,0 +1,179 @@
+"""Say of every byte of a message what it stands for: the runs behind ``kafkaframes decode`` and ``diff``. No printing.
+
+A run is what one read takes: a number, a text with its length, a count, a tag. Broken bytes give the runs up to the
+break, and the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Any, Final
+from uuid import UUID
+
+from kafkaframes.errors import DecodeError, SpecError
+from kafkaframes.protocol.messages.codec import check_mode
+from kafkaframes.protocol.messages.headers import (
+    API_VERSIONS,
+    body_class,
+    peek_request,
+    request_header_class,
+    response_header_class,
+)
+from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.messages.registry import Specs
+from kafkaframes.wire.primitives import uuid_to_text
+
+_SIZE_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Bytes ``start`` to ``end`` and what they are: a field's path and value, or a count, a tag, a size."""
+
+    start: int
+    end: int
+    path: str
+    what: str
+    value: Any
+
+    def text(self) -> str:
+        """Return the value for people, at most 60 characters or so."""
+        if isinstance(self.value, UUID):
+            return uuid_to_text(self.value)
+        if isinstance(self.value, bytes):
+            short = self.value[:16].hex()
+            return f"{len(self.value)} bytes{': ' + short if short else ''}{'...' if len(self.value) > 16 else ''}"
+        if self.value is None:
+            return "null"
+        shown = repr(self.value)
+        return shown if len(shown) <= 60 else f"{shown[:56]}... ({len(self.value)} characters)"
+
+
+@dataclass(slots=True)
+class Annotated:
+    """The runs of some bytes; ``error`` says why they stop before ``size_bytes``, or None."""
+
+    size_bytes: int
+    runs: list[Run] = field(default_factory=list)
+    values: list[tuple[str, int, Any]] = field(default_factory=list)  # message, version, value
+    error: DecodeError | None = None
+
+    @property
+    def position(self) -> int:
+        """Where the runs end."""
+        return self.runs[-1].end if self.runs else 0
+
+
+class _Annotator:
+    def __init__(self, data: bytes, mode: str) -> None:
+        self.data = data
+        self.strict = check_mode(mode)
+        self.result = Annotated(len(data))
+        self.position = 0
+
+    def note(self, title: str) -> Callable[[int, int, tuple[str | int, ...], str, Any], None]:
+        def trace(start: int, end: int, path: tuple[str | int, ...], what: str, value: Any) -> None:
+            steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+            self.result.runs.append(Run(start, end, f"{title}{steps}", what, value))
+
+        return trace
+
+    def size_prefix(self, specs: Specs | None = None, *, is_request: bool = False) -> None:
+        """Take four bytes for the frame's size if they are just that, or if a request starts behind them only."""
+        if len(self.data) <= _SIZE_BYTES:
+            return
+        size = int.from_bytes(self.data[:_SIZE_BYTES], signed=True)
+        behind_only = is_request and _starts(self.data[_SIZE_BYTES:], specs) and not _starts(self.data, specs)
+        if size == len(self.data) - _SIZE_BYTES or behind_only:
+            self.result.runs.append(Run(0, _SIZE_BYTES, "Size", "int32", size))
+            self.position = _SIZE_BYTES
+
+    def message(self, cls: type[Message], version: int) -> Any:
+        name = cls.spec.name
+        cls._plan(version, DecodeError)
+        codec = cls.codec(version)
+        try:
+            trace = self.note(name)
+            value, self.position = codec.interpret(self.data, self.position, strict=self.strict, trace=trace)
+        except DecodeError as error:
+            raise error.within(name) from None
+        self.result.values.append((name, version, value))
+        return value
+
+    def end(self) -> Annotated:
+        if self.result.error is None and self.position < len(self.data):
+            reason = f"{len(self.data) - self.position} bytes left over"
+            self.result.error = DecodeError(reason, position=self.position)
+        return self.result
+
+
+def annotate_request(data: bytes, *, mode: str = "reference", specs: Specs | None = None) -> Annotated:
+    """Return the runs of a request with its header, and with or without its size: it names itself."""
+    work = _Annotator(data, mode)
+    work.size_prefix(specs, is_request=True)
+    try:
+        key, version, _ = peek_request(data[work.position :])
+        cls = _body(key, "request", specs)
+        valid = cls.spec.valid_versions
+        known = valid.contains(version)
+        work.message(request_header_class(), cls.spec.header_version(version if known else valid.highest))
+        if known or key != API_VERSIONS:
+            work.message(cls, version)
+    except DecodeError as error:
+        work.result.error = error
+    return work.end()
+
+
+def annotate_response(
+    data: bytes, api_key: int, version: int, *, mode: str = "reference", specs: Specs | None = None
+) -> Annotated:
+    """Return the runs of a response with its header, and with or without its size."""
+    work = _Annotator(data, mode)
+    work.size_prefix()
+    try:
+        cls = _body(api_key, "response", specs)
+        work.message(response_header_class(), cls.spec.header_version(version))
+        work.message(cls, version)
+    except DecodeError as error:
+        work.result.error = error
+    return work.end()
+
+
+def annotate_body(data: bytes, cls: type[Message], version: int, *, mode: str = "reference") -> Annotated:
+    """Return the runs of a message without size and header."""
+    work = _Annotator(data, mode)
+    try:
+        work.message(cls, version)
+    except DecodeError as error:
+        work.result.error = error
+    return work.end()
+
+
+def _starts(data: bytes, specs: Specs | None) -> bool:
+    """Return whether the bytes start like a request that we know."""
+    try:
+        key, version, _ = peek_request(data)
+        return _body(key, "request", specs).spec.valid_versions.contains(version)
+    except DecodeError:
+        return False
+
+
+def _body(key: int, type_: str, specs: Specs | None) -> type[Message]:
+    try:
+        return body_class(key, type_, specs=specs)
+    except SpecError as error:
+        raise DecodeError(str(error), position=0) from None
+
+
+def compare(left: Annotated, right: Annotated) -> Iterator[tuple[Run | None, Run | None]]:
+    """Yield the runs of two encodings side by side, paired by field; None where one has none."""
+    one = [(run.path, run.what.split()[0]) for run in left.runs]
+    other = [(run.path, run.what.split()[0]) for run in right.runs]
+    for kind, i, i_end, j, j_end in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+        if kind == "equal":
+            yield from zip(left.runs[i:i_end], right.runs[j:j_end], strict=True)
+            continue
+        yield from ((run, None) for run in left.runs[i:i_end])
+        yield from ((None, run) for run in right.runs[j:j_end])

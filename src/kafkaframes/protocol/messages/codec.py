@@ -1,0 +1,235 @@
+"""Read and write one message at one version: generated functions for what is canonical, the interpreter for the rest.
+
+The functions are made when first needed, from the plan, and kept by the message's classes. Their text stands in
+``linecache``, so a traceback or a profiler shows it, and :func:`show_codec` prints it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from itertools import islice, repeat
+from typing import Any, Final
+
+from kafkaframes.errors import DecodeError, OptionError
+from kafkaframes.protocol.messages import _runtime as runtime
+from kafkaframes.protocol.messages._reference import Classes, PlanReader, PlanWriter, Trace
+from kafkaframes.protocol.messages._source import Text
+from kafkaframes.protocol.messages._source_read import decoder_source, shape_source
+from kafkaframes.protocol.messages._source_write import PackedShape, encoder_source
+from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
+from kafkaframes.wire.parts import Part
+from kafkaframes.wire.tag_header import TAG_HEADERS
+
+MODES: Final = ("reference", "strict")
+_SHARED: Final = {
+    "bools": runtime.BOOLS,
+    "bytes_of": runtime.bytes_of,
+    "compact_blobs": runtime.compact_blobs,
+    "compact_strings": runtime.compact_strings,
+    "islice": islice,
+    "list_of": runtime.list_of,
+    "many_bools": runtime.many_bools,
+    "many_numbers": runtime.many_numbers,
+    "many_uuids": runtime.many_uuids,
+    "new": runtime.new,
+    "odd": runtime.OddError,
+    "pack": struct.pack,
+    "plain_blobs": runtime.plain_blobs,
+    "plain_strings": runtime.plain_strings,
+    "put_blobs": runtime.put_blobs,
+    "put_tags": runtime.put_tags,
+    "put_varint": runtime.put_varint,
+    "repeat": repeat,
+    "unknown_tags": runtime.unknown_tags,
+    "utf8_of": runtime.utf8_of,
+    "uuid": runtime.uuid,
+    "varint": runtime.varint,
+}
+
+
+def check_mode(mode: str) -> bool:
+    """Return whether ``mode`` is strict.
+
+    Raises:
+        OptionError: it is no mode.
+    """
+    if mode not in MODES:
+        raise OptionError(f"mode {mode!r}: one of {', '.join(MODES)}")
+    return mode == "strict"
+
+
+def check_tag_header(tag_header: str) -> bool:
+    """Return whether ``tag_header`` is the adopted one.
+
+    Raises:
+        OptionError: there is no such header.
+    """
+    if tag_header not in TAG_HEADERS:
+        raise OptionError(f"tag_header {tag_header!r}: one of {', '.join(TAG_HEADERS)}")
+    return tag_header == "adopted"
+
+
+class Codec:
+    """One message at one version, with the classes that its values are made of."""
+
+    def __init__(self, plan: MessagePlan, classes: Classes) -> None:
+        self.plan = plan
+        self.classes = classes
+
+    @cached_property
+    def _read(self) -> Any:
+        return self._compile(decoder_source(self.plan), "read")
+
+    @cached_property
+    def _read_view(self) -> Any:
+        return self._compile(decoder_source(self.plan, views=True), "read", " as a view")
+
+    @cached_property
+    def _write(self) -> Any:
+        return self._compile(encoder_source(self.plan), "write")
+
+    def _compile(self, text: Text, verb: str, how: str = "") -> Any:
+        title = f"{self.plan.name} v{self.plan.version} {verb}{how}"
+        return compile_text(text, title, self.classes)[f"{verb}_{self.plan.root.name}"]
+
+    def decode(self, buf: bytes | memoryview, position: int, *, strict: bool) -> tuple[Any, int]:
+        """Read the value that starts at ``position``; return it and where it ends.
+
+        Of a memoryview, fields of records are views; where the interpreter must read it, they are copies.
+
+        Raises:
+            DecodeError: the mode refuses the bytes; with field path and byte.
+        """
+        end = len(buf)
+        try:
+            value, last = (self._read if isinstance(buf, bytes) else self._read_view)(buf, position, end)
+            if last <= end:
+                return value, last
+        except runtime.ODD:
+            pass
+        return self.interpret(bytes(buf), position, strict=strict)
+
+    def interpret(
+        self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
+    ) -> tuple[Any, int]:
+        """Do as :meth:`decode` does, by the plain interpreter; ``trace`` is told of each run of bytes."""
+        reader = PlanReader(buf, self.classes, strict=strict, trace=trace, tag_header=tag_header)
+        return reader.message(self.plan, position)
+
+    def encode(self, value: Any) -> bytes:
+        """Return the bytes of ``value``.
+
+        Raises:
+            EncodeError: it cannot be written at this version; with field path.
+        """
+        parts: list[Any] = self.encode_parts(value)
+        try:
+            return b"".join(parts)
+        except TypeError:  # a ``Part`` among them
+            return b"".join(map(bytes, parts))
+
+    def encode_parts(self, value: Any) -> list[bytes | Part]:
+        """Return the bytes of ``value`` in pieces; a ``wire.parts.Part`` is among them as it is.
+
+        Raises:
+            EncodeError: it cannot be written at this version; with field path.
+        """
+        parts: list[bytes | Part] = []
+        try:
+            self._write(value, parts.append)
+        except runtime.ODD:
+            return [self.interpret_encode(value)]
+        return parts
+
+    def interpret_encode(self, value: Any, *, tag_header: str = "adopted") -> bytes:
+        """Do as :meth:`encode` does, by the plain interpreter."""
+        return PlanWriter(self.classes, tag_header=tag_header).message(self.plan, value)
+
+    def show(self) -> str:
+        """Return the text of the functions."""
+        return f"{decoder_source(self.plan)}\n{encoder_source(self.plan)}"
+
+
+def compile_text(text: Text, title: str, classes: Classes) -> dict[str, Any]:
+    """Return the names that the text defines; the text itself goes to ``linecache``."""
+    source, file = str(text), f"<kafkaframes {title}>"
+    constants = {name: _constant(name, value, classes) for name, value in text.constants.items()}
+    names = _SHARED | classes | constants
+    exec(compile(source, file, "exec"), names)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    return names
+
+
+class HotShapes(dict[Any, Any]):
+    """Functions for elements of one shape (how many numbers in each array), made once it has been seen a few times.
+
+    Bounded, since shapes come from the data: a compiled function costs a millisecond. None for what has no function.
+    """
+
+    SEEN: Final = 4
+    MOST: Final = 32
+    MOST_NUMBERS: Final = 64
+
+    def __init__(self, make: Callable[[tuple[int, ...]], Any], *, lowest: int) -> None:
+        self.make = make
+        self.lowest = lowest
+        self.seen: Counter[Any] = Counter()
+
+    def __missing__(self, key: Any) -> Any:
+        counts = key if isinstance(key, tuple) else (key,)
+        full = len(self) >= self.MOST or len(self.seen) > 1024
+        if full or min(counts) < self.lowest or sum(counts) > self.MOST_NUMBERS:
+            return None
+        self.seen[key] += 1
+        if self.seen[key] < self.SEEN:
+            return None
+        self[key] = self.make(counts)
+        return self[key]
+
+
+def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
+    def make(counts: tuple[int, ...]) -> Any:
+        return compile_text(shape_source(plan, counts), f"read {plan.name} of {counts}", classes)["read_shape"]
+
+    return HotShapes(make, lowest=1)  # counts as on the wire: 0 is null
+
+
+def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
+    def make(counts: tuple[int, ...]) -> Any:
+        return compile_text(shape.source(counts), f"pack {shape.values} of {counts}", classes)["pack_shape"]
+
+    return HotShapes(make, lowest=0)
+
+
+def _constant(name: str, value: Any, classes: Classes) -> Any:
+    """Return what a name of the text stands for."""
+    prefix = name.split("_", 1)[0]
+    if prefix == "unpack":
+        return runtime.number_readers(value) if value in runtime.FORMATS else struct.Struct(f">{value}").unpack_from
+    if prefix == "pack":
+        return struct.Struct(f">{value}").pack
+    if prefix == "default":
+        return classes[value]()
+    if prefix == "hot":
+        return _shape_reader(value, classes)
+    if prefix == "packers":
+        return _shape_packer(value, classes)
+    if prefix == "shapes":
+        before, elements, after, compact = value
+        return runtime.Shapes(before, elements, after, compact=compact)
+    return value
+
+
+def all_of(buf: bytes | memoryview, value: Any, position: int) -> Any:
+    """Return ``value`` if it ends where ``buf`` does.
+
+    Raises:
+        DecodeError: bytes are left over.
+    """
+    if position != len(buf):
+        raise DecodeError(f"{len(buf) - position} bytes left over after the message", position=position)
+    return value

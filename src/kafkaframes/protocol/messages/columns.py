@@ -1,0 +1,240 @@
+"""Messages as columns: many messages of one kind and version to an Arrow array, and back. The front of the kernels.
+
+* ``decode_columns(plan, messages)``: a ``pa.StructArray`` with a row per message. Fields are named as in Kafka's JSON
+  form (``throttleTimeMs``); those of other versions are left out. Lists are lists, structs structs, strings ``string``,
+  bytes and records ``binary``, uuids ``binary(16)``, unsigned integers the next wider signed one (as in Java).
+  A tagged field that is not there has its default. Each struct of a flexible version ends with ``_unknown_tags``.
+* ``_error`` is null, or says why this message could not be read; its other columns are then null. A null message is
+  null in all columns.
+* In ``reference`` mode text that is not UTF-8 is mended as Java does (U+FFFD), in ``strict`` mode it is an error.
+
+No Python frame runs per message: only for bad messages and for bad text. Memory: the arrays, and at most as much again
+while they grow; nothing is allocated for a length or count that the bytes at hand could not hold.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.protocol.messages import _kernels_decode as kernels
+from kafkaframes.protocol.messages import _kernels_hot as hot
+from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array, shape_of
+from kafkaframes.protocol.messages._gather import Gatherer
+from kafkaframes.protocol.messages._kernels_encode import encode
+from kafkaframes.protocol.messages._program import compile_program
+from kafkaframes.protocol.messages.plan import MessagePlan
+from kafkaframes.wire.primitives import utf8_to_text
+
+_IS_NULL: Final = partial(operator.is_, None)
+_WORTH_LOADING: Final = 4 << 20  # bytes; a straight-line decoder loads in some 100 ms and saves 1 ms for a megabyte
+Explain: TypeAlias = Callable[[bytes], str | None]
+Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until done or until a place is full
+_REASONS: Final = {
+    kernels.TRUNCATED: "the bytes end too early",
+    kernels.OVERLONG_VARINT: "varint longer than 5 bytes",
+    kernels.NULL: "null where the version allows none",
+    kernels.TOO_LONG: "string longer than 32767 bytes",
+    kernels.NEGATIVE_COUNT: "negative number of tagged fields",
+    kernels.NEGATIVE_SIZE: "tagged field of negative size",
+    kernels.REFUSED_TAG: "tag that is declared for other versions only",
+    kernels.TRAILING: "bytes left over",
+    kernels.NOT_CANONICAL: "not the canonical form",
+    kernels.TAG_ORDER: "tags do not ascend",
+    kernels.TAG_SIZE: "tagged field of another size than announced",
+    kernels.BAD_UTF8: "text that is not UTF-8",
+    kernels.HOLDS_DEFAULT: "tagged field that holds its default",
+    kernels.TOO_MANY: "more elements than an Arrow array holds",
+}
+
+
+def decode_columns(
+    plan: MessagePlan,
+    messages: Sequence[bytes] | pa.Array,
+    *,
+    mode: str = "reference",
+    explain: Explain | None = None,
+    specialised: bool | None = None,
+) -> pa.StructArray:
+    """Decode many messages of one kind and version.
+
+    Args:
+        plan: of the message and version.
+        messages: bytes objects, or a binary or large binary array; one message each, without header or size.
+        mode: ``reference`` or ``strict``.
+        explain: says in words what is wrong with a bad message; without it the reason has a byte, but no field path.
+        specialised: use the straight-line decoder where there is one (``reference`` mode); by default once this process
+            has decoded some megabytes of the kind, since loading it takes longer than a few messages do.
+
+    Raises:
+        OptionError: more than 2 GiB at once; split them.
+    """
+    program = compile_program(plan)
+    buf, starts, present = _input(messages)
+    count = len(starts) - 1
+    status = np.zeros(count, np.uint8)
+    status[~present] = kernels.SKIPPED
+    positions = np.zeros(count, np.int64)
+    arena = Arena(program, shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
+    strict = mode == "strict"
+    program.decoded_bytes += arena.size_bytes
+    if specialised is None:
+        specialised = program.decoded_bytes >= _WORTH_LOADING
+    step = _specialised if specialised and not strict and hot.is_compiled(program) else _table_driven
+    bad_text = _run(arena, buf, starts, status, positions, step=partial(step, strict=strict))
+    texts = {int(column): _mend for column in np.flatnonzero(bad_text)}
+    valid = status == kernels.OK
+    return arena.to_arrow(count, errors=_errors(status, positions, buf, starts, explain), valid=valid, texts=texts)
+
+
+def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
+    """Encode a row per message: the inverse of :func:`decode_columns`.
+
+    Columns are found by name. One that is left out means its default; ``_error`` is not looked at; a field of another
+    version must be ignorable or at its default. A null row gives a null.
+
+    Raises:
+        EncodeError: a row cannot be written at this version; names row and field. Or: more than 2 GiB come out.
+    """
+    if not pa.types.is_struct(array.type):
+        raise EncodeError(f"{array.type} where a struct array belongs")
+    program = compile_program(plan)
+    present = np.ones(len(array), bool) if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
+    gatherer = Gatherer(program, len(array))
+    gatherer.structs(program.root, plan.root, array, present, "")
+    arena = gatherer.arena()
+    out = np.empty(gatherer.most_bytes(), np.uint8)
+    ends = np.zeros(len(array) + 1, np.int64)
+    stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
+    size = encode(
+        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.bytes,
+        present.view(np.uint8), len(array), out, ends, stack,
+    )  # fmt: skip
+    if size > MAX_ROWS:
+        raise EncodeError("more than 2 GiB of messages in one call: split the array")
+    valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    data = pa.py_buffer(out[:size].copy() if size < len(out) // 2 else out[:size])
+    return pa.Array.from_buffers(pa.binary(), len(array), [valid, pa.py_buffer(ends.astype(np.int32)), data])
+
+
+def specialise(plan: MessagePlan) -> bool:
+    """Compile the straight-line decoder of a message and version into the cache; return whether it had to be.
+
+    Seconds, once per machine; from then on :func:`decode_columns` uses it, in every process, in ``reference`` mode.
+    """
+    return hot.make([compile_program(plan)]) > 0
+
+
+def is_specialised(plan: MessagePlan) -> bool:
+    """Return whether a message and version has a straight-line decoder in the cache."""
+    return hot.is_compiled(compile_program(plan))
+
+
+def _input(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
+    """Return the bytes of all messages, where each starts (one more than there are), and which are not null."""
+    if isinstance(messages, pa.Array):
+        buf, starts, present = _arrow_input(messages)
+    elif any(map(_IS_NULL, messages)):
+        buf, starts, present = _arrow_input(pa.array(messages, pa.large_binary()))
+    else:  # not by pa.array, which imports pandas
+        starts = np.zeros(len(messages) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)), out=starts[1:])
+        buf, present = np.frombuffer(b"".join(messages) or b"\0", np.uint8), np.ones(len(messages), bool)
+    if starts[-1] - starts[0] > MAX_ROWS:
+        raise OptionError("more than 2 GiB of messages in one call: split them")
+    return buf, starts, present
+
+
+def _arrow_input(array: pa.Array) -> tuple[Array, Array, Array]:
+    wide = pa.types.is_large_binary(array.type)
+    if not wide and not pa.types.is_binary(array.type):
+        array, wide = array.cast(pa.large_binary()), True
+    _, offsets, data = array.buffers()
+    offset_type = np.int64 if wide else np.int32
+    starts = np.zeros(1, np.int64)
+    if len(array):
+        size = np.dtype(offset_type).itemsize
+        starts = np.frombuffer(offsets, offset_type, len(array) + 1, array.offset * size).astype(np.int64)
+    buf = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    present = np.ones(len(array), bool)
+    if array.null_count:
+        present = array.is_valid().to_numpy(zero_copy_only=False)
+    return buf, starts, present
+
+
+def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Array, *, step: Step) -> Array:
+    """Run the kernel over all messages, growing the arena as it asks; return which text columns need mending."""
+    program = arena.program
+    count = len(starts) - 1
+    bad_text = np.zeros(len(program.columns), np.uint8)
+    at = 0
+    while at < count:
+        what, at, place, needed = step(arena, buf, starts, at, status, positions, bad_text)
+        consumed = int(starts[at] - starts[0])
+        if what != kernels.DONE and needed > MAX_ROWS:
+            if status[at] != kernels.OK:
+                raise OptionError("the defaults of all these messages do not fit into an Arrow array: split them")
+            status[at] = kernels.TOO_MANY
+        elif what == kernels.FULL_ROWS:
+            arena.grow(at, consumed, level=place, rows=needed)
+        elif what == kernels.FULL_DATA:
+            arena.grow(at, consumed, column=place, data=needed)
+    return bad_text
+
+
+def _table_driven(
+    arena: Arena, buf: Array, starts: Array, at: int, status: Array, positions: Array, bad_text: Array, strict: bool
+) -> tuple[int, int, int, int]:
+    program = arena.program
+    stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
+    found: tuple[int, int, int, int] = kernels.decode(
+        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.rows,
+        buf, starts, at, len(starts) - 1, strict, arena.bytes, status, positions, bad_text, stack,
+    )  # fmt: skip
+    return found
+
+
+def _specialised(
+    arena: Arena, buf: Array, starts: Array, at: int, status: Array, positions: Array, bad_text: Array, strict: bool
+) -> tuple[int, int, int, int]:
+    program = arena.program
+    found: tuple[int, int, int, int] = hot.compile_decoder(program)(
+        program.columns.ravel(), program.consts, arena.places.ravel(), arena.rows,
+        buf, starts, at, len(starts) - 1, arena.bytes, status, positions, bad_text,
+    )  # fmt: skip
+    return found
+
+
+def _errors(status: Array, positions: Array, buf: Array, starts: Array, explain: Explain | None) -> pa.Array:
+    bad = np.flatnonzero(status > kernels.SKIPPED)
+    if not len(bad):
+        return pa.nulls(len(status), pa.string())
+    texts = []
+    for index in bad.tolist():
+        own = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
+        told = explain(buf[starts[index] : starts[index + 1]].tobytes()) if explain is not None else None
+        texts.append((told or own).encode(errors="replace"))
+    return _strings(len(status), bad, texts)
+
+
+def _strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
+    """Return a string array with ``texts`` at the rows ``at``, nulls elsewhere (``pa.array`` would import pandas)."""
+    sizes = np.zeros(count, np.int32)
+    sizes[at] = [len(text) for text in texts]
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    valid = np.zeros(count, bool)
+    valid[at] = True
+    buffers = [np.packbits(valid, bitorder="little"), offsets, b"".join(texts)]
+    return pa.Array.from_buffers(pa.string(), count, [pa.py_buffer(one) for one in buffers])
+
+
+def _mend(raw: pa.Array) -> pa.Array:
+    """Return text for bytes of which some are not UTF-8, as Java's decoder reads them."""
+    return pa.array([None if one is None else utf8_to_text(one) for one in raw.to_pylist()], pa.string())

@@ -1,0 +1,196 @@
+"""Messages that travel inside records: what stands around them in Kafka's own topics.
+
+* ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state`` (coordinator records): the key is an int16
+  record type and a body of version 0, the value an int16 version and a body; a null value is a tombstone. Before 4.0
+  the type was called the key's version; the bytes are the same.
+* ``__cluster_metadata`` and ``__remote_log_metadata``: an unsigned varint frame version (1), API key and version, and
+  a body that ends with the value.
+* Consumer protocol subscriptions and assignments, principals, transaction markers: an int16 version and a body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from kafkaframes.errors import DecodeError, EncodeError, OptionError
+from kafkaframes.protocol.messages.codec import all_of
+from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.messages.registry import message
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.wire.primitives import read_int16
+from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
+
+COORDINATOR_TOPICS: Final = MappingProxyType(
+    {
+        "__consumer_offsets": "kafka-group-coordinator",
+        "__transaction_state": "kafka-transaction-coordinator",
+        "__share_group_state": "kafka-share-coordinator",
+    }
+)
+METADATA_TOPICS: Final = MappingProxyType(
+    {"__cluster_metadata": "kafka-metadata", "__remote_log_metadata": "kafka-storage"}
+)
+FRAME_VERSION: Final = 1
+_OLD_GROUP_TYPES: Final = {9: "ShareGroupPartitionMetadata"}  # 3.9 and 4.0 only; its specs have no API key
+
+
+@dataclass(slots=True)
+class CoordinatorRecord:
+    """A record of a coordinator: ``value`` is None for a tombstone; ``value_version`` then too."""
+
+    type: int
+    key: Any
+    value: Any
+    value_version: int | None
+
+
+@dataclass(slots=True)
+class MetadataRecord:
+    """A record of KRaft's log or of remote log metadata."""
+
+    type: int
+    version: int
+    value: Any
+
+
+@cache
+def record_names(module: str, type_: str) -> dict[int, str]:
+    """Return the name of each record type of a module; where a type was reused, its current name."""
+    names: dict[int, str] = {}
+    for number, outline in catalog.records(module):
+        is_current = not catalog.entry(outline.name).current_versions.is_empty
+        if outline.type == type_ and (number not in names or is_current):
+            names[number] = outline.name
+    if module == "kafka-group-coordinator":
+        suffix = "Key" if type_ == "coordinator-key" else "Value"
+        names |= {number: name + suffix for number, name in _OLD_GROUP_TYPES.items()}
+    return names
+
+
+def decode_coordinator_record(
+    topic: str, key: bytes, value: bytes | None, *, mode: str = "reference"
+) -> CoordinatorRecord:
+    """Return the record of a coordinator's topic.
+
+    Raises:
+        DecodeError: an unknown type or version, or broken bytes; ``path`` begins with ``key`` or ``value``.
+        OptionError: ``topic`` belongs to no coordinator.
+    """
+    module = _module(topic, COORDINATOR_TOPICS)
+    number, name, cls = _key_class(module, key)
+    decoded_key = _whole(cls, key, cls.spec.valid_versions.lowest, 2, mode, "key")
+    if value is None:
+        return CoordinatorRecord(number, decoded_key, None, None)
+    version, position = _step(value, "value")
+    value_name = record_names(module, "coordinator-value").get(number)
+    if value_name == "LegacyOffsetCommitValue" and version > 0:
+        value_name = "OffsetCommitValue"  # key type 0 was written with newer values too
+    if value_name is None:
+        raise DecodeError(f"{topic} has no value for records of type {number} ({name})", position=0, path=("value",))
+    decoded = _whole(message(value_name), value, version, position, mode, "value")
+    return CoordinatorRecord(number, decoded_key, decoded, version)
+
+
+def _key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:
+    number, _ = _step(key, "key")
+    name = record_names(module, "coordinator-key").get(number)
+    if name is None:
+        raise DecodeError(f"{module} has no record of type {number}", position=0, path=("key",))
+    return number, name, message(name)
+
+
+def encode_coordinator_record(key: Message, value: Message | None, value_version: int | None) -> tuple[bytes, Any]:
+    """Return key and value of a coordinator's record; without a value, None for it.
+
+    Raises:
+        EncodeError: ``key`` is no coordinator's key, or a value cannot be written.
+    """
+    number = key.spec.api_key
+    if key.spec.type != "coordinator-key" or number is None:
+        raise EncodeError(f"{key.spec.name} is no key of a coordinator's record")
+    key_bytes = number.to_bytes(2) + key.encode(0)
+    if value is None or value_version is None:
+        return key_bytes, None
+    return key_bytes, encode_versioned(value, value_version)
+
+
+def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference") -> MetadataRecord:
+    """Return the record that a value of ``__cluster_metadata`` or ``__remote_log_metadata`` holds.
+
+    Raises:
+        DecodeError: another frame version, an unknown type or version, broken bytes, or bytes left over.
+        OptionError: ``topic`` is neither.
+    """
+    module = _module(topic, METADATA_TOPICS)
+    frame, position = read_unsigned_varint(value, 0)
+    if frame != FRAME_VERSION:
+        raise DecodeError(f"frame version {frame}, only {FRAME_VERSION} is known", position=0)
+    number, at_version = read_unsigned_varint(value, position)
+    version, start = read_unsigned_varint(value, at_version)
+    name = record_names(module, "metadata").get(number)
+    if name is None:
+        raise DecodeError(f"{topic} has no record of type {number}", position=position)
+    return MetadataRecord(number, version, _whole(message(name), value, version, start, mode, "value"))
+
+
+def encode_metadata_record(value: Message, version: int) -> bytes:
+    """Return the bytes of a metadata record, frame included.
+
+    Raises:
+        EncodeError: the message is no metadata record, or cannot be written.
+    """
+    if value.spec.type != "metadata" or value.spec.api_key is None:
+        raise EncodeError(f"{value.spec.name} is no metadata record")
+    out = bytearray()
+    for number in (FRAME_VERSION, value.spec.api_key, version):
+        write_unsigned_varint(out, number)
+    return bytes(out) + value.encode(version)
+
+
+def decode_versioned(name: str, data: bytes, *, mode: str = "reference") -> tuple[Any, int]:
+    """Return what an int16 version and a body hold, and the version (``ConsumerProtocolSubscription`` ...).
+
+    A version above the highest known is read as the highest, and what it adds is left alone: consumers do so too.
+
+    Raises:
+        DecodeError: a negative version, or broken bytes.
+    """
+    cls = message(name)
+    version, position = _step(data, name)
+    highest = cls.spec.valid_versions.highest
+    value, end = cls.decode_prefix(data, min(version, highest), position=position, mode=mode)
+    return (value if version > highest else all_of(data, value, end)), version
+
+
+def encode_versioned(value: Message, version: int) -> bytes:
+    """Return an int16 version and the body.
+
+    Raises:
+        EncodeError: the value cannot be written at that version.
+    """
+    return version.to_bytes(2, signed=True) + value.encode(version)
+
+
+def _module(topic: str, table: Any) -> str:
+    if topic not in table:
+        raise OptionError(f"{topic!r}: one of {', '.join(table)}")
+    return str(table[topic])
+
+
+def _step(data: bytes, step: str) -> tuple[int, int]:
+    try:
+        number, position = read_int16(data, 0)
+    except DecodeError as error:
+        raise error.within(step) from None
+    return number, position
+
+
+def _whole(cls: type[Message], data: bytes, version: int, position: int, mode: str, step: str) -> Any:
+    try:
+        value, end = cls.decode_prefix(data, version, position=position, mode=mode)
+        return all_of(data, value, end)
+    except DecodeError as error:
+        raise error.within(step) from None

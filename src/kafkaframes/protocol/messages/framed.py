@@ -1,0 +1,118 @@
+"""Whole requests and responses as columns: header and body in one pass of the kernels; one API and version a call.
+
+The array has two structs, ``header`` and ``body``, and ``_error``. A plan is all that the columns' executors know of a
+message, so a frame is simply the plan of a message whose two fields are these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+
+from kafkaframes.errors import DecodeError, OptionError, SpecError
+from kafkaframes.protocol.messages import headers
+from kafkaframes.protocol.messages.codec import check_mode
+from kafkaframes.protocol.messages.columns import decode_columns
+from kafkaframes.protocol.messages.plan import Empty, FieldPlan, MessagePlan, StructPlan, plan_message
+
+Explain = Callable[[bytes], str | None]
+
+
+@lru_cache(maxsize=512)
+def frame_plan(api_key: int, api_version: int, type_: str) -> MessagePlan:
+    """Return the plan of a ``request`` or ``response`` with its header.
+
+    Raises:
+        OptionError: there is no such API, or no such version of it.
+    """
+    try:
+        spec = headers.body_class(api_key, type_).spec
+    except SpecError as error:
+        raise OptionError(str(error)) from None
+    body = plan_message(spec, api_version)
+    header_class = headers.request_header_class() if type_ == "request" else headers.response_header_class()
+    header = plan_message(header_class.spec, spec.header_version(api_version))
+    fields = (_part("Header", header), _part("Body", body))
+    size = header.root.min_size + body.root.min_size
+    root = StructPlan(f"{spec.name}Frame", False, fields, (), (), (), size)
+    structs = (*header.structs, *body.structs, root)
+    return MessagePlan(root.name, type_, api_key, api_version, body.flexible, root, structs)
+
+
+def _part(name: str, plan: MessagePlan) -> FieldPlan:
+    return FieldPlan(
+        name=name,
+        attribute=name.lower(),
+        json_name=name.lower(),
+        type="struct",
+        array=False,
+        nullable=False,
+        compact=False,
+        struct=plan.root,
+        default=Empty.STRUCT,
+    )
+
+
+def request_columns(
+    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference"
+) -> pa.StructArray:
+    """Return requests of one API and version, without their sizes, as an array of ``header`` and ``body``.
+
+    Raises:
+        OptionError: no such API, version or mode.
+    """
+    check_mode(mode)
+
+    def explain(data: bytes) -> str | None:
+        return _words(lambda: headers.decode_request(data, mode=mode))
+
+    return decode_columns(frame_plan(api_key, api_version, "request"), frames, mode=mode, explain=explain)
+
+
+def response_columns(
+    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference"
+) -> pa.StructArray:
+    """Return the responses to requests of one API and version, likewise.
+
+    An ApiVersions response of version 0, which a broker gives that does not know the version asked for (KIP-511), is
+    a row like the others: what version 0 lacks is at its default.
+
+    Raises:
+        OptionError: no such API, version or mode.
+    """
+    check_mode(mode)
+
+    def explain(data: bytes) -> str | None:
+        return _words(lambda: headers.decode_response(data, api_key, api_version, mode=mode))
+
+    plan = frame_plan(api_key, api_version, "response")
+    found = decode_columns(plan, frames, mode=mode, explain=explain)
+    errors = found.field("_error")
+    if api_key != headers.API_VERSIONS or errors.null_count == len(errors):
+        return found
+    array = frames if isinstance(frames, pa.Array) else pa.array(frames, pa.binary())
+    raised = [_from_version_0(data.as_py(), api_version, mode) for data in array]
+    return decode_columns(plan, pa.array(raised, pa.binary()), mode=mode, explain=explain)
+
+
+def _from_version_0(data: bytes | None, api_version: int, mode: str) -> bytes | None:
+    """Return an ApiVersions response at the version asked for; bytes that are none are left as they are."""
+    if data is None:
+        return None
+    try:
+        frame = headers.decode_response(data, headers.API_VERSIONS, api_version, mode=mode)
+    except DecodeError:
+        return data
+    if frame.api_version == api_version:
+        return data
+    return headers.encode_response(frame.body, api_version, correlation_id=frame.correlation_id)
+
+
+def _words(decode: Callable[[], object]) -> str | None:
+    try:
+        decode()
+    except DecodeError as error:
+        return str(error)
+    return None

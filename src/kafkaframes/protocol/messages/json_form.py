@@ -1,0 +1,236 @@
+"""Kafka's JSON form of messages: what its ``JsonConverter`` classes read and write (kafka-dump-log, the request log).
+
+Camel-case names; numbers as numbers; bytes as base64; uuids as base64url; tagged fields at their default left out;
+fields that the version lacks left out. Kafka's quirks are kept:
+
+* Records are written as an empty text (or as ``<name>SizeInBytes``); ``records="base64"`` is ours, and loses nothing.
+* An int8 between 128 and 255 is read as that number less 128, 256 as -128; a whole number is no float64; no text is
+  a number, but infinities and NaN are texts (Kafka writes them so and does not read them; we do).
+* Names that the spec does not have are ignored. A field of another version is read, and refused on encoding.
+
+Tags that the spec does not declare are ours to show, Kafka's converters lose them: a struct that has some ends with
+``"_unknownTags": [{"tag": 17, "data": "<base64>"}]``; ``unknown_tags=False`` is Kafka's own form.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.protocol.messages._reference import is_default
+from kafkaframes.protocol.messages.codec import Codec
+from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, StructPlan
+from kafkaframes.protocol.messages.structs import FieldInfo, Struct
+from kafkaframes.wire.primitives import uuid_from_text, uuid_to_text
+
+UNKNOWN_TAGS: Final = "_unknownTags"  # no field's name: those begin with a letter
+RECORDS_FORMS: Final = ("empty", "base64", "size")
+_RANGES: Final = {
+    "int8": (-(1 << 7), (1 << 7) - 1),
+    "int16": (-(1 << 15), (1 << 15) - 1),
+    "uint16": (0, (1 << 16) - 1),
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "uint32": (0, (1 << 32) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+}
+
+
+def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
+    """Return the JSON form of a message's value at the version of ``codec`` (:meth:`Message.to_json`)."""
+    if records not in RECORDS_FORMS:
+        raise OptionError(f"records={records!r}: one of {', '.join(RECORDS_FORMS)}")
+    return _Shower(codec, records, unknown_tags).struct(codec.plan.root, value, ())
+
+
+def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
+    """Return the message's value of a JSON form at the version of ``codec`` (:meth:`Message.from_json`)."""
+    return _Taker(codec).struct(cls, codec.plan.root, value, ())
+
+
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")  # JSON has no numbers for them; Kafka writes texts
+_Path = tuple[str | int, ...]
+
+
+class _Shower:
+    """Turns values into JSON."""
+
+    def __init__(self, codec: Codec, records: str, unknown_tags: bool) -> None:
+        self.codec = codec
+        self.records = records
+        self.unknown_tags = unknown_tags
+
+    def struct(self, plan: StructPlan, value: Any, path: _Path) -> dict[str, Any]:
+        for absent in plan.absent:
+            self.check_absent(absent, getattr(value, absent.attribute), path)
+        out: dict[str, Any] = {}
+        tagged = {field.name: field for field in plan.tagged}
+        plain = {field.name: field for field in plan.fields}
+        order = self.codec.classes[plan.name]._fields  # as declared, tagged or not
+        for info in order:
+            field = plain.get(info.spec.name) or tagged.get(info.spec.name)
+            if field is None:
+                continue
+            item = getattr(value, field.attribute)
+            if field.tag is None or not is_default(field, item, self.codec.classes):
+                self.show(field, item, out, (*path, field.name))
+        if value._tags and self.unknown_tags:
+            out[UNKNOWN_TAGS] = [_shown_tag(tag, data, (*path, UNKNOWN_TAGS)) for tag, data in value._tags]
+        return out
+
+    def check_absent(self, field: AbsentField, value: Any, path: _Path) -> None:
+        if not field.ignorable and not is_default(field, value, self.codec.classes):
+            raise EncodeError(
+                f"not the default, and version {self.codec.plan.version} lacks it", path=(*path, field.name)
+            )
+
+    def show(self, field: FieldPlan, value: Any, out: dict[str, Any], path: _Path) -> None:
+        if value is None and not field.nullable:
+            raise EncodeError("null in a field that is not nullable", path=path)
+        if field.type == "records" and self.records == "size":
+            out[f"{field.json_name}SizeInBytes"] = len(value or b"")
+        elif value is None:
+            out[field.json_name] = None
+        elif field.array:
+            out[field.json_name] = [self.one(field, item, (*path, index)) for index, item in enumerate(value)]
+        else:
+            out[field.json_name] = self.one(field, value, path)
+
+    def one(self, field: FieldPlan, value: Any, path: _Path) -> Any:
+        if field.struct is not None:
+            return self.struct(field.struct, value, path)
+        if field.type == "records" and self.records == "empty":
+            return ""
+        if field.type in ("bytes", "records"):
+            return base64.b64encode(value).decode("ascii")
+        if field.type == "float64":
+            return _shown_float(value)
+        return uuid_to_text(value) if field.type == "uuid" else value
+
+
+class _Taker:
+    """Makes values of JSON."""
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+        self.version = codec.plan.version
+        self.plans = {plan.name: plan for plan in codec.plan.structs}
+
+    def struct(self, cls: type[Struct], plan: StructPlan | None, value: Any, path: _Path) -> Any:
+        if not isinstance(value, dict):
+            raise EncodeError(f"{_kind(value)} where an object belongs", path=path)
+        if plan is None:
+            raise EncodeError(f"version {self.version} has no {cls.__name__}", path=path)
+        mandatory = {field.name: field for field in plan.fields}
+        fields = {}
+        for info in cls._fields:
+            name = info.spec.json_name
+            if name in value:
+                fields[info.attribute] = self.value(info, value[name], (*path, info.spec.name))
+            elif info.spec.name in mandatory:
+                raise EncodeError(
+                    f"{name} is missing, version {self.version} must have it", path=(*path, info.spec.name)
+                )
+        if UNKNOWN_TAGS in value:
+            fields["unknown_tags"] = _tags(value[UNKNOWN_TAGS], (*path, UNKNOWN_TAGS))
+        return cls(**fields)
+
+    def value(self, info: FieldInfo, value: Any, path: _Path) -> Any:
+        spec = info.spec
+        if value is None:
+            if spec.nullable_versions.is_empty:
+                raise EncodeError("null in a field that is not nullable", path=path)
+            return None
+        if not spec.type.is_array:
+            return self.one(info, value, path)
+        if not isinstance(value, list):
+            raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
+        return [self.one(info, item, (*path, index)) for index, item in enumerate(value)]
+
+    def one(self, info: FieldInfo, value: Any, path: _Path) -> Any:
+        if info.struct is not None:
+            return self.struct(info.struct, self.plans.get(info.struct.__name__), value, path)
+        try:
+            return _PRIMITIVES[info.spec.type.name](value)
+        except (ValueError, binascii.Error) as error:
+            raise EncodeError(f"{_kind(value)} is no {info.spec.type.name}: {error}", path=path) from None
+
+
+def _shown_float(value: Any) -> Any:
+    if value != value:
+        return "NaN"
+    return "Infinity" if value == math.inf else "-Infinity" if value == -math.inf else value
+
+
+def _shown_tag(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise EncodeError(f"unknown tag {tag} holds {type(data).__name__}, not bytes", path=path)
+    return {"tag": tag, "data": base64.b64encode(data).decode("ascii")}
+
+
+def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
+    """Return the unknown tags of a struct; their order and numbers are judged on encoding."""
+    if not isinstance(value, list):
+        raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
+    tags = []
+    for index, one in enumerate(value):
+        if not isinstance(one, dict) or one.keys() != {"tag", "data"}:
+            raise EncodeError(f'{_kind(one)} where {{"tag": ..., "data": ...}} belongs', path=(*path, index))
+        try:
+            tags.append((_PRIMITIVES["int32"](one["tag"]), _PRIMITIVES["bytes"](one["data"])))
+        except ValueError as error:
+            raise EncodeError(f"no tag with base64: {error}", path=(*path, index)) from None
+    return tags
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "an array", type(None): "null"}
+    return kinds.get(type(value), repr(value)[:60])
+
+
+def _number(name: str) -> Callable[[Any], int]:
+    low, high = _RANGES[name]
+
+    def take(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError("expected a whole number")
+        number = value
+        if name == "int8" and high < value <= 256:  # as Kafka's jsonNodeToByte does, whose cast makes 128 of 256 a -128
+            number = value - 128 if value < 256 else low
+        if not low <= number <= high:
+            raise ValueError(f"not within {low} and {high}")
+        return number
+
+    return take
+
+
+def _of_type(kind: type, expected: str) -> Callable[[Any], Any]:
+    def take(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return take
+
+
+def _float(value: Any) -> float:
+    if value in _NOT_FINITE:
+        return float(value)
+    if not isinstance(value, float):
+        raise ValueError("expected a number with a fraction")
+    return value
+
+
+_text = _of_type(str, "a text")
+_PRIMITIVES: Final[dict[str, Callable[[Any], Any]]] = {
+    **{name: _number(name) for name in _RANGES},
+    "bool": _of_type(bool, "true or false"),
+    "float64": _float,
+    "string": _text,
+    "uuid": lambda value: uuid_from_text(_text(value)),
+    "bytes": lambda value: base64.b64decode(_text(value), validate=True),
+    "records": lambda value: base64.b64decode(_text(value), validate=True),
+}

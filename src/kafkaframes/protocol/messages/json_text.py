@@ -1,0 +1,216 @@
+"""The JSON form of many messages as text, from their columns: the front of ``_kernels_json.py``.
+
+The same text as ``json.dumps`` of :meth:`Message.to_json` gives (``json_form.py`` is the twin), without an object per
+message. What the kernel leaves to the twin is null: messages that could not be decoded, those with tags that the spec
+does not declare, and all of a message that has floats.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages import _kernels_json as kernels
+from kafkaframes.protocol.messages._program import UNKNOWN_TAGS
+from kafkaframes.protocol.messages.codec import Codec
+from kafkaframes.protocol.messages.json_form import RECORDS_FORMS
+from kafkaframes.protocol.messages.plan import Empty, FieldPlan, StructPlan
+
+Ints = npt.NDArray[np.int64]
+_NUMBERS: Final = {"int8": 1, "int16": 2, "uint16": 4, "int32": 4, "uint32": 8, "int64": 8}
+_FIRST_BYTES: Final = 256  # for a message, at first
+_MOST_BYTES: Final = (1 << 31) - 1  # of an Arrow array of text
+
+
+@cache
+def has_text(plan: StructPlan) -> bool:
+    """Tell whether the kernel can write such a struct: floats are left to Python."""
+    return all(
+        field.type != "float64" and (field.struct is None or has_text(field.struct))
+        for field in (*plan.fields, *plan.tagged)
+    )
+
+
+def to_json_text(array: pa.StructArray, codec: Codec, *, odd: Any = None, records: str = "empty") -> pa.Array:
+    """Return the JSON texts of messages that were decoded to columns.
+
+    Args:
+        array: as ``decode_columns`` gives it, or a struct of it; not sliced.
+        codec: of the message and version.
+        odd: which messages are left out (those with an ``_error``).
+        records: ``empty`` or ``size``, as in :meth:`Message.to_json`.
+
+    Returns:
+        A string array; null for what was left out and for what is left to :meth:`Message.to_json`.
+    """
+    if records not in RECORDS_FORMS or records == "base64":
+        raise OptionError(f"records={records!r}: empty or size")
+    marks = np.zeros(len(array), np.uint8) if odd is None else np.asarray(odd).astype(np.uint8)
+    if not has_text(codec.plan.root) or array.offset:
+        return pa.nulls(len(array), pa.string())
+    program = _Program(codec, records)
+    program.struct(codec.plan.root, array, b"")
+    program.emit(kernels.END)
+    return _written(program, marks, array.nbytes)
+
+
+def _written(program: _Program, odd: npt.NDArray[np.uint8], size_bytes: int) -> pa.Array:
+    count = len(odd)
+    ends = np.zeros(count + 1, np.int64)
+    out = np.empty(size_bytes + count * _FIRST_BYTES + 1024, np.uint8)
+    stack = np.zeros(kernels.STACK_FRAME * (program.deepest + 1), np.int64)
+    tables = (program.table(program.ops, kernels.OP_WIDTH), program.table(program.checks, kernels.CHECK_WIDTH))
+    names = np.frombuffer(bytes(program.names), np.uint8)
+    message = position = 0
+    while True:
+        status, message, position = kernels.write_json(*tables, names, odd, message, count, position, out, ends, stack)
+        if status == kernels.DONE:
+            break
+        out = np.concatenate([out, np.empty(max(len(out), 1 << 16), np.uint8)])
+    if position > _MOST_BYTES:
+        return pa.nulls(count, pa.string())
+    valid = np.packbits(odd == 0, bitorder="little")
+    buffers = [pa.py_buffer(valid), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[:position])]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+class _Program:
+    """What the kernel does for one array: operations with the addresses of its buffers, which ``kept`` keeps alive."""
+
+    def __init__(self, codec: Codec, records: str) -> None:
+        self.codec = codec
+        self.records = records
+        self.ops: list[list[int]] = []
+        self.checks: list[list[int]] = []
+        self.names = bytearray(b'""')
+        self.kept: list[Any] = []
+        self.depth = self.deepest = 0
+
+    @staticmethod
+    def table(rows: list[list[int]], width: int) -> Ints:
+        return np.array(rows or [[0] * width], np.int64).ravel()
+
+    def emit(self, op: int, name: bytes = b"", **columns: int) -> list[int]:
+        """Add an operation; the columns are those of ``_kernels_json.py``."""
+        row = [op, len(self.names), len(name), *(columns.get(one, 0) for one in _COLUMNS)]
+        self.names += name
+        self.ops.append(row)
+        return row
+
+    def here(self) -> int:
+        """Return where the next operation will stand."""
+        return len(self.ops) * kernels.OP_WIDTH
+
+    def address(self, array: pa.Array, buffer: int) -> int:
+        """Return where a buffer of an array is, 0 for none; of two buffers the first is the validity."""
+        found = array.buffers()[buffer]
+        self.kept.append(array)
+        return 0 if found is None else int(found.address)
+
+    def struct(self, plan: StructPlan, array: pa.StructArray, name: bytes) -> None:
+        """Write a struct's fields as they are declared, tagged or not."""
+        start = self.emit(kernels.OPEN, name, valid=self.address(array, 0))
+        plain = {field.name: field for field in plan.fields}
+        tagged = {field.name: field for field in plan.tagged}
+        for info in self.codec.classes[plan.name]._fields:
+            field = plain.get(info.spec.name) or tagged.get(info.spec.name)
+            if field is not None:
+                self.field(field, array.field(field.json_name))
+        if plan.flexible:
+            self.emit(kernels.UNKNOWN, values=self.address(array.field(UNKNOWN_TAGS), 1))
+        self.emit(kernels.CLOSE)
+        start[kernels.O_TARGET] = self.here()  # where a null one goes on
+
+    def field(self, field: FieldPlan, array: pa.Array) -> None:
+        """Write a field with its name; one that is tagged only where it is not at its default."""
+        check: list[int] | None = None
+        if field.tag is not None:
+            first = len(self.checks)
+            self.check(field, array)
+            check = self.emit(kernels.UNLESS_DEFAULT, width=first, last=len(self.checks))
+        suffix = "SizeInBytes" if field.type == "records" and self.records == "size" else ""
+        self.value(field, array, b'"%s":' % (field.json_name + suffix).encode(), array_of=field.array)
+        if check is not None:
+            check[kernels.O_TARGET] = self.here()
+
+    def value(self, field: FieldPlan, array: pa.Array, name: bytes, *, array_of: bool) -> None:
+        """Write one value, or an array of them."""
+        if array_of:
+            self.elements(field, array, name)
+        elif field.struct is not None:
+            self.struct(field.struct, array, name)
+        else:
+            self.primitive(field, array, name)
+
+    def elements(self, field: FieldPlan, array: pa.ListArray, name: bytes) -> None:
+        """Write an array."""
+        start = self.emit(kernels.LIST, name, valid=self.address(array, 0), values=self.address(array, 1))
+        self.depth += 1
+        self.deepest = max(self.deepest, self.depth)
+        self.value(field, array.values, b"", array_of=False)
+        self.depth -= 1
+        self.emit(kernels.NEXT)
+        start[kernels.O_TARGET] = self.here()
+
+    def primitive(self, field: FieldPlan, array: pa.Array, name: bytes) -> None:
+        """Write a value that holds no others."""
+        op = kernels.INT if field.type in _NUMBERS else _OPERATIONS[field.type]
+        if field.type == "records":
+            op = kernels.SIZE if self.records == "size" else kernels.EMPTY
+        buffers = array.buffers()
+        row = self.emit(
+            op,
+            name,
+            valid=self.address(array, 0),
+            values=self.address(array, 1),
+            data=self.address(array, 2) if len(buffers) > 2 else 0,
+            width=_NUMBERS.get(field.type, 0),
+        )
+        row[kernels.O_TARGET] = self.here()
+
+    def check(self, field: FieldPlan, array: pa.Array) -> None:
+        """Add what must hold for a field to be at its default; a struct is so when all its fields are."""
+        valid = self.address(array, 0)
+        if field.default is None:
+            self.checks.append([kernels.IS_NULL, valid, 0, 0, 0, 0])
+        elif field.struct is not None and not field.array:
+            for one in (*field.struct.fields, *field.struct.tagged):
+                self.check(one, array.field(one.json_name))
+            if field.struct.flexible:
+                unknown = array.field(UNKNOWN_TAGS)
+                self.checks.append([kernels.IS_EMPTY, 0, self.address(unknown, 1), 0, 0, 0])
+            self.checks.append([kernels.IS_PRESENT, valid, 0, 0, 0, 0])
+        else:
+            self.checks.append(self.plain_check(field, array, valid))
+
+    def plain_check(self, field: FieldPlan, array: pa.Array, valid: int) -> list[int]:
+        """Return the check of a field that is no single struct."""
+        values, default = self.address(array, 1), field.default
+        if field.array or default is Empty.ARRAY or field.type in ("bytes", "records"):
+            return [kernels.IS_EMPTY, valid, values, 0, 0, 0]
+        if isinstance(default, str):
+            text = np.frombuffer(default.encode() or b"\0", np.uint8)
+            self.kept.append(text)
+            size = len(default.encode())
+            return [kernels.IS_TEXT, valid, values, size, text.ctypes.data, self.address(array, 2)]
+        if field.type == "bool":
+            return [kernels.IS_BIT, valid, values, 0, int(bool(default)), 0]
+        if field.type == "uuid":
+            return [kernels.IS_UUID, valid, values, 0, 0, 0]
+        return [kernels.IS_NUMBER, valid, values, _NUMBERS[field.type], operator.index(default), 0]  # type: ignore[arg-type]
+
+
+_COLUMNS: Final = ("valid", "values", "data", "width", "target", "last")
+_OPERATIONS: Final = {
+    "bool": kernels.BOOL,
+    "uuid": kernels.UUID,
+    "string": kernels.TEXT,
+    "bytes": kernels.BYTES_OP,
+    "records": kernels.EMPTY,
+}

@@ -1,0 +1,23 @@
+"""Every message of the catalog as a name: ``from kafkaframes.protocol.messages.kafka import MetadataResponse``.
+
+The classes are made when asked for, by ``message(name)``. ``kafka.pyi`` beside this file is what editors and type
+checkers read; ``kafkaframes spec stubs`` writes it, and a test says when it is out of date.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.messages.registry import message
+from kafkaframes.protocol.spec import catalog
+
+
+def __getattr__(name: str) -> type[Message]:
+    try:
+        return message(name)
+    except SpecError as error:
+        raise AttributeError(str(error)) from None
+
+
+def __dir__() -> list[str]:
+    return [*catalog.names(), "message"]

@@ -1,0 +1,258 @@
+"""The plan of a message at one version: what lies on the wire, in the order in which it lies there. Data only.
+
+A plan is made once from a ``MessageSpec`` and a version (:func:`plan_message`); nothing that depends on the version
+is left to decide afterwards. Every executor reads the same plan and nothing else: the plain interpreter
+(``_reference.py``), the source generator for objects (``_source.py``), and the columns. So a plan is neutral: it knows
+no class, no buffer and no mode.
+
+How to execute one, for a struct (Kafka's rules, KIP-482):
+
+1. ``fields``, one after another. A field's ``type`` is a primitive's name (``wire.primitives.PRIMITIVES``) or
+   ``"struct"``; with ``array`` it is a count and that many elements, which are never null.
+   ``compact``: the length or count is an unsigned varint of n + 1 (null 0); otherwise an int16 (string) or an int32
+   (bytes, records, arrays) of n (null -1). A ``nullable`` single struct is led by an int8: below 0 null, else present.
+2. If ``flexible``: an unsigned varint count, then per tag an unsigned varint tag, an unsigned varint size, a payload.
+   A tag in ``tagged`` holds its field as in 1, except that a nullable single struct is led by an unsigned varint
+   (0 null, 1 present). A tag in ``refused_tags`` is declared for other versions only: an error. Any other tag is kept
+   raw. On writing, a tagged field is left out when it is at its default.
+3. ``absent`` fields are declared, but not at this version: reading gives their default, writing any other value is an
+   error unless they are ignorable.
+
+Equal structs of one message and version share one ``StructPlan`` object, so ``id(plan)`` and ``plan.name`` identify it.
+"""
+
+from __future__ import annotations
+
+import enum
+import keyword
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from kafkaframes.errors import OptionError, SpecError
+from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.wire.primitives import FIXED_SIZE
+
+MAX_DEPTH: Final = 64  # structs within structs; Kafka's deepest has 5. A spec that nests further refers to itself.
+
+
+class Empty(enum.Enum):
+    """Defaults that must be made anew for each value."""
+
+    ARRAY = "an empty list"
+    STRUCT = "a struct of defaults"
+
+
+Default: TypeAlias = bool | int | float | str | bytes | UUID | Empty | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldPlan:
+    """One field at one version.
+
+    Attributes:
+        name, attribute, json_name: ``TopicId`` in the spec, ``topic_id`` in Python, ``topicId`` in JSON.
+        type: a primitive's name or ``"struct"``.
+        array: a list of ``type`` rather than one.
+        nullable: null may be written and read.
+        compact: lengths are unsigned varints of n + 1.
+        struct: the plan of the struct or of each element, when ``type`` is ``"struct"``.
+        default: what an absent tag means.
+        tag: the tag, in ``StructPlan.tagged`` only.
+    """
+
+    name: str
+    attribute: str
+    json_name: str
+    type: str
+    array: bool
+    nullable: bool
+    compact: bool
+    struct: StructPlan | None
+    default: Default
+    tag: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AbsentField:
+    """A field that the message declares for other versions than this one.
+
+    ``first_version`` is the first valid version that carries it, or ``None`` if none does; ``struct`` is the name of
+    its struct, if it has one, and ``parts`` that struct's fields; ``nullable``: null is a value in some version.
+    """
+
+    name: str
+    attribute: str
+    type: str
+    array: bool
+    struct: str | None
+    default: Default
+    ignorable: bool
+    first_version: int | None
+    nullable: bool = False
+    parts: tuple[AbsentField, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StructPlan:
+    """A struct at one version; see the module's docstring for how to read and write it.
+
+    ``min_size`` is the fewest bytes that one such struct takes.
+    """
+
+    name: str
+    flexible: bool
+    fields: tuple[FieldPlan, ...]
+    tagged: tuple[FieldPlan, ...]
+    refused_tags: tuple[int, ...]
+    absent: tuple[AbsentField, ...]
+    min_size: int
+
+    @property
+    def declared_tags(self) -> dict[int, str | None]:
+        """The tags that no unknown tag may have: the name of the field at this version, None for another version's."""
+        return dict.fromkeys(self.refused_tags) | {one.tag: one.name for one in self.tagged if one.tag is not None}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessagePlan:
+    """A message at one version: ``root`` is its top level, ``structs`` every struct plan in it, children first."""
+
+    name: str
+    type: str
+    api_key: int | None
+    version: int
+    flexible: bool
+    root: StructPlan
+    structs: tuple[StructPlan, ...]
+
+
+def attribute_of(field: FieldSpec) -> str:
+    """Return the Python attribute of a field: Kafka's snake case, with an underscore after a word that is taken."""
+    name = field.snake_name
+    return f"{name}_" if keyword.iskeyword(name) or name in _MEMBERS else name
+
+
+# What every struct class has besides its fields (objects.py).
+_MEMBERS: Final = frozenset(
+    {"codec", "decode", "decode_columns", "decode_prefix", "encode", "encode_columns", "find", "find_all", "from_json"}
+    | {"replace", "size", "spec", "to_json", "unknown_tags"}
+)
+
+
+def default_of(field: FieldSpec) -> Default:
+    """Return a field's default as plans state it."""
+    if not isinstance(field.default, tuple):
+        return field.default
+    return Empty.ARRAY if field.type.is_array else Empty.STRUCT
+
+
+class _Planner:
+    def __init__(self, spec: MessageSpec, version: int) -> None:
+        self.spec = spec
+        self.version = version
+        self.flexible = spec.is_flexible(version)
+        self.done: dict[str, StructPlan] = {}
+        self.parts_done: dict[str, tuple[AbsentField, ...]] = {}
+
+    def struct(self, struct: StructSpec, depth: int = 0) -> StructPlan:
+        if struct.name in self.done:
+            return self.done[struct.name]
+        self.check_depth(struct, depth)
+        here, version = struct.fields, self.version
+        tagged = sorted((one for one in here if self.is_tag(one)), key=lambda one: one.tag or 0)
+        fields = tuple(self.field(one, depth) for one in here if one.is_present(version) and not self.is_tag(one))
+        plan = StructPlan(
+            name=struct.name,
+            flexible=self.flexible,
+            fields=fields,
+            tagged=tuple(self.field(one, depth) for one in tagged),
+            refused_tags=tuple(sorted(one.tag for one in here if one.tag is not None and not self.is_tag(one))),
+            absent=tuple(self.absent(one) for one in here if not one.is_present(version) and not self.is_tag(one)),
+            min_size=sum(map(_min_size, fields)) + self.flexible,
+        )
+        self.done[struct.name] = plan
+        return plan
+
+    def is_tag(self, field: FieldSpec) -> bool:
+        return field.tag is not None and field.is_tagged(self.version)
+
+    def check_depth(self, struct: StructSpec, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise SpecError(f"{self.spec.name}: struct {struct.name} contains itself")
+
+    def field(self, field: FieldSpec, depth: int) -> FieldPlan:
+        is_struct = field.type.is_struct
+        own = field.type.name in ("string", "bytes") and not field.type.is_array
+        return FieldPlan(
+            name=field.name,
+            attribute=attribute_of(field),
+            json_name=field.json_name,
+            type="struct" if is_struct else field.type.name,
+            array=field.type.is_array,
+            nullable=field.is_nullable(self.version),
+            compact=self.spec.field_is_flexible(field, self.version) if own else self.flexible,
+            struct=self.struct(self.spec.struct_of(field), depth + 1) if is_struct else None,
+            default=default_of(field),
+            tag=field.tag if self.is_tag(field) else None,
+        )
+
+    def absent(self, field: FieldSpec, depth: int = 1) -> AbsentField:
+        carried = field.versions.intersect(self.spec.valid_versions)
+        return AbsentField(
+            name=field.name,
+            attribute=attribute_of(field),
+            type="struct" if field.type.is_struct else field.type.name,
+            array=field.type.is_array,
+            struct=field.type.name if field.type.is_struct else None,
+            default=default_of(field),
+            ignorable=field.ignorable,
+            first_version=None if carried.is_empty else carried.lowest,
+            nullable=not field.nullable_versions.is_empty,
+            parts=self.parts(field, depth),
+        )
+
+    def parts(self, field: FieldSpec, depth: int) -> tuple[AbsentField, ...]:
+        """Return the fields of an absent struct, whose defaults are its default; nothing of an array's."""
+        if not field.type.is_struct or field.type.is_array:
+            return ()
+        struct = self.spec.struct_of(field)
+        if struct.name not in self.parts_done:
+            self.check_depth(struct, depth)
+            self.parts_done[struct.name] = tuple(self.absent(one, depth + 1) for one in struct.fields)
+        return self.parts_done[struct.name]
+
+
+def _min_size(field: FieldPlan) -> int:
+    if field.array or field.type not in FIXED_SIZE:
+        if field.struct is not None and not field.array:
+            return 1 if field.nullable else field.struct.min_size
+        return 1 if field.compact else 2 if field.type == "string" and not field.array else 4
+    return FIXED_SIZE[field.type]
+
+
+def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
+    """Return the plan of a message at a version; the same object when asked again.
+
+    Raises:
+        OptionError: the message has no such version. Kafka's generated classes do not check the top level.
+        SpecError: a struct contains itself.
+    """
+    if spec.type == "coordinator-key" and version == spec.api_key:
+        version = 0  # until 4.0 such a key's version was its record type; the layout is the same
+    if not spec.valid_versions.contains(version):
+        raise OptionError(f"{spec.name} has no version {version}, its versions are {spec.valid_versions}")
+    plans: dict[int, MessagePlan] = vars(spec).setdefault("_plans", {})  # lives as long as the spec does
+    if version not in plans:
+        planner = _Planner(spec, version)
+        root = planner.struct(spec.struct)
+        plans[version] = MessagePlan(
+            name=spec.name,
+            type=spec.type,
+            api_key=spec.api_key,
+            version=version,
+            flexible=planner.flexible,
+            root=root,
+            structs=tuple(planner.done.values()),
+        )
+    return plans[version]

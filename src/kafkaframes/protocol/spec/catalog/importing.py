@@ -1,0 +1,102 @@
+"""Make the catalog out of releases' specs: facts only, merged so that every version back to 0 is there.
+
+Pure: published files in, the catalog's files out. The newest release that speaks a version gives its layout.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec.emit import to_json, to_text
+from kafkaframes.protocol.spec.load import PUBLISHED, load_message
+from kafkaframes.protocol.spec.merge import merge_older
+from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
+
+_VERSION = re.compile(r"\d+")
+# This record's version 0 has two layouts: 3.9's, and one of 4.0's early access that 4.1 dropped. Upgrades start at 3.9.
+_GIVEN_BY = {"ShareGroupPartitionMetadataValue": "3.9"}
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One spec file of a release; ``module`` is the jar that carries it (``kafka-metadata``)."""
+
+    release: str
+    module: str
+    file: str
+    text: bytes
+
+
+@dataclass(slots=True)
+class _Entry:
+    spec: MessageSpec
+    release: str
+    module: str
+    current: str
+
+
+def import_catalog(published: Iterable[Published]) -> dict[str, str]:
+    """Return the catalog as file name to text: one file a message, and ``index.json``.
+
+    Raises:
+        SpecError: a file is no spec, or two releases cannot be told in one spec.
+    """
+    files = sorted(published, key=lambda one: (release_order(one.release), one.file), reverse=True)
+    if not files:
+        raise SpecError("there is no message spec in what was given")
+    newest = files[0].release
+    entries: dict[str, _Entry] = {}
+    for one in files:
+        spec = _facts(load_message(one.text, file=f"{one.release}/{one.module}/{one.file}", dialect=PUBLISHED))
+        given_by = _GIVEN_BY.get(spec.name)
+        if given_by is None or one.release.startswith(given_by):
+            _add(entries, one, spec, newest)
+    out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
+    out["index.json"] = _index(newest, entries)
+    return dict(sorted(out.items()))
+
+
+def release_order(release: str) -> tuple[int, ...]:
+    """Return a key by which releases sort: ``3.10.0`` behind ``3.9.1``."""
+    return tuple(map(int, _VERSION.findall(release)))
+
+
+def _add(entries: dict[str, _Entry], one: Published, spec: MessageSpec, newest: str) -> None:
+    known = entries.get(spec.name)
+    if known is None:
+        current = str(spec.valid_versions) if one.release == newest else "none"
+        entries[spec.name] = _Entry(spec, one.release, one.module, current)
+    elif known.spec.type == spec.type:  # up to 4.0 coordinator records were data, and a key's version its type
+        if known.spec.is_removed and not spec.is_removed:
+            known.release = one.release
+        known.spec = merge_older(known.spec, spec)
+
+
+def _facts(spec: MessageSpec) -> MessageSpec:
+    """Return a spec without its sentences."""
+    structs = {name: _without_about(struct) for name, struct in spec.structs.items()}
+    return replace(spec, struct=_without_about(spec.struct), structs=structs)
+
+
+def _without_about(struct: StructSpec) -> StructSpec:
+    def bare(one: FieldSpec) -> FieldSpec:
+        return replace(one, about="")
+
+    return replace(struct, fields=tuple(map(bare, struct.fields)))
+
+
+def _index(newest: str, entries: dict[str, _Entry]) -> str:
+    rows = {name: _row(entry) for name, entry in sorted(entries.items())}
+    lines = [f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()]
+    body = ",\n".join(lines)
+    return f'{{\n  "newestRelease": {json.dumps(newest)},\n  "messages": {{\n{body}\n  }}\n}}\n'
+
+
+def _row(entry: _Entry) -> dict[str, Any]:
+    row = {key: value for key, value in to_json(entry.spec).items() if key not in ("fields", "commonStructs", "name")}
+    return {**row, "module": entry.module, "lastRelease": entry.release, "currentVersions": entry.current}

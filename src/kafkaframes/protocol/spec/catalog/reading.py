@@ -1,0 +1,209 @@
+"""The catalog: the spec of every message of Apache Kafka at every version, read when it is asked for.
+
+``index.json`` says which messages there are; a message's own file is opened by the first ``load`` of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec.load import load_trusted
+from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
+from kafkaframes.protocol.spec.versions import Versions
+
+FOLDER = Path(__file__).parent / "messages"
+ABOUT = Path(__file__).parent / "about.json"
+_HALF = re.compile(r"(?:Request|Response)$")
+
+
+class Entry(NamedTuple):
+    """What the index says of a message.
+
+    Attributes:
+        outline: its spec without fields: type, API key, versions, listeners, header versions.
+        module: the jar of Kafka that carries it; API keys of records are unique within a module only.
+        last_release: the newest release that speaks some version of it.
+        current_versions: the versions that the newest release of the catalog speaks; empty for what is gone.
+    """
+
+    outline: MessageSpec
+    module: str
+    last_release: str
+    current_versions: Versions
+
+    @property
+    def name(self) -> str:
+        """The message's name."""
+        return self.outline.name
+
+
+class Api(NamedTuple):
+    """One API key: its name (``Metadata``), the versions, and the header that goes with each.
+
+    Attributes:
+        versions: all versions that the catalog speaks.
+        current_versions: those of the newest release; empty for an API that was removed.
+        flexible_since: the first flexible version, or ``None``.
+        is_latest_unstable: the highest version is not released yet (requests of ``latestVersionUnstable``).
+        header_versions: version to (request header version, response header version).
+    """
+
+    key: int
+    name: str
+    versions: Versions
+    current_versions: Versions
+    flexible_since: int | None
+    is_latest_unstable: bool
+    listeners: tuple[str, ...]
+    header_versions: Mapping[int, tuple[int, int]]
+
+    @property
+    def request(self) -> str:
+        """The name of the request's spec."""
+        return f"{self.name}Request"
+
+    @property
+    def response(self) -> str:
+        """The name of the response's spec."""
+        return f"{self.name}Response"
+
+
+@cache
+def _index() -> dict[str, Any]:
+    value = json.loads((FOLDER / "index.json").read_bytes())
+    assert isinstance(value, dict)
+    return value
+
+
+def newest_release() -> str:
+    """Return the newest release of Kafka that the catalog was made from."""
+    return str(_index()["newestRelease"])
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all messages, sorted."""
+    return tuple(_index()["messages"])
+
+
+@cache
+def entry(name: str) -> Entry:
+    """Return what the index says of a message.
+
+    Raises:
+        SpecError: the catalog has no message of this name.
+    """
+    row = _index()["messages"].get(name)
+    if row is None:
+        raise SpecError(f"the catalog has no message {name!r}{_did_you_mean(name)}")
+    row = dict(row)
+    module, release, current = row.pop("module"), row.pop("lastRelease"), row.pop("currentVersions")
+    return Entry(load_trusted({**row, "name": name}), module, release, Versions.parse(current))
+
+
+def _did_you_mean(name: str) -> str:
+    from difflib import get_close_matches
+
+    lowered = {known.lower(): known for known in names()}
+    candidates = [name.lower(), f"{name.lower()}request", f"{name.lower()}response"]
+    found = [known for one in candidates for known in get_close_matches(one, lowered, n=2, cutoff=0.8)]
+    return f"; did you mean {' or '.join(dict.fromkeys(lowered[one] for one in found))}?" if found else ""
+
+
+@cache
+def load(name: str) -> MessageSpec:
+    """Return the spec of a message, over all versions that any release has spoken.
+
+    Raises:
+        SpecError: the catalog has no message of this name.
+    """
+    entry(name)
+    return load_trusted(json.loads((FOLDER / f"{name}.json").read_bytes()))
+
+
+@cache
+def apis() -> tuple[Api, ...]:
+    """Return the table of APIs by key; a key that was renamed has its current name."""
+    found: dict[tuple[int, str], Entry] = {}
+    for name in names():
+        one = entry(name)
+        if one.outline.type in RPC_TYPES and one.outline.api_key is not None:
+            place = (one.outline.api_key, one.outline.type)
+            if place not in found or _age(found[place]) < _age(one):
+                found[place] = one
+    keys = sorted({key for key, _ in found})
+    return tuple(_api(key, found[key, "request"], found[key, "response"]) for key in keys)
+
+
+def _age(one: Entry) -> tuple[bool, tuple[int, ...]]:
+    return not one.current_versions.is_empty, tuple(int(part) for part in one.last_release.split("."))
+
+
+def _api(key: int, request: Entry, response: Entry) -> Api:
+    outline = request.outline
+    headers = {v: (outline.header_version(v), response.outline.header_version(v)) for v in outline.valid_versions}
+    flexible = outline.flexible_versions
+    return Api(
+        key=key,
+        name=request.name.removesuffix("Request"),
+        versions=outline.valid_versions,
+        current_versions=request.current_versions,
+        flexible_since=None if flexible.is_empty else flexible.lowest,
+        is_latest_unstable=outline.latest_version_unstable,
+        listeners=outline.listeners,
+        header_versions=MappingProxyType(headers),
+    )
+
+
+@cache  # each response asks
+def _apis_by_key_and_name() -> dict[int | str, Api]:
+    return {known: one for one in reversed(apis()) for known in (one.key, one.name)}
+
+
+def api(key_or_name: int | str) -> Api:
+    """Return an API by its key or its name (``3``, ``"Metadata"``).
+
+    Raises:
+        SpecError: there is none.
+    """
+    try:
+        return _apis_by_key_and_name()[key_or_name]
+    except KeyError:
+        raise SpecError(f"there is no API {key_or_name!r}") from None
+
+
+def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
+    """Yield (record type, outline) of every record of a module, by type, keys before values.
+
+    Modules: ``kafka-metadata`` (KRaft's log), ``kafka-storage`` (remote log metadata), ``kafka-group-coordinator``
+    (``__consumer_offsets``), ``kafka-transaction-coordinator``, ``kafka-share-coordinator``.
+    """
+    outlines = [one.outline for one in map(entry, names()) if one.module == module]
+    typed = [one for one in outlines if one.api_key is not None and one.type not in RPC_TYPES]
+    yield from ((one.api_key or 0, one) for one in sorted(typed, key=lambda one: (one.api_key or 0, one.type)))
+
+
+@cache
+def _about() -> dict[str, dict[str, str]]:
+    value = json.loads(ABOUT.read_bytes())
+    assert isinstance(value, dict)
+    return value
+
+
+def field_words() -> dict[str, str]:
+    """Return our own sentences about fields, by bare name."""
+    return dict(_about()["fields"])
+
+
+def about(name: str, field: str | None = None) -> str:
+    """Return a sentence of our own about a message or API, or about a field by its bare name; ``""`` without one."""
+    table = _about()
+    if field is not None:
+        return table["fields"].get(field, "")
+    return table["messages"].get(name, "") or table["messages"].get(_HALF.sub("", name), "")

@@ -1,0 +1,111 @@
+"""The vocabulary of evolution: the rules a change is held to, and a finding that names one. Tables only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from kafkaframes.protocol.spec.versions import Versions
+
+Verdict = Literal["compatible", "note", "breaking"]
+SEVERITY: Mapping[str, int] = MappingProxyType({"compatible": 0, "note": 1, "breaking": 2})
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionRule:
+    """One rule: what its findings mean, and the sentence behind it in our own words."""
+
+    name: str
+    verdict: Verdict
+    source: str
+
+
+_READ = "a released version never changes"
+_TABLE: tuple[tuple[str, Verdict, str], ...] = (
+    ("api-key", "breaking", "the key says which API a frame is of"),
+    ("message-type", "breaking", "a message stays what it is"),
+    ("record-convention", "note", "since 4.1 the type of a coordinator record is its apiKey; the bytes are the same"),
+    ("versions-lowered", "breaking", "a released version stays valid until it is removed from the low end"),
+    ("versions-below", "breaking", "versions are added at the high end only"),
+    ("versions-removed", "note", "KIP-97, KIP-896: old versions may go, with a KIP, and their clients with them"),
+    ("api-removed", "note", "a removed API keeps its file, with validVersions none, so that its key is not reused"),
+    ("message-gone", "breaking", "a removed API keeps its file, with validVersions none: its key is never reused"),
+    ("versions-added", "compatible", "a new version is free to have another layout"),
+    ("message-added", "compatible", "nobody has spoken it before"),
+    ("message-renamed", "note", "the name is not on the wire, but it is in everybody's code"),
+    ("flexibility", "breaking", "KIP-482: an inflexible version cannot retroactively become flexible, nor the reverse"),
+    ("header-version", "breaking", "KIP-1313: the header that goes with a released version is part of it"),
+    ("field-added", "breaking", f"KIP-482: {_READ}; only a tagged field can be added to an existing version"),
+    ("field-removed", "breaking", f"{_READ}; to remove a field, close its versions: 0+ becomes 0-2"),
+    ("field-order", "breaking", f"{_READ}; the order of the fields is their only name on the wire"),
+    ("field-type", "breaking", f"{_READ}; a field keeps its type"),
+    ("array-of-struct", "note", "in inflexible versions an array of structs of one field has the bytes of that field"),
+    ("records-are-bytes", "note", "bytes and records have the same encoding; the code that holds them differs"),
+    ("field-nullable", "breaking", f"{_READ}; nullable or not is part of it (a new version may allow null)"),
+    ("field-compact", "breaking", f"{_READ}; a length is compact or not"),
+    ("became-tagged", "breaking", "KIP-482: a field moves to the tag section in a new version only"),
+    ("became-mandatory", "breaking", "KIP-482: a tagged field stays tagged, for its tag can come from anyone"),
+    ("tagged-added", "compatible", "KIP-482: a tagged field can be added to an existing flexible version"),
+    ("tag-removed", "breaking", "KIP-482: a tag number is never reused; keep the declaration and stop setting it"),
+    ("tag-moved", "breaking", "KIP-482: the format of a tagged field is never altered, its number least of all"),
+    ("tag-reused", "breaking", "KIP-482: tag numbers must never be reused"),
+    ("tag-type", "breaking", "KIP-482: the format of a tagged field is never altered"),
+    ("tag-nullable", "breaking", "KIP-482: nullable or not is decided once, for ever"),
+    ("tag-narrowed", "breaking", "a tag that an existing version carried is an error to its new readers"),
+    ("default-changed", "breaking", "who leaves a field out, and who reads a version without it, means the default"),
+    ("default-to-null", "note", "every version carries the text, so no bytes mean its default; unset now writes null"),
+    ("field-renamed", "note", "the name is not on the wire, but it is in code and in Kafka's JSON form of messages"),
+    ("struct-renamed", "note", "the name of a struct is only in code"),
+    ("ignorable", "note", "the bytes stay; what is dropped or refused at versions without the field changes"),
+    ("map-key", "note", "the bytes stay; how Kafka keeps the array changes"),
+    ("listeners", "note", "a broker or controller begins or ceases to answer this API"),
+    ("stability", "note", "a latestVersionUnstable version may change until it is released"),
+    ("pair-versions", "breaking", "request and response of an API have the same versions, and turn flexible together"),
+    ("language", "breaking", "Kafka's generator refuses the new spec"),
+)  # fmt: skip
+RULES: Mapping[str, EvolutionRule] = MappingProxyType({row[0]: EvolutionRule(*row) for row in _TABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One change.
+
+    Attributes:
+        versions: the versions it concerns, as text (``0-3, 5``); ``""`` for the message as a whole.
+        path: the names of the fields down to the one it is about.
+        text: what changed, from what to what.
+    """
+
+    rule: EvolutionRule
+    message: str
+    path: tuple[str, ...]
+    versions: str
+    text: str
+    verdict: Verdict
+
+    @property
+    def place(self) -> str:
+        """The field path with dots, or ``-`` for the message as a whole."""
+        return ".".join(self.path) or "-"
+
+
+def version_text(versions: Iterable[int]) -> str:
+    """Return versions as ranges.
+
+    >>> version_text([5, 0, 1, 2])
+    '0-2, 5'
+    """
+    ranges: list[Versions] = []
+    for version in sorted(set(versions)):
+        if ranges and ranges[-1].highest + 1 == version:
+            ranges[-1] = Versions(ranges[-1].lowest, version)
+        else:
+            ranges.append(Versions(version, version))
+    return ", ".join(map(str, ranges))
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """Return the gravest verdict; ``compatible`` of nothing."""
+    return max((one.verdict for one in findings), key=SEVERITY.__getitem__, default="compatible")

@@ -1,0 +1,368 @@
+"""What a spec file declares, read with Jackson's leniencies but not yet checked against the generator's rules.
+
+The declarations mirror the JSON: names, ranges and default texts as written. ``rules`` judges them, ``load`` turns
+those that pass into the resolved ``model`` (named tuples, since they are made by the hundred on the way to every
+message). Each carries its JSON path (for the line) and its field path (for people).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec.javatext import trimmed, whole
+from kafkaframes.protocol.spec.jsontext import Number
+from kafkaframes.protocol.spec.model import PRIMITIVES, FieldType
+from kafkaframes.protocol.spec.versions import Versions
+
+JsonPath = tuple[str | int, ...]
+
+MESSAGE_KEYS = frozenset(
+    [
+        "apiKey",
+        "type",
+        "name",
+        "validVersions",
+        "deprecatedVersions",
+        "flexibleVersions",
+        "fields",
+        "commonStructs",
+        "listeners",
+        "latestVersionUnstable",
+        "headerVersions",
+    ]
+)
+STRUCT_KEYS = frozenset(["name", "versions", "deprecatedVersions", "fields"])
+FIELD_KEYS = frozenset(
+    [
+        "name",
+        "type",
+        "versions",
+        "nullableVersions",
+        "tag",
+        "taggedVersions",
+        "flexibleVersions",
+        "mapKey",
+        "ignorable",
+        "default",
+        "entityType",
+        "zeroCopy",
+        "about",
+        "fields",
+    ]
+)
+ENTITY_TYPES = {
+    "unknown": None,
+    "transactionalId": "string",
+    "producerId": "int64",
+    "groupId": "string",
+    "topicName": "string",
+    "brokerId": "int32",
+}
+LISTENERS = ("zkBroker", "broker", "controller")
+_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+
+
+class FieldDecl(NamedTuple):
+    """One field as declared; ``fields`` are those of its inline struct."""
+
+    where: JsonPath
+    path: tuple[str, ...]
+    name: str
+    type: FieldType
+    versions: Versions
+    nullable_versions: Versions
+    tag: int | None
+    tagged_versions: Versions
+    flexible_versions: Versions | None
+    map_key: bool
+    ignorable: bool
+    default: str
+    entity_type: str
+    zero_copy: bool
+    about: str
+    fields: tuple[FieldDecl, ...]
+
+
+class StructDecl(NamedTuple):
+    """One struct as declared: the message's own, a common one, or (made by ``rules.registry``) an inline one."""
+
+    where: JsonPath
+    path: tuple[str, ...]
+    name: str
+    versions: Versions
+    fields: tuple[FieldDecl, ...]
+    is_common: bool = False
+
+
+class MessageDecl(NamedTuple):
+    """One file as declared; ``flexible_versions`` is ``None`` where the key is missing."""
+
+    struct: StructDecl
+    type: str
+    api_key: int | None
+    deprecated_versions: Versions
+    flexible_versions: Versions | None
+    common_structs: tuple[StructDecl, ...]
+    listeners: tuple[str, ...]
+    latest_version_unstable: bool
+    header_versions: tuple[tuple[str, str], ...] | None
+
+
+class RefusedError(Exception):
+    """A refusal with the JSON path it is about; ``load`` turns it into a SpecError with file and line."""
+
+    def __init__(self, reason: str, where: JsonPath, path: tuple[str, ...]) -> None:
+        super().__init__(reason)
+        self.reason, self.where, self.path = reason, where, path
+
+
+class _Object:
+    """One JSON object, read key by key with Jackson's coercions; a null is an absent key."""
+
+    def __init__(self, value: Any, keys: frozenset[str], *, where: JsonPath, path: tuple[str, ...]) -> None:
+        self.where, self.path = where, path
+        if not isinstance(value, dict):
+            raise self.refusal(f"expected an object, found {_words(value)}")
+        for key in value:
+            if key not in keys:
+                raise self.refusal(f"unknown key {key!r}: the keys here are {', '.join(sorted(keys))}", key)
+        self._values = {key: one for key, one in value.items() if one is not None}
+
+    def refusal(self, reason: str, *keys: str | int) -> RefusedError:
+        return RefusedError(reason, (*self.where, *keys), self.path)
+
+    def text(self, key: str) -> str | None:
+        value = self._values.get(key)
+        if isinstance(value, bool):
+            return str(value).lower()
+        if value is None or isinstance(value, str):
+            return value
+        raise self.refusal(f"{key} must be text, not {_words(value)}", key)
+
+    def required(self, key: str, hint: str) -> str:
+        value = self.text(key)
+        if value is None:
+            raise self.refusal(f"{key} is missing: {hint}", *(() if key not in self._values else (key,)))
+        return value
+
+    def versions(self, key: str) -> Versions | None:
+        """Return the range under a key; ``None`` where it is absent or blank."""
+        text = self.text(key)
+        if text is None or not trimmed(text):
+            return None
+        try:
+            return Versions.parse(text)
+        except SpecError as error:
+            raise self.refusal(f"{key}: {error.reason}", key) from None
+
+    def boolean(self, key: str) -> bool:
+        value = self._values.get(key, False)
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, Number) and value.lstrip("-").isdigit():
+            return value.strip("-0") != ""
+        if isinstance(value, str) and not isinstance(value, Number):
+            text = trimmed(value)
+            if text in _TRUE:
+                return True
+            if text in (*_FALSE, "", "null"):
+                return False
+        raise self.refusal(f"{key} must be true or false, not {_words(value)}", key)
+
+    def integer(self, key: str, bits: int) -> int | None:
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, int) and not isinstance(value, bool):  # from a plain JSON parser: the catalog's own files
+            return value
+        if not isinstance(value, str):
+            raise self.refusal(f"{key} must be a number, not {_words(value)}", key)
+        text = value if isinstance(value, Number) else trimmed(value)
+        if not isinstance(value, Number) and text in ("", "null"):
+            return None
+        number = _whole(text, is_number=isinstance(value, Number))
+        if number is None or not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+            raise self.refusal(f"{key} must be a whole number of {bits} bits, not {_words(value)}", key)
+        return number
+
+    def listed(self, key: str) -> list[Any]:
+        """Return the list under a key; one value that is no list is a list of itself."""
+        value = self._values.get(key)
+        if value is None:
+            return []
+        return value if isinstance(value, list) else [value]
+
+    def step(self, key: str, index: int) -> JsonPath:
+        is_list = isinstance(self._values.get(key), list)
+        return (*self.where, key, index) if is_list else (*self.where, key)
+
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...] | None:
+        """Return the map of texts under a key, in its order."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self.refusal(f"{key} must be an object, not {_words(value)}", key)
+        out = []
+        for name, one in value.items():
+            if not isinstance(one, str):
+                raise self.refusal(f"{key}.{name} must be text, not {_words(one)}", key, name)
+            out.append((name, str(one)))
+        return tuple(out)
+
+    def choice(self, key: str, value: Any, choices: tuple[str, ...]) -> str:
+        """Return one of the choices, by its name or, as Jackson takes it too, by its number."""
+        text = trimmed(value) if isinstance(value, str) else ""
+        if text in choices:
+            return text
+        number = whole(text) if text[:1].isdigit() and text.isascii() else None
+        if number is not None and number < len(choices):
+            return choices[number]
+        raise self.refusal(f"{key} is {_words(value)}: write one of {', '.join(choices)}", key)
+
+
+def _whole(text: str, *, is_number: bool) -> int | None:
+    """Return the whole number of a JSON number (a fraction is cut off, as Jackson does) or of a text."""
+    number = whole(text)
+    if number is not None or not is_number:
+        return number
+    fraction = float(text)
+    return int(fraction) if abs(fraction) < 1e18 else None
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = value if not isinstance(value, str) or len(value) <= 80 else f"{value[:60]}..."
+    return f"the number {text}" if isinstance(value, Number) else repr(text)
+
+
+def parse_type(text: str) -> FieldType:
+    """Parse a field's type (``int32``, ``[]Topic``) by the generator's rules.
+
+    Raises:
+        SpecError: no primitive type has this name, and it does not start with a capital as a struct's does.
+    """
+    name = trimmed(text)
+    if name.startswith("[]"):
+        element = trimmed(name[2:])
+        if not element:
+            raise SpecError("type [] names no element type: write []int32, or []Name with fields")
+        if element.startswith("[]"):
+            raise SpecError(f"type {name}: no arrays of arrays; use an array of structs that contain an array")
+        return FieldType(parse_type(element).name, is_array=True)
+    if name in PRIMITIVES or name[:1].isupper():
+        return FieldType(name)
+    raise SpecError(f"type {name!r} is unknown: write one of {', '.join(PRIMITIVES)}, or a struct with a capital")
+
+
+def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
+    one = _Object(value, FIELD_KEYS, where=where, path=parents)
+    name = one.required("name", "every field has one")
+    one.path = path = (*parents, name)
+    try:
+        field_type = parse_type(one.required("type", "such as int32, string, []Topic"))
+    except SpecError as error:
+        raise one.refusal(error.reason, "type") from None
+    tagged = _tagged(one)
+    versions, tag = one.versions("versions"), one.integer("tag", 32)
+    if versions is None:
+        if tagged.is_empty and tag is None:  # a tag without versions is for a rule that knows the flexible ones
+            raise one.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
+        versions = tagged
+    return FieldDecl(
+        where=where,
+        path=path,
+        name=name,
+        type=field_type,
+        versions=versions,
+        nullable_versions=one.versions("nullableVersions") or Versions.NONE,
+        tag=tag,
+        tagged_versions=tagged,
+        flexible_versions=_own_flexible(one),
+        map_key=one.boolean("mapKey"),
+        ignorable=one.boolean("ignorable"),
+        default=one.text("default") or "",
+        entity_type=_entity(one, value),
+        zero_copy=one.boolean("zeroCopy"),
+        about=one.text("about") or "",
+        fields=_fields(one),
+    )
+
+
+def _entity(one: _Object, value: dict[str, Any]) -> str:
+    entity = value.get("entityType")
+    return "unknown" if entity is None else one.choice("entityType", entity, tuple(ENTITY_TYPES))
+
+
+def _fields(of: _Object) -> tuple[FieldDecl, ...]:
+    return tuple(_field(one, of.step("fields", index), of.path) for index, one in enumerate(of.listed("fields")))
+
+
+def _struct(value: Any, where: JsonPath) -> StructDecl:
+    one = _Object(value, STRUCT_KEYS, where=where, path=())
+    name = one.required("name", "every common struct has one")
+    one.path = (name,)
+    versions = one.versions("versions")
+    if versions is None:
+        raise one.refusal(f"common struct {name} has no versions: say in which versions it is, such as 0+")
+    one.versions("deprecatedVersions")
+    return StructDecl(where=where, path=one.path, name=name, versions=versions, fields=_fields(one), is_common=True)
+
+
+def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
+    """Read a parsed document as the declaration of a message.
+
+    Args:
+        value: what ``jsontext`` made of a file.
+        types: the message types that exist.
+
+    Raises:
+        RefusedError: a key is unknown, missing or has a value that Jackson could not coerce.
+    """
+    one = _Object(value, MESSAGE_KEYS, where=(), path=())
+    name = one.required("name", "it is the name of the class")
+    valid = one.versions("validVersions")
+    if valid is None:
+        raise one.refusal("validVersions is missing: say which versions exist, such as 0-3")
+    listeners = tuple(
+        one.choice("listeners", listener, LISTENERS) for listener in one.listed("listeners") if listener is not None
+    )
+    kind = one.choice("type", value.get("type"), types)
+    if one.listed("listeners") and not listeners and kind != "request":
+        raise one.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
+    common = one.listed("commonStructs")
+    return MessageDecl(
+        struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(one)),
+        type=kind,
+        api_key=one.integer("apiKey", 16),
+        deprecated_versions=one.versions("deprecatedVersions") or Versions.NONE,
+        flexible_versions=_flexible(one),
+        common_structs=tuple(_struct(struct, one.step("commonStructs", index)) for index, struct in enumerate(common)),
+        listeners=listeners,
+        latest_version_unstable=one.boolean("latestVersionUnstable"),
+        header_versions=one.pairs("headerVersions"),
+    )
+
+
+def _tagged(one: _Object) -> Versions:
+    versions = one.versions("taggedVersions") or Versions.NONE
+    if versions.is_empty and trimmed(one.text("taggedVersions") or "") not in ("", "none"):
+        raise one.refusal("taggedVersions end before they begin", "taggedVersions")
+    return versions
+
+
+def _own_flexible(one: _Object) -> Versions | None:
+    text = one.text("flexibleVersions")
+    if text and not trimmed(text):
+        raise one.refusal("flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions")
+    return one.versions("flexibleVersions")
+
+
+def _flexible(one: _Object) -> Versions | None:
+    if one.text("flexibleVersions") is None:
+        return None
+    return one.versions("flexibleVersions") or Versions.NONE

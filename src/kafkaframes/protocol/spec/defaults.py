@@ -1,0 +1,123 @@
+"""Default values: the text of a spec's ``default`` to a typed value, by the rules of Kafka's generator."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from kafkaframes.protocol.spec.javatext import trimmed, whole
+from kafkaframes.protocol.spec.model import NIL_UUID, Default, FieldType
+
+NULL_TEXT: Final = "null"
+_JAVA_DOUBLE = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
+    r"|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
+)
+_BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+_RANGES = {
+    "int8": (-(1 << 7), (1 << 7) - 1),
+    "int16": (-(1 << 15), (1 << 15) - 1),
+    "uint16": (0, (1 << 16) - 1),
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "uint32": (0, (1 << 32) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+}
+
+
+class BadDefaultError(ValueError):
+    """The text is no default of this type; the message says what would be."""
+
+
+def parse_default(of: FieldType, text: str) -> Default:
+    """Return the typed default of a field; ``""`` is the type's own default.
+
+    ``null`` is ``None`` for every type that can be null; that all versions of the field allow it is a rule of its own.
+
+    Raises:
+        BadDefaultError: the generator would refuse the text.
+    """
+    if of.is_array or of.is_struct:
+        return _empty_or_null(text, (), "array" if of.is_array else "struct")
+    return _PARSERS[of.name](text)
+
+
+def _empty_or_null(text: str, empty: Default, kind: str) -> Default:
+    if text in ("", NULL_TEXT):
+        return empty if text == "" else None
+    raise BadDefaultError(f"the default of a {kind} can only be empty or null")
+
+
+def _parse_integer(name: str) -> Callable[[str], Default]:
+    low, high = _RANGES[name]
+
+    def parse(text: str) -> Default:
+        hexadecimal = text.startswith("0x")
+        digits = text[2:] if hexadecimal else text
+        if not digits:
+            return 0
+        value = whole(digits, base=16 if hexadecimal else 10)
+        if value is None:
+            raise BadDefaultError(f"{text!r} is no whole number: write decimal digits, or 0x and hex digits")
+        if not low <= value <= high:
+            raise BadDefaultError(f"{text} does not fit {name} ({low} to {high})")
+        return value
+
+    return parse
+
+
+def _parse_bool(text: str) -> Default:
+    lowered = text.lower()
+    if lowered not in ("", "true", "false"):
+        raise BadDefaultError(f"{text!r} is no bool: write true or false")
+    return lowered == "true"
+
+
+def _parse_double(text: str) -> Default:
+    if not text:
+        return 0.0
+    bare = trimmed(text)
+    if not _JAVA_DOUBLE.fullmatch(bare):
+        raise BadDefaultError(f"{text!r} is no float64: write it as 1.5, 1e9, NaN or Infinity")
+    if "x" in bare.lower():
+        return _hex_double(bare.rstrip("fFdD"))
+    return float(bare if bare[-1] not in "fFdD" else bare[:-1])
+
+
+def _hex_double(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
+
+
+def _parse_uuid(text: str) -> Default:
+    """Base64url of at least 16 bytes, of which Kafka takes the first 16; more is a lint warning."""
+    if not text:
+        return NIL_UUID
+    bare = text.rstrip("=")
+    padded = len(bare) != len(text)
+    if not _BASE64URL.fullmatch(text) or len(bare) % 4 == 1 or (padded and len(text) % 4):
+        raise BadDefaultError(f"{text!r} is no uuid: write 22 characters of base64url")
+    try:
+        raw = base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
+    except binascii.Error:
+        raise BadDefaultError(f"{text!r} is no uuid: write 22 characters of base64url") from None
+    if len(raw) < 16:
+        raise BadDefaultError(f"{text!r} is a uuid of {len(raw)} bytes: write 22 characters of base64url")
+    return uuid.UUID(bytes=raw[:16])
+
+
+_PARSERS: dict[str, Callable[[str], Default]] = {
+    "bool": _parse_bool,
+    "float64": _parse_double,
+    "uuid": _parse_uuid,
+    "string": lambda text: None if text == NULL_TEXT else text,
+    "bytes": lambda text: _empty_or_null(text, b"", "bytes field"),
+    "records": lambda _text: None,  # the generator never looks at it
+}
+_PARSERS.update({name: _parse_integer(name) for name in _RANGES})

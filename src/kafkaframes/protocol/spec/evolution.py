@@ -1,0 +1,394 @@
+"""Is a changed message spec compatible with the one before? (KIP-482, "Tagged Fields and Version Compatibility".)
+
+Every version that both specs have is laid out and compared slot by slot, so a change is judged by the bytes it moves
+and not by the words of the JSON; tags are followed over all versions in a ledger. Kafka's own checker pairs fields by
+position and compares texts; where the two differ, ``docs/spec-evolution.md`` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kafkaframes.protocol.spec.changes import RULES, Finding, Verdict, version_text
+from kafkaframes.protocol.spec.layout import Slot, layout
+from kafkaframes.protocol.spec.model import RPC_TYPES, FieldSpec, MessageSpec, StructSpec
+
+Path = tuple[str, ...]
+
+
+def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = None) -> list[Finding]:
+    """Return every change from one spec of a message to the next, gravest first.
+
+    Args:
+        old: the spec before; ``new`` the spec after.
+        new: see ``old``.
+        is_unstable: whether the highest version of ``old`` is not released yet; a response's spec does not say it, its
+            request's does. As ``old`` says if not told.
+    """
+    return _Comparison(old, new, old.latest_version_unstable if is_unstable is None else is_unstable).run()
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """One pair; ``seen`` gathers (rule, path, text) -> versions, so that a change is told once for all its versions."""
+
+    old: MessageSpec
+    new: MessageSpec
+    is_unstable: bool
+    seen: dict[tuple[str, Path, str], list[int]] = field(default_factory=dict)
+    renamed: dict[Path, Path] = field(default_factory=dict)
+
+    def run(self) -> list[Finding]:
+        if self._is_new_convention():
+            self._say("record-convention", (), f"type {self.old.type} is now {self.new.type} {self.new.api_key}")
+            self._slots(layout(self.old, self.new.api_key or 0), layout(self.new, 0), (), 0)
+            return self._findings()
+        self._identity()
+        self._valid_versions()
+        for version in self._shared():
+            self._version(version)
+        self._tags()
+        self._fields()
+        return self._findings()
+
+    def _say(self, rule: str, path: Path, text: str, version: int | None = None) -> None:
+        versions = self.seen.setdefault((rule, path, text), [])
+        if version is not None:
+            versions.append(version)
+
+    def _findings(self) -> list[Finding]:
+        found = [self._finding(RULES[rule].name, path, text, at) for (rule, path, text), at in self.seen.items()]
+        order = {"breaking": 0, "note": 1, "compatible": 2}
+        return sorted(found, key=lambda one: order[one.verdict])
+
+    def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> Finding:
+        verdict: Verdict = RULES[rule].verdict
+        unreleased = self.old.valid_versions.highest if self.is_unstable else None
+        if verdict == "breaking" and versions and set(versions) == {unreleased}:
+            verdict, text = "note", f"{text} (the version is unstable: not released yet)"
+        return Finding(RULES[rule], self.new.name, path, version_text(versions), text, verdict)
+
+    # ---- the message as a whole -----------------------------------------------------------------------------------
+
+    def _is_new_convention(self) -> bool:
+        """Whether a key of records was data with its record type as version, and is a coordinator-key now."""
+        old, new = self.old, self.new
+        return old.type == "data" and new.type == "coordinator-key" and old.valid_versions.contains(new.api_key or 0)
+
+    def _identity(self) -> None:
+        old, new = self.old, self.new
+        is_new_value = old.type == "data" and new.type == "coordinator-value"
+        if is_new_value:
+            self._say("record-convention", (), f"type data is now coordinator-value {new.api_key}")
+        elif old.type != new.type:
+            self._say("message-type", (), f"type {old.type} is now {new.type}")
+        if old.api_key != new.api_key and not is_new_value:
+            self._say("api-key", (), f"apiKey {old.api_key} is now {new.api_key}")
+        if old.name != new.name:
+            self._say("message-renamed", (), f"{old.name} is now {new.name}")
+        if set(old.listeners) != set(new.listeners) and not new.is_removed:
+            self._say("listeners", (), f"listeners {_words(old.listeners)} are now {_words(new.listeners)}")
+        if new.latest_version_unstable and new.latest_stable_version < old.latest_stable_version:
+            self._say("stability", (), f"version {old.latest_stable_version} was stable and is unstable now")
+
+    def _valid_versions(self) -> None:
+        old, new = self.old.valid_versions, self.new.valid_versions
+        if old.is_empty or new.is_empty:
+            if not old.is_empty:
+                self._say("api-removed", (), f"versions {old} are gone")
+            return
+        if new.highest < old.highest:
+            self._span("versions-lowered", "the highest version went down", new.highest + 1, old.highest)
+        if new.highest > old.highest:
+            self._span("versions-added", "new versions", max(old.highest + 1, new.lowest), new.highest)
+        if new.lowest < old.lowest:
+            self._span("versions-below", "versions below the old lowest", new.lowest, old.lowest - 1)
+        if new.lowest > old.lowest:
+            self._span("versions-removed", "the lowest versions are gone", old.lowest, min(new.lowest - 1, old.highest))
+
+    def _span(self, rule: str, text: str, low: int, high: int) -> None:
+        for version in range(low, high + 1):
+            self._say(rule, (), text, version)
+
+    def _shared(self) -> Iterator[int]:
+        yield from self.old.valid_versions.intersect(self.new.valid_versions)
+
+    # ---- one version ----------------------------------------------------------------------------------------------
+
+    def _version(self, version: int) -> None:
+        old, new = self.old, self.new
+        if old.is_flexible(version) != new.is_flexible(version):
+            words = ("inflexible", "flexible")
+            text = f"{words[old.is_flexible(version)]} is now {words[new.is_flexible(version)]}"
+            self._say("flexibility", (), text, version)
+            return  # every length would be told again
+        if old.type in RPC_TYPES and new.type in RPC_TYPES:
+            before, after = old.header_version(version), new.header_version(version)
+            if before != after:
+                self._say("header-version", (), f"header {before} is now {after}", version)
+        self._slots(layout(old, version), layout(new, version), (), version)
+
+    def _slots(self, old: tuple[Slot, ...], new: tuple[Slot, ...], path: Path, version: int) -> None:
+        """Compare one struct's slots: the untagged by name and order, the tagged by number."""
+        before = {one.name: one for one in old if one.tag is None}
+        after = {one.name: one for one in new if one.tag is None}
+        self._pair_renamed(before, after, path, version)
+        for name, slot in before.items():
+            if name not in after:
+                self._removed(slot, new, (*path, name), version)
+            else:
+                self._slot(slot, after[name], (*path, name), version)
+        for name in after.keys() - before.keys():
+            self._added(after[name], old, (*path, name), version)
+        shared = [name for name in before if name in after]
+        now = [name for name in after if name in before]
+        if shared != now:
+            self._say("field-order", path, f"order {', '.join(shared)} is now {', '.join(now)}", version)
+        tagged = {one.tag: one for one in new if one.tag is not None}
+        for slot in old:
+            if slot.tag is not None and slot.tag in tagged:
+                self._children(slot, tagged[slot.tag], (*path, slot.name), version)
+
+    def _pair_renamed(self, before: dict[str, Slot], after: dict[str, Slot], path: Path, version: int) -> None:
+        """Where only names differ, say so and go on with the new names."""
+        lost, found = before.keys() - after.keys(), after.keys() - before.keys()
+        places = list(zip(before, after, strict=False))
+        pairs = [(one, other) for one, other in places if one in lost and other in found]
+        if not lost or len(before) != len(after) or len(pairs) != len(lost):
+            return
+        if any(_shape(before[one]) != _shape(after[other]) for one, other in pairs):
+            return
+        names = dict(pairs)
+        for one, other in pairs:
+            self.renamed[*path, one] = (*path, other)
+            self._say("field-renamed", (*path, other), f"{one} is now {other}", version)
+        slots = [(names.get(name, name), slot) for name, slot in before.items()]
+        before.clear()
+        before.update(slots)
+
+    def _removed(self, slot: Slot, new: tuple[Slot, ...], path: Path, version: int) -> None:
+        if any(one.name == slot.name for one in new):
+            self._say("became-tagged", path, "was mandatory in this version", version)
+        else:
+            self._say("field-removed", path, f"{slot.type} is gone", version)
+
+    def _added(self, slot: Slot, old: tuple[Slot, ...], path: Path, version: int) -> None:
+        if any(one.name == slot.name for one in old):
+            self._say("became-mandatory", path, "was tagged in this version", version)
+        else:
+            self._say("field-added", path, f"{slot.type} was not in this version", version)
+
+    def _slot(self, old: Slot, new: Slot, path: Path, version: int) -> None:
+        if old.is_nullable != new.is_nullable:
+            words = ("not nullable", "nullable")
+            self._say("field-nullable", path, f"{words[old.is_nullable]} is now {words[new.is_nullable]}", version)
+        if _kind(old) != _kind(new):
+            self._type(old, new, path, version)
+            return
+        if old.is_compact != new.is_compact:
+            self._say("field-compact", path, "the length changes its encoding", version)
+        self._children(old, new, path, version)
+
+    def _children(self, old: Slot, new: Slot, path: Path, version: int) -> None:
+        if old.type.is_struct and new.type.is_struct:
+            if old.type.name != new.type.name:
+                self._say("struct-renamed", path, f"struct {old.type.name} is now {new.type.name}", version)
+            self._slots(old.children, new.children, path, version)
+
+    def _type(self, old: Slot, new: Slot, path: Path, version: int) -> None:
+        text = f"{old.type} is now {new.type}"
+        inflexible = not self.new.is_flexible(version)
+        if {_kind(old), _kind(new)} == {"bytes", "records"}:
+            self._say("records-are-bytes", path, text, version)
+        elif inflexible and (_is_one_field(old, new) or _is_one_field(new, old)):
+            self._say("array-of-struct", path, text, version)
+        else:
+            self._say("field-type", path, text, version)
+
+    # ---- over all versions ----------------------------------------------------------------------------------------
+
+    def _tags(self) -> None:
+        """Follow every tag: number, name, type, nullability and versions stay."""
+        if self.new.is_removed:
+            return
+        after = dict(ledger(self.new))
+        for (path, tag), one in ledger(self.old):
+            place = self._now(path)
+            struct = struct_at(self.new, place)
+            if struct is None:
+                continue  # the struct is gone: told by the layout
+            successor = after.get((place, tag))
+            if successor is not None and successor.name != one.name and successor.name.lower() == one.name.lower():
+                self._say("field-renamed", (*place, successor.name), f"{one.name} is now {successor.name}")
+                self.renamed[*place, one.name] = (*place, successor.name)
+                self._tag(one, successor, (*place, successor.name))
+            elif successor is None or successor.name != one.name:
+                self._tag_lost(one, successor, struct, place)
+            else:
+                self._tag(one, successor, (*place, one.name))
+        self._tags_added(after)
+
+    def _tag_lost(self, one: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
+        moved = next((field.tag for field in struct.fields if field.name == one.name), None)
+        if moved is not None:
+            self._say("tag-moved", (*path, one.name), f"tag {one.tag} is now {moved}")
+        elif successor is not None:
+            self._say("tag-reused", (*path, successor.name), f"tag {one.tag} belonged to {one.name}")
+        else:
+            self._say("tag-removed", (*path, one.name), f"tag {one.tag} is declared no more")
+
+    def _tag(self, old: FieldSpec, new: FieldSpec, path: Path) -> None:
+        if (old.type.is_struct, old.type.is_array) != (new.type.is_struct, new.type.is_array) or (
+            old.type.name != new.type.name and not old.type.is_struct
+        ):
+            self._say("tag-type", path, f"{old.type} is now {new.type}")
+        nullable = [not one.nullable_versions.intersect(one.tagged_versions).is_empty for one in (old, new)]
+        if nullable[0] != nullable[1]:
+            words = ("not nullable", "nullable")
+            self._say("tag-nullable", path, f"{words[nullable[0]]} is now {words[nullable[1]]}")
+        for version in self._shared():
+            if old.is_tagged(version) and not new.is_present(version):
+                self._say("tag-narrowed", path, "the tag is not valid in this version any more", version)
+
+    def _tags_added(self, after: dict[tuple[Path, int], FieldSpec]) -> None:
+        before = {(self._now(path), tag) for (path, tag), _ in ledger(self.old)}
+        for (path, tag), one in after.items():
+            if (path, tag) not in before:
+                for version in self._shared():
+                    if one.is_tagged(version):
+                        self._say("tagged-added", (*path, one.name), f"tag {tag} of type {one.type} is new", version)
+
+    def _fields(self) -> None:
+        """Compare what is the same for all versions of a field: default, ignorable, mapKey."""
+        after = dict(fields_of(self.new))
+        for path, old in fields_of(self.old):
+            new = after.get(self._now(path))
+            if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
+                continue
+            place = self._now(path)
+            if _default(old) != _default(new) and _kind_of(old) == _kind_of(new):
+                is_safe = self._is_harmless(old, new) and self._is_carried(path, place)
+                rule = "default-to-null" if is_safe else "default-changed"
+                self._say(rule, place, f"default {_text(old)} is now {_text(new)}")
+            if old.ignorable != new.ignorable:
+                self._say("ignorable", place, "now refused" if old.ignorable else "now dropped")
+            if old.map_key != new.map_key:
+                self._say("map-key", place, "is no key any more" if old.map_key else "is a key now")
+
+    def _is_harmless(self, old: FieldSpec, new: FieldSpec) -> bool:
+        """Whether a default went from empty text or bytes to null: nothing is said with either."""
+        return not old.type.is_array and old.default in ("", b"") and new.default is None
+
+    def _is_carried(self, before: Path, after: Path) -> bool:
+        """Whether no version that both specs have leaves the field out, so that no reader fills in its default."""
+        versions = list(self._shared())
+        return is_carried(self.old, before, versions) and is_carried(self.new, after, versions)
+
+    def _now(self, path: Path) -> Path:
+        """Return a path of the old spec in the names of the new one."""
+        for length in range(1, len(path) + 1):
+            if path[:length] in self.renamed:
+                path = (*self.renamed[path[:length]], *path[length:])
+        return path
+
+
+# ---- helpers --------------------------------------------------------------------------------------------------
+
+
+def fields_of(message: MessageSpec) -> Iterator[tuple[Path, FieldSpec]]:
+    """Yield every declared field with its path, parents first; a struct within itself is not entered again."""
+    yield from _fields_in(message, message.struct, (), (message.struct.name,))
+
+
+def _fields_in(message: MessageSpec, struct: StructSpec, path: Path, within: Path) -> Iterator[tuple[Path, FieldSpec]]:
+    for one in struct.fields:
+        yield (*path, one.name), one
+        if one.type.is_struct and one.type.name not in within:
+            yield from _fields_in(message, message.struct_of(one), (*path, one.name), (*within, one.type.name))
+
+
+def ledger(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpec]]:
+    """Yield ((path of the struct, tag), field) for every tag ever given in a spec."""
+    for path, one in fields_of(message):
+        if one.tag is not None:
+            yield (path[:-1], one.tag), one
+
+
+def is_carried(message: MessageSpec, path: Path, versions: Iterable[int]) -> bool:
+    """Return whether a field stands, untagged, in every struct of these versions that could hold it.
+
+    A struct in an array is there where the array is; a single struct that a version lacks, or that a tag may leave
+    out, is read as one of defaults.
+    """
+    struct = message.struct
+    *parents, name = path
+    for parent in parents:
+        one = struct.field(parent)
+        if one.type.is_array or one.default is None:
+            versions = [version for version in versions if one.is_present(version)]
+        elif not _stands(one, versions):
+            return False
+        struct = message.struct_of(one)
+    return _stands(struct.field(name), versions)
+
+
+def _stands(one: FieldSpec, versions: Iterable[int]) -> bool:
+    return all(one.is_present(version) and not one.is_tagged(version) for version in versions)
+
+
+def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:
+    """Return the struct that a path of field names leads to; ``None`` where it leads nowhere."""
+    struct = message.struct
+    for name in path:
+        inner = next((one for one in struct.fields if one.name == name and one.type.is_struct), None)
+        if inner is None:
+            return None
+        struct = message.struct_of(inner)
+    return struct
+
+
+def _kind(slot: Slot) -> str:
+    """The type without the names of structs."""
+    return _words_of(slot.type.is_array, slot.type.is_struct, slot.type.name)
+
+
+def _kind_of(one: FieldSpec) -> str:
+    return _words_of(one.type.is_array, one.type.is_struct, one.type.name)
+
+
+def _words_of(is_array: bool, is_struct: bool, name: str) -> str:
+    return ("[]" if is_array else "") + ("struct" if is_struct else name)
+
+
+def _shape(slot: Slot) -> tuple[object, ...]:
+    """All of a slot that is on the wire; bytes and records have one encoding."""
+    kind = "bytes" if _kind(slot) == "records" else _kind(slot)
+    return kind, slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_shape, slot.children))
+
+
+def _is_one_field(structs: Slot, plain: Slot) -> bool:
+    """Whether the elements of one array are structs of just the other's elements."""
+    children = structs.children
+    return (
+        structs.type.is_array
+        and plain.type.is_array
+        and len(children) == 1
+        and not plain.type.is_struct
+        and children[0].type.name == plain.type.name
+        and not children[0].type.is_array
+        and not children[0].is_nullable
+    )
+
+
+def _default(one: FieldSpec) -> object:
+    value = one.default
+    return "NaN" if value != value else value  # a NaN default equals itself here
+
+
+def _text(one: FieldSpec) -> str:
+    return "null" if one.default is None else repr(one.default) if one.default != () else "empty"
+
+
+def _words(names: tuple[str, ...]) -> str:
+    return ", ".join(sorted(names)) or "none"

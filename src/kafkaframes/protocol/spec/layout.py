@@ -1,0 +1,74 @@
+"""The wire layout of one version of a message: a tree of slots in the order of the bytes.
+
+What two specs write is equal when their layouts are. KIP-482: untagged fields first, then the tag section ascending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafkaframes.protocol.spec.model import PRIMITIVES, Default, FieldSpec, FieldType, MessageSpec, StructSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One field of one version.
+
+    Attributes:
+        is_compact: its length is an unsigned varint, one too high (KIP-482); false for types without a length.
+        tag: its tag number in this version, or ``None`` in the order of the struct.
+        children: the layout of the struct, or of each element; empty for primitive types.
+    """
+
+    name: str
+    type: FieldType
+    is_nullable: bool
+    is_compact: bool
+    tag: int | None
+    default: Default
+    children: tuple[Slot, ...] = ()
+
+    @property
+    def wire_type(self) -> str:
+        """The type in Kafka's words (``COMPACT_NULLABLE_STRING``), an array's as ``[]`` and its element."""
+        if self.type.is_array:
+            return f"{self._prefix}ARRAY"
+        if self.type.is_struct:
+            return "NULLABLE_STRUCT" if self.is_nullable else "STRUCT"
+        return f"{self._prefix}{self.type.name.upper()}"
+
+    @property
+    def _prefix(self) -> str:
+        return ("COMPACT_" if self.is_compact else "") + ("NULLABLE_" if self.is_nullable else "")
+
+
+def layout(message: MessageSpec, version: int) -> tuple[Slot, ...]:
+    """Return the slots of a version, the tagged ones last."""
+    return _struct(message, message.struct, version)
+
+
+def _struct(message: MessageSpec, struct: StructSpec, version: int) -> tuple[Slot, ...]:
+    fields = (*struct.fields_at(version), *struct.tagged_at(version))
+    return tuple(_slot(message, one, version) for one in fields)
+
+
+def _slot(message: MessageSpec, one: FieldSpec, version: int) -> Slot:
+    has_length = one.type.is_array or (not one.type.is_struct and PRIMITIVES[one.type.name] is None)
+    return Slot(
+        name=one.name,
+        type=one.type,
+        is_nullable=one.is_nullable(version),
+        is_compact=has_length and message.field_is_flexible(one, version),
+        tag=one.tag if one.is_tagged(version) else None,
+        default=one.default,
+        children=_struct(message, message.struct_of(one), version) if one.type.is_struct else (),
+    )
+
+
+def walk(slots: tuple[Slot, ...], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Slot]]:
+    """Yield every slot of a layout with its path of field names, parents first."""
+    for slot in slots:
+        here = (*path, slot.name)
+        yield here, slot
+        yield from walk(slot.children, here)

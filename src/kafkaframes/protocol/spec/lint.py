@@ -1,0 +1,174 @@
+"""Lint: what Kafka's generator accepts although it is useless, wrong or breaks later. Warnings, never refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kafkaframes.protocol.spec.declared import FieldDecl, MessageDecl, StructDecl
+from kafkaframes.protocol.spec.jsontext import JsonText
+from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
+from kafkaframes.protocol.spec.registry import Message, Rule, Spoken, Violation, judge, registry
+
+_OCTAL = re.compile(r"[+-]?0\d+")
+_ODD_HEX = re.compile(r"0x(?:[+-].*)?")
+_INTEGERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
+
+
+def _leftover(one: FieldDecl, message: Message) -> Iterator[str]:
+    valid = message.declared.struct.versions
+    if valid.intersect(one.versions).is_empty:
+        yield f"versions {one.versions} are none of the valid versions, {valid}: the field is never there"
+
+
+def _nullable_outside(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if not one.versions.covers(one.nullable_versions):
+        yield f"nullableVersions {one.nullable_versions} reach outside versions {one.versions}"
+
+
+def _fields_ignored(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.fields and not one.type.is_struct:
+        yield f"the fields of {one.type} are ignored: its elements are no structs"
+
+
+def _undefined_struct(one: FieldDecl, message: Message) -> Iterator[str]:
+    struct = message.structs.get(one.type.name)
+    if struct is not None and not struct.is_common and not struct.fields:
+        yield f"struct {one.type.name} is declared nowhere, so it is an empty struct: a slip of the pen?"
+
+
+def _tagged_zero_copy(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.zero_copy and one.tag is not None:
+        yield "a tagged zeroCopy field passes the generator, but its Java does not compile"
+
+
+def _records_default(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.type.name == "records" and one.default:
+        yield f"the default {one.default!r} of a records field is never read: records start as null"
+
+
+def _octal_default(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.type.name in _INTEGERS and not one.type.is_array and _OCTAL.fullmatch(one.default):
+        yield f"default {one.default} is checked as decimal and compiled as octal: drop the leading 0"
+
+
+def _odd_hex_default(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.type.name in _INTEGERS and not one.type.is_array and _ODD_HEX.fullmatch(one.default):
+        yield f"default {one.default} passes the generator, but its Java does not compile"
+
+
+def _long_uuid_default(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.type.name == "uuid" and not one.type.is_array and len(one.default.rstrip("=")) not in (0, 22):
+        yield f"default {one.default} is more than 16 bytes of base64url and fails at run time: write 22 characters"
+
+
+FIELD_LINTS: tuple[Rule[FieldDecl], ...] = (
+    Rule("leftover-field", "a range should meet validVersions", _leftover),
+    Rule("nullable-outside", "null says nothing about a version without the field", _nullable_outside),
+    Rule("fields-ignored", "only structs have fields", _fields_ignored),
+    Rule("undefined-struct", "StructRegistry takes a name it has not seen for a new, empty struct", _undefined_struct),
+    Rule("tagged-zero-copy", "the generated writer asks a ByteBuffer for its length", _tagged_zero_copy),
+    Rule("records-default", "FieldSpec never looks at it", _records_default),
+    Rule("octal-default", "the text is pasted into Java", _octal_default),
+    Rule("odd-hex-default", "the text is pasted into Java", _odd_hex_default),
+    Rule("long-uuid-default", "Kafka's Uuid is 22 characters of base64url", _long_uuid_default),
+)
+
+
+def _names_by_case(struct: StructDecl, _message: Message) -> Iterator[str]:
+    count = Counter(one.name.lower() for one in struct.fields)
+    clash = [one.name for one in struct.fields if count[one.name.lower()] > 1]
+    if clash:
+        yield f"fields {', '.join(clash)} differ in case only, and their Java accessors clash"
+
+
+STRUCT_LINTS: tuple[Rule[StructDecl], ...] = (
+    Rule("names-by-case", "accessors start with a small letter", _names_by_case),
+)
+
+
+def _no_api_key(one: MessageDecl, _message: Message) -> Iterator[str]:
+    if one.api_key is None and one.type in (*RPC_TYPES, "metadata"):
+        yield f"a {one.type} without apiKey cannot be listed among the APIs"
+
+
+def _suffix(one: MessageDecl, _message: Message) -> Iterator[str]:
+    if one.type in RPC_TYPES and not one.struct.name.endswith(one.type.capitalize()):
+        yield f"the name of a {one.type} ends in {one.type.capitalize()}"
+
+
+def _unused_common(one: MessageDecl, message: Message) -> Iterator[Spoken]:
+    used = {field.type.name for _, field in _every_field(message)}
+    yield from (
+        f"common struct {common.name} is used nowhere" for common in one.common_structs if common.name not in used
+    )
+
+
+def _key_of_no_array(_one: MessageDecl, message: Message) -> Iterator[Spoken]:
+    in_arrays = {field.type.name for _, field in _every_field(message) if field.type.is_array}
+    for name, struct in message.structs.items():
+        if name not in in_arrays and any(field.map_key for field in struct.fields):
+            yield f"struct {name} has a mapKey, but no array of it is used", struct
+
+
+def _flexible_never(one: MessageDecl, message: Message) -> Iterator[str]:
+    flexible, valid = message.flexible_versions, one.struct.versions
+    if not flexible.is_empty and not valid.is_empty and valid.intersect(flexible).is_empty:
+        yield f"flexibleVersions {flexible} are none of the valid versions, {valid}"
+
+
+MESSAGE_LINTS: tuple[Rule[MessageDecl], ...] = (
+    Rule("api-key", "ApiMessageTypeGenerator needs it", _no_api_key),
+    Rule("name-suffix", "ApiMessageTypeGenerator needs it", _suffix),
+    Rule("unused-common-struct", "a struct that nobody uses", _unused_common),
+    Rule("key-of-no-array", "keys are for collections", _key_of_no_array),
+    Rule("flexible-never", "a range should meet validVersions", _flexible_never),
+)
+
+
+def lint(document: JsonText, declared: MessageDecl) -> Iterator[Violation]:
+    """Yield the warnings about a spec that the generator accepts."""
+    structs, _ = registry(declared)
+    message = Message(declared, structs)
+    for where, one in _every_field(message):
+        yield from judge(FIELD_LINTS, one, message, where, one.path)
+    for struct in (declared.struct, *structs.values()):
+        yield from judge(STRUCT_LINTS, struct, message, struct.where, struct.path)
+    yield from judge(MESSAGE_LINTS, declared, message, (), ())
+    yield from (
+        Violation("key-twice", f"key {key!r} is given twice: the last wins", (), ()) for key in _twice(document)
+    )
+
+
+def _every_field(message: Message) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
+    for struct in (message.declared.struct, *message.structs.values()):
+        yield from ((one.where, one) for one in struct.fields)
+
+
+def _twice(document: JsonText) -> list[str]:
+    found: list[str] = []
+
+    def gather(pairs: list[tuple[str, Any]]) -> None:
+        count = Counter(key for key, _ in pairs)
+        found.extend(key for key, times in count.items() if times > 1)
+
+    json.JSONDecoder(object_pairs_hook=gather).raw_decode(document.text.lstrip(" \t\r\n"))
+    return found
+
+
+def lint_set(specs: Iterable[MessageSpec]) -> Iterator[tuple[str, str, str]]:
+    """Yield (rule, message, reason) for what is wrong between the files of a set: keys taken twice, halves missing."""
+    owners: dict[tuple[str, int], str] = {}
+    for one in specs:
+        if one.api_key is None or one.type not in RPC_TYPES:
+            continue
+        first = owners.setdefault((one.type, one.api_key), one.name)
+        if first != one.name:
+            yield "api-key-twice", one.name, f"apiKey {one.api_key} is {first}'s already"
+    for (kind, key), name in owners.items():
+        other = "response" if kind == "request" else "request"
+        if (other, key) not in owners:
+            yield "half-an-api", name, f"there is no {other} with apiKey {key}"

@@ -1,0 +1,138 @@
+"""One spec out of two releases': every version that either speaks, each with the layout its newest release gives it.
+
+Fields are matched by name within their struct; a renamed field becomes two fields with disjoint versions. The result
+is checked: the layout of each version is that of its source, or a SpecError says which is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec.layout import Slot, layout
+from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.protocol.spec.versions import Versions
+
+
+def merge_older(newer: MessageSpec, older: MessageSpec) -> MessageSpec:
+    """Return ``newer`` with the versions of ``older`` that it no longer (or never) had.
+
+    Raises:
+        SpecError: the missing versions do not lie just below, or one struct cannot say both layouts.
+    """
+    valid = newer.valid_versions
+    if valid.is_empty:
+        return replace(older, api_key=newer.api_key)
+    missing = Versions(older.valid_versions.lowest, min(older.valid_versions.highest, valid.lowest - 1))
+    if older.valid_versions.is_empty or missing.is_empty:
+        return newer
+    if missing.highest + 1 != valid.lowest:
+        raise SpecError(f"{newer.name}: versions {missing} and {valid} leave a gap")
+    merged = _Merge(newer, older, missing, valid).run()
+    for version in merged.valid_versions:
+        source = older if missing.contains(version) else newer
+        if not _same(layout(merged, version), layout(source, version)) or _flexible(merged, source, version):
+            raise SpecError(f"{newer.name}: version {version} cannot be told beside the newer ones")
+    return merged
+
+
+def _flexible(merged: MessageSpec, source: MessageSpec, version: int) -> bool:
+    return merged.is_flexible(version) != source.is_flexible(version)
+
+
+def _same(one: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
+    """Whether two layouts write the same bytes for the same JSON; names of structs do not count."""
+    return len(one) == len(other) and all(
+        (a.name, a.type.is_array, a.is_nullable, a.is_compact, a.tag) == (b.name, b.type.is_array, *_rest(b))
+        and (a.type.is_struct or a.type == b.type)
+        and _same(a.children, b.children)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _rest(slot: Slot) -> tuple[bool, bool, int | None]:
+    return slot.is_nullable, slot.is_compact, slot.tag
+
+
+@dataclass(slots=True)
+class _Merge:
+    """The work on one pair; ``low`` are the older spec's versions, ``high`` the newer's."""
+
+    newer: MessageSpec
+    older: MessageSpec
+    low: Versions
+    high: Versions
+    structs: dict[str, StructSpec] = field(default_factory=dict)
+
+    def run(self) -> MessageSpec:
+        top = self._struct(self.newer.struct, self.older.struct, self.newer.name)
+        order = [name for name in (*self.newer.structs, *self.structs) if name in self.structs]
+        return replace(
+            self.newer,
+            struct=replace(top, versions=Versions(self.low.lowest, self.high.highest)),
+            structs={name: self.structs[name] for name in order},
+            flexible_versions=self._join(self.newer.flexible_versions, self.older.flexible_versions),
+        )
+
+    def _struct(self, newer: StructSpec, older: StructSpec, name: str) -> StructSpec:
+        fields = tuple(self._fields(newer, older))
+        return StructSpec(name, self._join(newer.versions, older.versions), fields, newer.is_common)
+
+    def _fields(self, newer: StructSpec, older: StructSpec) -> Iterator[FieldSpec]:
+        """Yield the newer fields in order, each followed by the older ones that stood behind it and are gone."""
+        names = {one.name for one in newer.fields}
+        waiting: dict[str | None, list[FieldSpec]] = {}
+        previous: str | None = None
+        for one in older.fields:
+            if one.name in names:
+                previous = one.name
+            elif not one.versions.intersect(self.low).is_empty:
+                waiting.setdefault(previous, []).append(one)
+        yield from map(self._gone, waiting.get(None, ()))
+        before = {one.name: one for one in older.fields}
+        for one in newer.fields:
+            yield self._pair(one, before[one.name]) if one.name in before else self._new(one)
+            yield from map(self._gone, waiting.get(one.name, ()))
+
+    def _pair(self, newer: FieldSpec, older: FieldSpec) -> FieldSpec:
+        if newer.type.is_struct and older.type.is_struct:
+            name = newer.type.name
+            if name not in self.structs:
+                self.structs[name] = self._struct(self.newer.structs[name], self.older.structs[older.type.name], name)
+        only_older_lack_it = newer.versions.covers(self.high) and not older.versions.covers(self.low)
+        return replace(
+            newer,
+            ignorable=older.ignorable if only_older_lack_it else newer.ignorable,
+            versions=self._join(newer.versions, older.versions),
+            nullable_versions=self._join(newer.nullable_versions, older.nullable_versions),
+        )
+
+    def _new(self, one: FieldSpec) -> FieldSpec:
+        """A field that the older spec lacks: it is in the newer versions only."""
+        self._keep(self.newer, one)
+        return replace(one, versions=self._high(one.versions), nullable_versions=self._high(one.nullable_versions))
+
+    def _gone(self, one: FieldSpec) -> FieldSpec:
+        """A field that the newer spec lacks: it is in the older versions only."""
+        self._keep(self.older, one)
+        versions, nullable = one.versions.intersect(self.low), one.nullable_versions.intersect(self.low)
+        return replace(one, versions=versions, nullable_versions=nullable)
+
+    def _keep(self, source: MessageSpec, one: FieldSpec) -> None:
+        if one.type.is_struct and one.type.name not in self.structs:
+            self.structs[one.type.name] = source.struct_of(one)
+            for inner in source.struct_of(one).fields:
+                self._keep(source, inner)
+
+    def _high(self, versions: Versions) -> Versions:
+        """Cut off the versions below the newer spec's."""
+        return versions.intersect(Versions(self.high.lowest, Versions.ALL.highest))
+
+    def _join(self, newer: Versions, older: Versions) -> Versions:
+        low, high = older.intersect(self.low), self._high(newer)
+        if low.is_empty or high.is_empty:
+            return high if low.is_empty else low
+        if low.highest + 1 != high.lowest:
+            raise SpecError(f"{self.newer.name}: {low} of the older release and {high} of the newer leave a gap")
+        return Versions(low.lowest, high.highest)

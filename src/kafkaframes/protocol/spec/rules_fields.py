@@ -1,0 +1,205 @@
+"""The rules about one field and about the fields of one struct, as tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from kafkaframes.protocol.spec.declared import ENTITY_TYPES, FieldDecl, StructDecl
+from kafkaframes.protocol.spec.defaults import NULL_TEXT, BadDefaultError, parse_default
+from kafkaframes.protocol.spec.registry import Message, Rule, Spoken
+from kafkaframes.protocol.spec.versions import Versions
+
+FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+
+
+def _name(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if not FIELD_NAME.fullmatch(one.name):
+        yield f"field name {one.name!r} must be letters and digits and start with a letter"
+
+
+def _nullable_type(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if not one.nullable_versions.is_empty and not one.type.can_be_nullable:
+        yield f"type {one.type} cannot be nullable: drop nullableVersions, or choose a value that means nothing"
+
+
+def _entity_type(one: FieldDecl, _message: Message) -> Iterator[str]:
+    wanted = ENTITY_TYPES[one.entity_type]
+    if wanted is not None and one.type.name != wanted:
+        yield f"entityType {one.entity_type} needs type {wanted}, but {one.name} is {one.type}"
+
+
+def _fields_of_struct(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.fields and not (one.type.is_array or one.type.is_struct):
+        yield f"{one.name} is {one.type}, neither a struct nor an array: it cannot have fields"
+
+
+def _own_flexible_type(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.flexible_versions is not None and (one.type.is_array or one.type.name not in ("string", "bytes")):
+        yield f"only string and bytes fields can have flexibleVersions of their own; {one.name} is {one.type}"
+
+
+def _own_flexible_subset(one: FieldDecl, message: Message) -> Iterator[str]:
+    own = one.flexible_versions
+    if own is not None and not message.flexible_versions.covers(own):
+        yield f"flexibleVersions {own} must lie within the message's, {message.flexible_versions}"
+
+
+def _zero_copy(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.zero_copy and (one.type.is_array or one.type.name != "bytes"):
+        yield f"zeroCopy is for bytes fields only; {one.name} is {one.type}"
+
+
+def _tag_pair(one: FieldDecl, message: Message) -> Iterator[str]:
+    if one.tag is None and not one.tagged_versions.is_empty:
+        yield f"taggedVersions {one.tagged_versions} without a tag: give the field a tag, or drop taggedVersions"
+    if one.tag is not None and one.tagged_versions.is_empty:
+        yield f"tag {one.tag} without taggedVersions: {_where_tagged(one, message)}"
+
+
+def _where_tagged(one: FieldDecl, message: Message) -> str:
+    """Propose the versions that KIP-482 means when a tag stands alone: all flexible ones that have the field."""
+    flexible = _flexible(one, message)
+    wanted = flexible if one.versions.is_empty else flexible.intersect(one.versions)
+    if wanted.is_empty:
+        return f"and no version that has the field is flexible (flexibleVersions {flexible})"
+    if not wanted.is_open:
+        return f"they must be open, and the versions of the field end: {one.versions}"
+    return f'the generator wants them told; in all flexible versions: "taggedVersions": "{wanted}"'
+
+
+def _flexible(one: FieldDecl, message: Message) -> Versions:
+    return message.flexible_versions if one.flexible_versions is None else one.flexible_versions
+
+
+def _tag_key(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.tag is not None and one.map_key:
+        yield "a tagged field cannot be a mapKey: drop one of the two"
+
+
+def _tag_negative(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.tag is not None and one.tag < 0:
+        yield f"tag {one.tag} is negative: tags count from 0"
+
+
+def _tag_nullable(one: FieldDecl, _message: Message) -> Iterator[str]:
+    nullable = one.nullable_versions.intersect(one.tagged_versions)
+    if one.tag is not None and not nullable.is_empty and nullable != one.tagged_versions:
+        yield f"nullable in {nullable} of its tagged versions {one.tagged_versions}: it must be in all or in none"
+
+
+def _tag_open(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.tag is not None and not one.tagged_versions.is_empty and not one.tagged_versions.is_open:
+        yield f"taggedVersions {one.tagged_versions} must be open, such as {one.tagged_versions.lowest}+"
+
+
+def _tag_subset(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if not one.versions.covers(one.tagged_versions):
+        yield f"taggedVersions {one.tagged_versions} must lie within versions, {one.versions}"
+
+
+def _tag_flexible(one: FieldDecl, message: Message) -> Iterator[str]:
+    flexible = _flexible(one, message)
+    if not flexible.covers(one.tagged_versions):
+        yield f"taggedVersions {one.tagged_versions} must lie within the flexible versions, {flexible}"
+
+
+def _tag_records(one: FieldDecl, _message: Message) -> Iterator[str]:
+    if one.tag is not None and one.type.name == "records":
+        yield "a records field cannot be tagged"
+
+
+def _default(one: FieldDecl, _message: Message) -> Iterator[str]:
+    try:
+        parse_default(one.type, one.default)
+    except BadDefaultError as error:
+        yield str(error)
+        return
+    says_null = one.default == NULL_TEXT and one.type.can_be_nullable and not _is_records(one)
+    if says_null and not one.nullable_versions.covers(one.versions):
+        yield f"null cannot be the default: nullableVersions {one.nullable_versions} must cover versions {one.versions}"
+
+
+def _is_records(one: FieldDecl) -> bool:
+    return one.type.name == "records" and not one.type.is_array
+
+
+FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
+    Rule("field-name", "FieldSpec: names are Java identifiers of letters and digits", _name),
+    Rule(
+        "nullable-type",
+        "FieldSpec: only strings, bytes, records, arrays and structs can be null",
+        _nullable_type,
+        "nullableVersions",
+    ),
+    Rule("entity-type", "EntityType: an entity has one type", _entity_type, "entityType"),
+    Rule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _fields_of_struct),
+    Rule(
+        "own-flexible-type",
+        "FieldSpec: the override exists for the client id of headers",
+        _own_flexible_type,
+        "flexibleVersions",
+    ),
+    Rule(
+        "own-flexible-subset",
+        "a field is flexible in flexible versions only",
+        _own_flexible_subset,
+        "flexibleVersions",
+        of_generated=True,
+    ),
+    Rule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _zero_copy, "zeroCopy"),
+    Rule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _tag_pair),
+    Rule("tag-not-key", "a key must be there in every element", _tag_key, "mapKey"),
+    Rule("tag-not-negative", "KIP-482: a tag has 31 bits", _tag_negative, "tag"),
+    Rule("tag-nullable", "KIP-482: nullable or not, for ever", _tag_nullable, "nullableVersions"),
+    Rule("tag-open", "KIP-482: a tag is never reused, so its versions never end", _tag_open, "taggedVersions"),
+    Rule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _tag_subset, "taggedVersions"),
+    Rule(
+        "tag-flexible",
+        "KIP-482: no tagged fields in an inflexible version",
+        _tag_flexible,
+        "taggedVersions",
+        of_generated=True,
+    ),
+    Rule(
+        "tag-not-records",
+        "the generator has no code for it (KIP-482 says any type)",
+        _tag_records,
+        "tag",
+        of_generated=True,
+    ),
+    Rule("default", "FieldSpec: a default is a value of the type", _default, "default", of_generated=True),
+)
+
+
+def _unique_names(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
+    for one in _again(struct.fields, lambda one: one.name):
+        yield f"two fields are called {one.name}: rename one", one
+
+
+def _unique_tags(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
+    for one in _again((one for one in struct.fields if one.tag is not None), lambda one: one.tag):
+        yield f"two fields have tag {one.tag}: give one the next free number", one
+
+
+def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
+    tags = {one.tag for one in struct.fields if one.tag is not None}
+    missing = [tag for tag in range(len(tags)) if tag not in tags]
+    if missing:
+        yield f"tag {missing[0]} is not used: tags must count from 0 without a gap (keep removed fields declared)"
+
+
+def _again(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
+    """Yield the fields whose key an earlier one has."""
+    seen: set[object] = set()
+    for one in fields:
+        if key(one) in seen:
+            yield one
+        seen.add(key(one))
+
+
+STRUCT_RULES: tuple[Rule[StructDecl], ...] = (
+    Rule("unique-names", "StructSpec: names are unique in a struct", _unique_names),
+    Rule("unique-tags", "KIP-482: a tag is unique within the context it appears in", _unique_tags),
+    Rule("contiguous-tags", "StructSpec: no tag may be left out", _contiguous_tags),
+)

@@ -1,0 +1,16 @@
+"""The append path: what Kafka's LogValidator checks and changes before records go into a log (KIP-31)."""
+
+from kafkaframes.errors import AppendRefusedError, RecordRefusal
+from kafkaframes.records.append.entry import down_convert, validate_and_assign
+from kafkaframes.records.append.result import Appended, DownConverted
+from kafkaframes.records.append.settings import AppendSettings
+
+__all__ = [
+    "AppendRefusedError",
+    "AppendSettings",
+    "Appended",
+    "DownConverted",
+    "RecordRefusal",
+    "down_convert",
+    "validate_and_assign",
+]

@@ -1,0 +1,227 @@
+"""The checks of Kafka's LogValidator, each at its place: batch by batch, and in a batch record by record.
+
+Everything is computed for all batches and records at once; only the first batch at fault is then looked at closely,
+because Kafka stops there. ``LogValidator.validateBatch``, ``validateRecord``, ``validateTimestamp``, ``validateKey``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkaframes.errors import AppendRefusedError, RecordRefusal
+from kafkaframes.records.append import refusal
+from kafkaframes.records.append.settings import AS_KAFKA, KEEP, REJECT, AppendSettings
+from kafkaframes.records.append.unreadable import (
+    Unreadable,
+    beyond_their_end,
+    exception_of,
+    unreadable_at,
+    unreadable_of,
+)
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.layout import LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
+from kafkaframes.records.scan import Flags, Ints, check_message_crcs
+
+NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
+_TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
+_KEY_REASON = "a compacted topic needs a key"
+_AT_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
+
+
+class BatchCheck(NamedTuple):
+    """One rule about a batch: what Kafka throws, the reason, and where it is broken."""
+
+    exception: str
+    reason: str
+    broken: Callable[[Decoded, AppendSettings], Flags]
+
+
+def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
+    return np.full(len(decoded.batches), settings.origin == "CLIENT")
+
+
+def _may_not_have_holes(decoded: Decoded, settings: AppendSettings) -> Flags:
+    """Tell whether the sender may not leave holes in the offsets, as mirrors may."""
+    if settings.on_noncontiguous == AS_KAFKA:
+        return _is_client(decoded, settings)
+    return np.full(len(decoded.batches), settings.on_noncontiguous == REJECT)
+
+
+def _fewest_records(settings: AppendSettings) -> int:
+    """Return the least number of records: 1, but 0 where offsets are kept, for compaction leaves empty batches."""
+    return 0 if settings.on_noncontiguous == KEEP else 1
+
+
+def _offsets_in_range(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return decoded.batches.column("last_offset") - decoded.batches.column("base_offset") + 1
+
+
+def _is_v2(decoded: Decoded) -> Flags:
+    return decoded.batches.is_v2
+
+
+def _has_producer(decoded: Decoded) -> Flags:
+    return decoded.batches.column("producer_id") > NO_PRODUCER_ID
+
+
+BATCH_CHECKS = (
+    BatchCheck(
+        "InvalidRecordException",
+        "its format is not that of the first batch",
+        lambda d, s: d.batches.column("magic") != d.batches.column("magic")[0],
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "its range of offsets is empty",
+        lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) <= 0),
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "its count of records is not positive",
+        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _fewest_records(s)),
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "its count of records is not that of its offsets",
+        lambda d, s: _may_not_have_holes(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "clients may not write control records",
+        lambda d, s: _is_client(d, s) & d.batches.is_control,
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "it has a producer id and no sequence",
+        lambda d, s: _is_client(d, s) & _has_producer(d) & (d.batches.column("base_sequence") < 0),
+    ),
+    BatchCheck(
+        "UnsupportedForMessageFormatException",
+        "transactional records need format 2",
+        lambda d, s: d.batches.is_transactional & (s.record_format < 2),
+    ),
+    BatchCheck(
+        "UnsupportedForMessageFormatException",
+        "idempotent records need format 2",
+        lambda d, s: _has_producer(d) & (s.record_format < 2),
+    ),
+)
+
+
+def check(decoded: Decoded, settings: AppendSettings) -> None:
+    """Check every batch and every record.
+
+    Raises:
+        AppendRefusedError: for the first batch at fault.
+    """
+    batch_faults = [rule.broken(decoded, settings) for rule in BATCH_CHECKS]
+    record_faults = (inner_crc_faults(decoded), beyond_their_end(decoded), *_record_faults(decoded, settings))
+    at_fault = np.logical_or.reduce(batch_faults)
+    at_fault[decoded.owners[np.logical_or.reduce(record_faults)]] = True
+    at_fault[(decoded.index.statuses != 0) | np.isin(np.arange(len(at_fault)), list(decoded.sections.problems))] = True
+    for batch in np.flatnonzero(at_fault).tolist():
+        for rule, faults in zip(BATCH_CHECKS, batch_faults, strict=True):
+            if faults[batch]:
+                raise AppendRefusedError(rule.exception, f"batch {batch}: {rule.reason}")
+        _check_records(decoded, settings, batch, record_faults)
+
+
+def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]) -> None:
+    """Stop at an inner CRC, else at damage, else at the batch's records at fault, as Kafka's loop would."""
+    part = slice(int(decoded.starts[batch]), int(decoded.starts[batch + 1]))
+    bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
+    broken = bad_crc & ~magic_fault
+    typed = time_fault & ~key_fault & ~_with_time(decoded.index.timestamps[part], settings)
+    asked = beyond_end & (magic_fault | settings.compacted | typed)
+    for place in np.flatnonzero(broken | asked).tolist():
+        if broken[place]:
+            raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {place} has a wrong CRC")
+        _check_unreadable(unreadable_at(decoded, batch, place), batch, settings, typed=bool(typed[place]))
+    problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
+    if problem is not None and last is None:
+        raise refusal.of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
+    errors = []
+    for place in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
+        if magic_fault[place]:
+            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, "its format is not that of its set"))
+        elif key_fault[place]:
+            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, _KEY_REASON))
+        else:
+            errors.append(RecordRefusal(place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
+    if last is not None:
+        errors += _unreadable_errors(decoded, settings, batch, last)
+    if errors:
+        raise refusal.of_records(tuple(errors))
+
+
+def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
+    """Check the message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
+    without_key = settings.compacted and last.key_size is not None and last.key_size < 0
+    timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
+    late = _timestamp_faults(timestamp, decoded.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
+    late = late and not last.in_set
+    typed = late and not without_key and not _with_time(timestamp, settings)[0]
+    _check_unreadable(last, batch, settings, typed=typed)
+    if without_key:
+        return [RecordRefusal(last.place, refusal.INVALID_RECORD, _KEY_REASON)]
+    return [RecordRefusal(last.place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
+
+
+def _check_unreadable(one: Unreadable, batch: int, settings: AppendSettings, *, typed: bool) -> None:
+    """Refuse the whole batch for a message that cannot be read, where Kafka does.
+
+    ``typed``: the type of its timestamp is refused, which Kafka says with the message's text, too.
+    """
+    if not one.fits_magic:  # Kafka puts the message into its error's text, which reads it
+        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} cannot be read")
+    if one.in_set and not one.fits_crc:
+        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {one.place} has a wrong CRC")
+    if settings.compacted and one.key_size is None:
+        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} ends before its key")
+    if typed:
+        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} cannot be read")
+
+
+def _in_sets(decoded: Decoded) -> Flags:
+    """Which records are inner messages of a compressed set of format 0 or 1."""
+    found: Flags = decoded.batches.is_wrapper[decoded.owners]
+    return found
+
+
+def inner_crc_faults(decoded: Decoded) -> Flags:
+    """Return which inner messages have a CRC that is not that of their bytes."""
+    faults = np.zeros(len(decoded.owners), np.bool_)
+    inner = np.flatnonzero(_in_sets(decoded))
+    faults[inner] = check_message_crcs(decoded.sections.buf, decoded.index.headers_at[inner]) == 0
+    return faults
+
+
+def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, ...]:
+    """Return which records have another format than their set, no key where one is needed, a wrong timestamp."""
+    index, batches, owners = decoded.index, decoded.batches, decoded.owners
+    magic_fault = np.zeros(len(owners), np.bool_)
+    inner = _in_sets(decoded)
+    magics = decoded.sections.buf[index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
+    magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
+    key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.compacted
+    declared: Flags = decoded.batches.flag(LOG_APPEND_TIME)[owners]
+    return magic_fault, key_fault, _timestamp_faults(index.timestamps, declared, settings)
+
+
+def _timestamp_faults(timestamps: Ints, declared: Flags, settings: AppendSettings) -> Flags:
+    """Tell which timestamps are too far from the clock, or declared to be the log's (``declared``) by a producer."""
+    with_time = _with_time(timestamps, settings)
+    with np.errstate(over="ignore"):
+        age = np.int64(settings.now_ms) - timestamps  # wraps as Java's does
+        late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
+    found: Flags = np.where(with_time, late, declared)
+    return found
+
+
+def _with_time(timestamps: Ints, settings: AppendSettings) -> Flags:
+    """Tell which timestamps are held against the clock; of the others only the type is."""
+    found: Flags = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
+    return found

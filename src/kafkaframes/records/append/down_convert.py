@@ -1,0 +1,99 @@
+"""Down-conversion, as brokers up to 3.9 did it for old consumers (``RecordsUtil.downConvert``; KIP-724 removed it).
+
+What is lost is counted: headers, producer fields, transactions, leader epochs, control batches, timestamps (format 0).
+Aborted data becomes visible: a caller who minds filters it first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafkaframes.errors import AppendRefusedError
+from kafkaframes.records.append.headers import refuse_corrupt
+from kafkaframes.records.append.result import DownConverted
+from kafkaframes.records.append.unreadable import refused_for_damage
+from kafkaframes.records.build import build_batch
+from kafkaframes.records.codecs import Codec
+from kafkaframes.records.decode import decode
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.layout import CODECS
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.scan import Batches, as_array, scan_all
+
+NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
+
+
+def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
+    """Convert as ``doors.down_convert`` says."""
+    data = as_array(records)
+    batches = scan_all(data)
+    lost: dict[str, int] = {}
+    pieces, converted = [], 0
+    for row in range(len(batches)):
+        one = Batches(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
+        _check_codec(one, magic)
+        if int(one.column("magic")[0]) <= magic:
+            position, size = int(one.column("position")[0]), int(one.column("size")[0])
+            pieces.append(data[position : position + size].tobytes())
+            continue
+        decoded = decode(data, one)
+        if decoded.batches.is_control[0] and magic < 2:
+            lost["control batches"] = lost.get("control batches", 0) + 1
+            continue
+        piece, count = _convert(decoded, magic, first_offset, lost)
+        pieces.append(piece)
+        converted += count
+    refuse_corrupt(batches.end)
+    return DownConverted(b"".join(pieces), converted, lost)
+
+
+def _check_codec(batch: Batches, magic: int) -> None:
+    number = int(batch.codecs[0])
+    control = bool(batch.is_control[0])
+    if control and magic < 2:
+        return
+    if number >= len(CODECS):
+        raise AppendRefusedError("IllegalArgumentException", "an unknown codec")
+    if number == Codec.ZSTD and magic < 2:
+        raise AppendRefusedError("UnsupportedCompressionTypeException", "zstd needs format 2")
+
+
+def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, int]) -> tuple[bytes, int]:
+    codec = Codec(int(decoded.batches.codecs[0]))
+    if codec is Codec.NONE and decoded.unreadable(0) and int(decoded.batches.column("base_offset")[0]) < first_offset:
+        return b"", 0
+    refused = refused_for_damage(decoded, 0)
+    if refused is not None:
+        raise refused
+    index = decoded.index
+    if codec is Codec.NONE:
+        index = index.take(index.offsets >= first_offset, decoded.owners)
+    count = len(index.offsets)
+    if not count:
+        return b"", 0
+    if (index.timestamps < NO_TIMESTAMP).any():
+        raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
+    if (np.diff(index.offsets) <= 0).any():
+        raise AppendRefusedError("IllegalArgumentException", "the offsets inside a batch do not increase")
+    append_time = bool(int(decoded.batches.column("attributes")[0]) & APPEND_BIT)
+    _count_losses(decoded, magic, count, lost)
+    rows = rows_of_index(decoded.sections, index, headers=False)
+    fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time and magic > 0 else CREATE_TIME)
+    return build_batch(rows, record_format=magic, codec=codec, fields=fields), count
+
+
+def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]) -> None:
+    batches, index = decoded.batches, decoded.index
+    found = {
+        "records with headers": int((index.header_counts > 0).sum()),
+        "batches with a producer": int(batches.column("producer_id")[0] != NO_PRODUCER_ID),
+        "transactional batches": int(decoded.batches.is_transactional[0]),
+        "batches with a leader epoch": int(batches.column("leader_epoch")[0] >= 0),
+        "timestamps": int((index.timestamps != NO_TIMESTAMP).sum()) if magic == 0 else 0,
+        "offsets at the end of a batch": int(batches.column("last_offset")[0] != index.offsets[-1]),
+    }
+    for name, times in found.items():
+        if times:
+            lost[name] = lost.get(name, 0) + times

@@ -1,0 +1,126 @@
+"""The room's functions: the short way of an append at hand, the rest imported when it is needed.
+
+A broker that is started answers its first requests without the decoder, the builder and Arrow: most appends never need
+them. An ordinary set is one call of one kernel, gets its offsets and stays as it came. Where the log wants another
+codec or format, or the inner offsets have holes, ``fast_rebuild.py`` goes on; ``validator.py`` decides all that is odd.
+A test runs both ways on the same bytes and compares all that comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafkaframes.records.append import _kernels as kernels
+from kafkaframes.records.append import _kernels_context as places
+from kafkaframes.records.append.context import KernelContext, borrow, give_back
+from kafkaframes.records.append.refusal import of_content
+from kafkaframes.records.append.result import Appended, DownConverted
+from kafkaframes.records.append.settings import AppendSettings
+from kafkaframes.records.append.stream import codec_in, start_of_stream
+from kafkaframes.records.codecs import decompress, is_over_limit
+from kafkaframes.records.layout import BYTES_TO_MAGIC
+
+Answer = tuple[int, int, int, int]
+_ODD: Answer = (places.ODD, 0, 0, 0)
+
+
+def validate_and_assign(
+    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None
+) -> Appended:
+    """Check ``records`` as a broker does that is asked to append them, and give them offsets from ``offset`` on.
+
+    Args:
+        records: batches back to back (the records field of a produce request); a part of a batch at the end is cut.
+        offset: the log end offset.
+        settings: the topic's settings, the clock, and who sends.
+
+    Raises:
+        AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
+    """
+    settings = settings or AppendSettings()
+    return assign_at(bytes(records), offset, settings, settings.now_ms)
+
+
+def assign_at(records: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended:
+    """Do as ``validate_and_assign`` does, at ``now_ms``: a log's settings are the same for append after append.
+
+    Raises:
+        AppendRefusedError: as ``validate_and_assign``.
+    """
+    appended = _take(records, offset, settings, now_ms)
+    if appended is not None:
+        return appended
+    from kafkaframes.records.append.validator import validate_closely
+
+    return validate_closely(records, offset, replace(settings, now_ms=now_ms))
+
+
+def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
+    """Write batches of a later format than ``magic`` (0 or 1) in it; offsets, keys, values and codecs stay.
+
+    Args:
+        records: batches back to back.
+        magic: the format to write.
+        first_offset: records below it may be left out of uncompressed batches, as for a fetch from there.
+
+    Raises:
+        AppendRefusedError: as Kafka refuses: zstd, or records that cannot be read.
+    """
+    from kafkaframes.records.append.down_convert import convert_down
+
+    return convert_down(records, magic, first_offset=first_offset)
+
+
+def _take(data: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended | None:
+    """Take an ordinary set; ``None`` where it needs a closer look."""
+    if not -places.MOST_MS <= now_ms <= places.MOST_MS:
+        return None
+    context = borrow(settings, now_ms)
+    try:
+        found = kernels.take(data, offset, context.words)
+        if found[0] < 0:
+            found = _again(data, offset, context, settings, found)
+        answer, count, largest, size = found
+        if answer == places.IN_PLACE:
+            records = bytes(context.out[:size])
+            return Appended(records, offset + count, True, largest, 0, now_ms, size, 0, size)
+        return None if answer == places.ODD else _anew(data, offset, context, settings)
+    finally:
+        give_back(context)
+
+
+def _anew(data: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
+    from kafkaframes.records.append.fast_rebuild import rebuild  # its kernels are as many again, and often not needed
+
+    return rebuild(data, offset, context, settings)
+
+
+def _again(data: bytes, offset: int, context: KernelContext, settings: AppendSettings, found: Answer) -> Answer:
+    """Give the kernel the memory or the content that it asks for, and try again.
+
+    Raises:
+        AppendRefusedError: the content is too large.
+    """
+    while found[0] < 0:
+        if found[0] == places.CAREFUL:
+            content = _content(data, settings.most_content_bytes)
+            if content is None:
+                return _ODD
+            context.show(content)
+        else:
+            context.make_room(found[0], found[1])
+        found = kernels.take(data, offset, context.words)
+    return found
+
+
+def _content(data: bytes, most_bytes: int) -> bytes | bytearray | None:
+    """Decompress what the kernel would not; ``None`` where it is damaged.
+
+    Raises:
+        AppendRefusedError: it is too large.
+    """
+    stream = memoryview(data)[start_of_stream(data) :]
+    records, error = decompress(codec_in(data), stream, magic=data[BYTES_TO_MAGIC - 1], limit_bytes=most_bytes)
+    if error is not None and is_over_limit(error):
+        raise of_content(most_bytes)
+    return records if error is None else None

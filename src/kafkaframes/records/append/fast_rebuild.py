@@ -1,0 +1,43 @@
+"""The short way goes on: a set that is open already is written anew, for another format or codec, without holes.
+
+``None`` is no verdict here either.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.records.append import _kernels_context as places
+from kafkaframes.records.append import _kernels_rebuild as kernels
+from kafkaframes.records.append.context import KernelContext
+from kafkaframes.records.append.result import Appended
+from kafkaframes.records.append.settings import AppendSettings
+from kafkaframes.records.append.stream import codec_in
+from kafkaframes.records.codecs import compress
+from kafkaframes.records.layout import BATCH_V2
+
+
+def rebuild(data: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
+    """Write the set anew whose content ``context`` holds; ``None`` where it needs a closer look."""
+    found = kernels.rewrite(data, offset, context.words)
+    if found[0] == places.NO_OUT:
+        context.make_room(found[0], found[1])
+        found = kernels.rewrite(data, offset, context.words)
+    answer, count, largest, size, held = found
+    if answer == places.ODD:
+        return None
+    records, recompressed = bytes(context.out[:size]), 0
+    if answer == places.PLAIN:
+        records, recompressed = _wrapped(data, records, offset, context, settings), held
+        if not records:
+            return None
+    return Appended(records, offset + count, False, largest, count, context.now_ms, len(data), recompressed, 0)
+
+
+def _wrapped(data: bytes, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
+    """Compress what the kernel wrote and have it put behind a header; nothing where that is too large."""
+    codec = settings.target_codec(codec_in(data))
+    packed, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
+    size = kernels.wrap(data, packed, number, offset, context.words)
+    if size == places.NO_OUT:
+        context.make_room(size, len(packed) + BATCH_V2.size)
+        size = kernels.wrap(data, packed, number, offset, context.words)
+    return bytes(context.out[:size])

@@ -1,8 +1,0 @@
-"""Rows become the partitions of a log directory: many workers write runs of batches, a commit gives them offsets."""
-
-from kafkaframes.restore.writing.commit import Commit, Target
-from kafkaframes.restore.writing.micro_batch import StreamBatch
-from kafkaframes.restore.writing.runs import Run, RunWriter
-from kafkaframes.restore.writing.settings import WriteSettings
-
-__all__ = ["Commit", "Run", "RunWriter", "StreamBatch", "Target", "WriteSettings"]

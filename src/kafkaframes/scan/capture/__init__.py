@@ -1,0 +1,1 @@
+"""Captured traffic: from options to slices."""

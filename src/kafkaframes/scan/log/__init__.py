@@ -1,0 +1,1 @@
+"""Logs and backups: from options to slices to Arrow batches."""

@@ -1,0 +1,210 @@
+"""Follow a growing log: where a stream starts, how far its next micro-batch goes, what its tasks read. No pyspark.
+
+Offsets are those of Spark's Kafka source, ``{"topic": {"0": 42}}``: the next offset to read of each topic partition.
+The directory is listed anew each time, so that new batches, segments and partitions are seen; a partition that appears
+later is read from its start. A micro-batch ends before a batch that is not there as a whole yet, and under
+``read_committed`` at the last stable offset. What retention took before it was read is an error, or with
+``failOnDataLoss=false`` a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import check_no_replicas, offset_of, per_partition, select_segments
+from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_found, resolve_offsets
+from kafkaframes.scan.option_values import EARLIEST, LATEST
+from kafkaframes.storage.files.segment_reader import open_segment
+from kafkaframes.storage.log.transactions import transactions_of
+
+log = logging.getLogger("kafkaframes.spark")
+Ends = dict[tuple[str, int], int]
+Nested = dict[str, dict[str, int]]
+_Name = TypeVar("_Name")  # of a topic partition
+
+
+def nested(offsets: Mapping[tuple[str, int], int]) -> Nested:
+    """Return offsets in the form of Spark's Kafka source.
+
+    >>> nested({("orders", 1): 7, ("orders", 0): 5})
+    {'orders': {'0': 5, '1': 7}}
+    """
+    found: Nested = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def flat(offsets: Mapping[str, Mapping[str, int]]) -> Ends:
+    """Undo ``nested``."""
+    return {(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """What a stream asks of a log; ``options`` are those of the query."""
+
+    options: ReadOptions
+
+    def checked(self) -> Follower:
+        """Return self.
+
+        Raises:
+            OptionError: an option does not fit a stream.
+        """
+        if self.options.table != "records":
+            raise OptionError(f"table={self.options.table} is for batch reads; a stream reads records")
+        if self.options.replicas == "all":
+            raise OptionError("replicas=all is for batch reads; a stream follows one copy of each partition")
+        if self.options.ending != LATEST or self.options.ending_times is not None:
+            raise OptionError("a stream has no end: endingOffsets and ending timestamps are for batch reads")
+        return self
+
+    def start(self) -> Ends:
+        """Return where the first micro-batch starts.
+
+        Raises:
+            OptionError: the options name what is not there, or is lost.
+            LogDirError: a path cannot be read.
+        """
+        found, logs = self._logs()
+        resolved = resolve_offsets(self.options, logs)
+        per_partition("startingOffsets", resolved.starting, set(logs))
+        if found.whole:
+            check_loss(resolved, logs)
+        return {name: _first(one, offset_of(resolved.starting, name)) for name, one in logs.items()}
+
+    def ends(self) -> Ends:
+        """Return the end of each topic partition as it is now."""
+        return {name: self._end(one) for name, one in self._logs()[1].items()}
+
+    def latest(
+        self, start: Ends, *, ends: Ends | None = None, max_offsets: int | None = None, max_bytes: int | None = None
+    ) -> Ends:
+        """Return where the micro-batch that begins at ``start`` ends.
+
+        Args:
+            start: of the micro-batch.
+            ends: how far it may go; the ends as they are now without it.
+            max_offsets: shared out by how much each partition has waiting, as Spark's Kafka source does.
+            max_bytes: of log, shared out evenly; at least one batch is taken of each partition.
+
+        Raises:
+            OptionError: a partition has vanished, or ends below ``start``; a warning with ``failOnDataLoss=false``.
+            LogDirError: a path cannot be read.
+        """
+        logs = self._logs()[1]
+        begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
+        found = {name: self._end(one) for name, one in logs.items()} if ends is None else ends
+        self._check_kept(start, found)
+        limits = {name: max(found.get(name, begin), begin) for name, begin in begins.items()}
+        if max_offsets is not None:
+            limits = rated(begins, limits, max_offsets)
+        if max_bytes is not None:
+            limits = _weighed(begins, limits, max_bytes, logs)
+        return {**start, **limits}
+
+    def plan(self, start: Ends, end: Ends, *, cores: int) -> ReadPlan:
+        """Plan the tasks of one micro-batch; it may be one that a restart repeats.
+
+        Raises:
+            OptionError: offsets of it are lost.
+            LogDirError: a path cannot be read.
+        """
+        found = discover_logs(self.options.paths, storage=self.options.storage)
+        pending = {name: at for name, at in end.items() if at > start.get(name, EARLIEST)}
+        segments = [one for one in found.segments if (one.topic, one.partition) in pending]
+        there = {(one.topic, one.partition) for one in segments}
+        self._check_kept(pending, dict.fromkeys(there, 2**63))
+        asked = replace(
+            self.options,
+            subscribe=None,
+            subscribe_pattern=None,
+            assign=_assignment(there),
+            starting={name: start.get(name, EARLIEST) for name in there},
+            starting_timestamp=None,
+            starting_by_timestamp=None,
+            ending={name: pending[name] for name in there},
+        )
+        return plan_found(replace(found, segments=segments), asked, cores=cores) if there else ReadPlan((), 0, 0)
+
+    def _logs(self) -> tuple[FoundLogs, Logs]:
+        found = discover_logs(self.options.paths, storage=self.options.storage)
+        chosen = select_segments(found.segments, self.options)
+        check_no_replicas(chosen)
+        return found, logs_of(found, chosen)
+
+    def _end(self, one: Log) -> int:
+        if self.options.isolation == "read_committed":
+            return transactions_of(one.filesystem, one.partition).last_stable_offset
+        return end_of(one)
+
+    def _check_kept(self, start: Ends, ends: Ends) -> None:
+        for (topic, partition), offset in sorted(start.items()):
+            end = ends.get((topic, partition))
+            if end is not None and end >= offset:
+                continue
+            state = "has vanished" if end is None else f"ends at {end}: it was cut, or is another log"
+            problem = f"topic partition {topic}-{partition}, read up to offset {offset}, {state}"
+            if self.options.fail_on_data_loss:
+                raise OptionError(f"{problem}; failOnDataLoss=false goes on without it")
+            log.warning("%s; the stream goes on without it", problem)
+
+
+def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    return {topic: tuple(sorted(p for t, p in names if t == topic)) for topic in {topic for topic, _ in names}}
+
+
+def _first(one: Log, asked: int) -> int:
+    fixed = {EARLIEST: lambda: one.partition.log_start_offset, LATEST: lambda: end_of(one)}
+    return fixed[asked]() if asked in fixed else max(asked, one.partition.log_start_offset)
+
+
+def rated(begins: Mapping[_Name, int], ends: dict[_Name, int], most: int) -> dict[_Name, int]:
+    """Return ends that take ``most`` offsets in all, of each partition in proportion to what it has waiting.
+
+    As Spark's Kafka source has it (``KafkaMicroBatchStream.rateLimit``): one that has little gets one offset at least.
+
+    >>> rated({"a": 0, "b": 0}, {"a": 900, "b": 100}, 100)
+    {'a': 90, 'b': 10}
+    """
+    total = sum(ends[name] - begins[name] for name in ends)
+    if total <= most:
+        return ends
+    shares = {name: most * (ends[name] - begins[name]) / total for name in ends}
+    return {
+        name: min(ends[name], begins[name] + (int(share) if share >= 1 else int(share > 0)))
+        for name, share in shares.items()
+    }
+
+
+def _weighed(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:
+    waiting = [name for name in ends if ends[name] > begins[name]]
+    share = most // max(len(waiting), 1)
+    return {**ends, **{name: _end_by_bytes(logs[name], begins[name], ends[name], share) for name in waiting}}
+
+
+def _end_by_bytes(one: Log, begin: int, end: int, most: int) -> int:
+    """Return the offset after the batches from ``begin`` on that have ``most`` bytes; one batch at least."""
+    taken, reached = 0, begin
+    following = [*(segment.base_offset for segment in one.partition.segments[1:]), 2**63]
+    for segment, limit in zip(one.partition.segments, following, strict=True):
+        if limit <= begin:
+            continue
+        with open_segment(one.filesystem, segment) as reader:
+            for header in reader.headers(reader.start_before(begin)):
+                if header.last_offset < begin:
+                    continue
+                taken += header.size
+                if reached > begin and taken > most:
+                    return reached
+                reached = header.last_offset + 1
+                if reached >= end:
+                    return end
+    return end

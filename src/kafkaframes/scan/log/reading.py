@@ -1,0 +1,197 @@
+"""What one task does: it opens the segments of its slices, and gives Arrow batches with Spark's columns. No pyspark.
+
+``records`` does the reading: batches without a selected record are skipped unread (their offsets lie outside, or they
+hold control records), the others are decompressed and indexed a megabyte at a time, damage is dealt with
+by the mode, and the columns asked for are gathered; no other is touched.
+
+Modes
+
+* ``PERMISSIVE``: what Kafka's own reader would hand out: a batch's records up to its damage, then the next batch; also
+  the records of a batch whose checksum is wrong but which can be read. Where the framing breaks, the slice ends.
+* ``DROPMALFORMED``: no record of a damaged batch, or of one whose checksum is wrong.
+* ``FAILFAST``: the first damage is an error.
+
+In the first two each damage is a warning of the logger ``kafkaframes.spark`` (Spark prints it, and keeps it for
+``spark.tvf.python_worker_logs()`` where that is enabled), and so is a torn tail in all three: every crash leaves one,
+and to Kafka it is no error. A file that cannot be read, or has lost bytes since the read was planned, is an error in
+every mode: that is no malformed data but missing data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.columns import ReadError, RecordReader
+from kafkaframes.records.columns import ReadOptions as RecordOptions
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.scan import FILE, Batches, End, Flags
+from kafkaframes.scan.columns import Column
+from kafkaframes.scan.log.arrow import Conversion
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import NO_END, NO_START, Slice
+from kafkaframes.scan.rebatch import TARGET_BYTES
+from kafkaframes.storage.copies.healing import Healer
+from kafkaframes.storage.files.filesystem import ReadAt
+from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
+from kafkaframes.storage.files.segment_file import Meter
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, open_planned_on
+from kafkaframes.storage.log.segment_source import TieredSource
+from kafkaframes.storage.log.transactions import TransactionState
+from kafkaframes.storage.log.where import filesystem_for
+
+log = logging.getLogger("kafkaframes.spark")
+
+
+def read_work(
+    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions, *, meter: Meter | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the slices, in order, as Arrow batches of 1 MB or less; none is empty.
+
+    Args:
+        work, columns, options: of the task.
+        meter: counts the bytes of log that are read.
+
+    Raises:
+        CorruptRecordError: damage, in mode FAILFAST; it names file, position and offset.
+        LogDirError: a segment cannot be read.
+    """
+    conversion = Conversion(columns)
+    for piece in work:
+        yield from _read_slice(piece, conversion, options, meter)
+
+
+def _read_slice(
+    piece: Slice, conversion: Conversion, options: ReadOptions, meter: Meter | None
+) -> Iterator[pa.RecordBatch]:
+    with open_slice(piece, options, meter=meter) as opened:
+        if opened is None:
+            return
+        wanted, planned = _record_options(opened, conversion.sources, options), opened.piece.end
+        end: End | None = None
+        for run in opened.runs(options.mode):
+            reader = RecordReader(opened.segment.source, wanted, start=run.start, end=planned)
+            reported = 0
+            for batch in reader:
+                reported = _report(reader.errors, reported)
+                yield conversion.batch(batch, piece.segment)
+            _report(reader.errors, reported)
+            end = run.end = reader.end
+        if end is not None and end.position < planned:
+            _report_rest(end, opened.piece)
+
+
+def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOptions) -> RecordOptions:
+    """Return the options of the room ``records`` for a slice."""
+    first, end = opened.piece.first_offset, opened.piece.end_offset
+    return RecordOptions(
+        columns=columns,
+        mode=options.mode,
+        verify_crc=options.verify_crc,
+        budget_bytes=options.budget_bytes,
+        rules=FILE,
+        control_records=options.include_control,
+        first_offset=None if first == NO_START else first,
+        end_offset=None if end == NO_END else end,
+        chunk_bytes=TARGET_BYTES,
+        unwanted=opened.unwanted,
+        heal=opened.healer,
+    )
+
+
+def _report(errors: list[ReadError], reported: int) -> int:
+    for error in errors[reported:]:
+        log.warning("%s; %d of the batch's records are read", error.as_exception(), error.records)
+    return len(errors)
+
+
+def _report_rest(end: End, piece: Slice) -> None:
+    """Log how many bytes lie behind the last batch; why they are not a batch was reported already if it is an error."""
+    rest = piece.end - end.position
+    log.warning("%s: %s; %d bytes from byte %d on are not read", piece.segment.path, end.reason, rest, end.position)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSlice:
+    """A slice whose segment is open.
+
+    Attributes:
+        segment: the segment.
+        piece: the slice; it may be larger than planned, where an index was wrong.
+        healer: replaces damaged batches by those of other copies; None where there are no copies.
+        unwanted: says of batches whether they belong to an aborted transaction; None where none does.
+    """
+
+    segment: OpenSegment
+    piece: Slice
+    healer: Healer | None
+    unwanted: Callable[[Batches], Flags] | None
+
+    def runs(self, mode: str) -> Iterator[Run]:
+        """Yield the runs of the slice: where it was cut meanwhile is an error, a damaged chunk a warning.
+
+        After a run was read, the batches that came from other copies are logged.
+
+        Raises:
+            LogDirError: the file was cut; or, in mode FAILFAST, a chunk of it cannot be undone.
+        """
+
+        def warn(gap: Gap) -> None:
+            log.warning("%s: %s", self.segment.path, gap)
+
+        for run in self.segment.runs(start=self.piece.start, end=self.piece.end, mode=mode, on_gap=warn):
+            yield run
+            if self.healer is not None:
+                for text in self.healer.healed:
+                    log.warning("%s", text)
+                self.healer.healed.clear()
+
+
+@contextmanager
+def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None) -> Iterator[OpenSlice | None]:
+    """Open the segment of a slice; None where it is gone and ``failOnDataLoss`` is false.
+
+    Raises:
+        LogDirError: it cannot be read, or has lost bytes since the read was planned: before or while it is read.
+    """
+    path = piece.segment.path
+    filesystem = filesystem_for(path, options=options.storage)
+    if not options.fail_on_data_loss and filesystem.stat(path) is None:
+        problem = LogDirError("has vanished since the read was planned", file=path)
+        log.warning("%s; its records are not read", problem)
+        yield None
+        return
+    others = piece.segment.alternates
+    healer = Healer(path, others, options.storage) if others else None
+    unwanted = TransactionState(piece.aborted).aborted_batches if piece.aborted else None
+    with open_planned_on(filesystem, path, piece.end, meter=meter) as segment:
+        if isinstance(segment.source, TieredSource) and any(piece.unproven):
+            piece = _proven(piece, segment.source.read_at)
+            segment.source.size_bytes = piece.end
+        yield OpenSlice(segment, piece, healer, unwanted)
+
+
+def _proven(piece: Slice, read_at: ReadAt) -> Slice:
+    """Check that the index was right about where a slice starts and ends; if not, the whole segment is read."""
+    size_bytes = piece.segment.size_bytes
+    start, end = piece.start, piece.end
+    if piece.unproven[0] and start:
+        first = _header(read_at, start, size_bytes)
+        start = start if first is not None and first.base_offset <= piece.first_offset else 0
+    if piece.unproven[1] and end < size_bytes:
+        after = _header(read_at, end, size_bytes)
+        end = end if after is not None and after.base_offset >= piece.end_offset else size_bytes
+    if (start, end) != (piece.start, piece.end):
+        log.warning("%s: its offset index is wrong, the segment is read without it", piece.segment.path)
+    return replace(piece, start=start, end=end, unproven=(False, False))
+
+
+def _header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+    walk = HeaderWalk(read_at, size_bytes=size_bytes, position=position, window_bytes=BATCH_V2.size)
+    header = next(iter(walk), None)
+    return header if header is not None and 0 <= header.magic <= 2 else None

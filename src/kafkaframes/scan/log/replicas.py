@@ -1,0 +1,149 @@
+"""Partitions of which several copies were loaded: one log of them (``replicas=merge``), or each by itself (``all``).
+
+What a merge decides is decided here, before anything is read, from the headers of all copies; a merged partition is
+then a list of segments like any other, each a stretch of a file of one copy, with the places where the other copies
+have the same offsets. No pyspark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.scan.log.discovery import FoundLogs, Log
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import NO_END, NO_START, Segment
+from kafkaframes.scan.option_values import PartitionOffsets
+from kafkaframes.storage.copies.decisions import Decision, by_severity
+from kafkaframes.storage.copies.healing import Alternate
+from kafkaframes.storage.copies.one_log import merge_found
+from kafkaframes.storage.copies.reading import Found
+from kafkaframes.storage.copies.spans import Merged, Piece, SegmentRange
+from kafkaframes.storage.copies.view import View
+from kafkaframes.storage.files.directory import LogDirectory
+from kafkaframes.storage.files.findings import Severity
+
+log = logging.getLogger("kafkaframes.spark")
+_LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
+_OFFSETS = ("starting", "ending", "starting_by_timestamp", "ending_by_timestamp")
+Name = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfEach:
+    """Segments of which no two are copies.
+
+    Attributes:
+        found: with the merged partitions as directories of their own.
+        segments: those chosen, in order.
+        decisions: what was decided, or could not be; the gravest first.
+    """
+
+    found: FoundLogs
+    segments: list[Segment]
+    decisions: tuple[Decision, ...] = ()
+
+
+def merge_chosen(found: FoundLogs, chosen: Sequence[Segment], options: ReadOptions, *, cores: int) -> OneOfEach:
+    """Merge the chosen topic partitions of which several copies were found.
+
+    Raises:
+        LogDirError: copies are of different topics or cannot be read; in mode FAILFAST, one contradicts another.
+    """
+    directories = _directories(chosen)
+    if all(len(places) == 1 for places in directories.values()):
+        return OneOfEach(found, list(chosen))
+    by_directory, segments = dict(found.by_directory), []
+    decisions: list[Decision] = []
+    named = {(one.topic, one.partition): one.named for one in chosen}
+    view = View(options.storage)
+    with ThreadPoolExecutor(cores) as pool:
+        for name, places in directories.items():
+            if len(places) == 1:
+                segments += [one for one in chosen if (one.topic, one.partition) == name]
+                continue
+            copies = [_found(by_directory[place]) for place in places]
+            merged = merge_found(copies, run=pool.map)
+            shown = view.add_merged(merged, copies)
+            by_directory[shown.directory] = Log(view.filesystem, shown)
+            segments += [_segment(merged, piece, shown.directory, named[name]) for piece in merged.pieces]
+            decisions += merged.decisions
+            _report_lost(merged, options)
+    listed = tuple(by_severity(decisions))
+    _report(listed, options)
+    return OneOfEach(replace(found, by_directory=by_directory), segments, listed)
+
+
+def _directories(chosen: Sequence[Segment]) -> dict[Name, list[str]]:
+    found: dict[Name, dict[str, None]] = {}
+    for segment in chosen:
+        found.setdefault((segment.topic, segment.partition), {})[segment.directory] = None
+    return {name: list(places) for name, places in found.items()}
+
+
+def _found(one: Log) -> Found:
+    if one.log_directory is None:  # of a merge; there is nothing to merge it with
+        return Found(LogDirectory(one.partition.log_directory, one.filesystem), one.partition)
+    return Found(one.log_directory, one.partition)
+
+
+def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
+    for decision in decisions:
+        if decision.check == "undecided" and options.mode == "FAILFAST":
+            place = decision.places[0]
+            raise LogDirError(str(decision), position=place.position, file=place.file)
+        log.log(_LEVELS[decision.severity], "%s", decision)
+
+
+def _report_lost(merged: Merged, options: ReadOptions) -> None:
+    for path, damage in merged.lost_chunks():
+        if options.mode == "FAILFAST":
+            raise damage
+        log.warning("%s: %s; no other copy has its offsets", path, damage)
+
+
+def _segment(merged: Merged, piece: Piece, directory: str, named: bool) -> Segment:
+    stored = merged.segment(piece.at)
+    least = max(piece.first_offset if piece.is_clipped else NO_START, merged.start_offset)
+    return Segment(
+        path=stored.path,
+        size_bytes=piece.at.end,
+        base_offset=piece.first_offset,
+        topic=merged.topic_partition.topic,
+        partition=merged.topic_partition.partition,
+        directory=directory,
+        index_path=stored.index.path if stored.index else None,
+        named=named,
+        log_start_offset=least if piece.is_clipped or least > piece.first_offset else NO_START,
+        stored=stored,
+        source=merged.copies[piece.at.copy].source,
+        start=piece.at.start,
+        end_offset=piece.end_offset if piece.is_clipped else NO_END,
+        alternates=tuple(_alternate(merged, one) for one in piece.alternates),
+    )
+
+
+def _alternate(merged: Merged, at: SegmentRange) -> Alternate:
+    return Alternate(merged.segment(at).path, at.start, at.end)
+
+
+def copies_apart(chosen: Sequence[Segment], options: ReadOptions) -> Iterator[tuple[list[Segment], ReadOptions]]:
+    """Yield segments of which no two are copies, with the options for their partitions, until all were there."""
+    directories = _directories(chosen)
+    for turn in range(max((len(places) for places in directories.values()), default=0)):
+        places = {all_of[turn] for all_of in directories.values() if len(all_of) > turn}
+        part = [segment for segment in chosen if segment.directory in places]
+        yield part, _only({(one.topic, one.partition) for one in part}, options)
+
+
+def _only(names: set[Name], options: ReadOptions) -> ReadOptions:
+    changed: dict[str, Any] = {}
+    for field in _OFFSETS:
+        offsets: int | PartitionOffsets | None = getattr(options, field)
+        if isinstance(offsets, Mapping):
+            changed[field] = {name: at for name, at in offsets.items() if name in names}
+    return replace(options, **changed)

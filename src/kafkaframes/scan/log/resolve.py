@@ -1,0 +1,333 @@
+"""From options to the work of tasks: what needs a look into the log before it can be planned. No pyspark.
+
+* Timestamps become offsets by Kafka's own rules (``log.lookup``), for each topic partition that is chosen.
+* Offsets that the log does not have any more are distinguished from gaps: below the log start offset, retention or
+  DeleteRecords took them, which ``failOnDataLoss`` calls an error; above it compaction took them, which is no loss.
+  An offset above the log's end is an error too: such a log was cut, or is another one.
+* ``read_committed`` ends at the last stable offset and leaves aborted transactions out. The headers of the chosen
+  partitions are walked for that: open transactions stand in no index.
+* The first and the last segment of a range are narrowed to the batches of the range, so that no other byte is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.records.reasons import END
+from kafkaframes.scan.log.boundaries import find_boundaries
+from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import (
+    NO_END,
+    NO_START,
+    Segment,
+    Slice,
+    offset_of,
+    per_partition,
+    prune,
+    select_segments,
+    share_out,
+)
+from kafkaframes.scan.log.replicas import OneOfEach, copies_apart, merge_chosen
+from kafkaframes.scan.option_values import LATEST, PartitionOffsets, Timestamps
+from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.copies.view import MergedFileSystem
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.offset_index import read_offset_index
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
+from kafkaframes.storage.log.transactions import TransactionState, transactions_of
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem
+from kafkaframes.storage.tiered.names import ViewPath
+
+log = logging.getLogger("kafkaframes.spark")
+
+TopicPartition = tuple[str, int]
+Logs = Mapping[TopicPartition, Log]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What a read will do, before it does it.
+
+    Attributes:
+        works: the slices of each task.
+        segments: how many segments the chosen topic partitions have, and ``log_bytes`` how large they are.
+        bytes_to_fetch: of tiered segments, the stored bytes of the chunks that are needed; of others what is read.
+        decisions: what was decided where several copies of a partition were found; the gravest first.
+    """
+
+    works: tuple[tuple[Slice, ...], ...]
+    segments: int
+    log_bytes: int
+    bytes_to_fetch: int = 0
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there will be."""
+        return len(self.works)
+
+    @property
+    def segments_to_read(self) -> int:
+        """How many segments are opened."""
+        return len({piece.segment.path for work in self.works for piece in work})
+
+    @property
+    def bytes_to_read(self) -> int:
+        """The bytes of log that the tasks read."""
+        return sum(piece.size_bytes for work in self.works for piece in work)
+
+
+def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
+    """Look into the log and plan the read.
+
+    Raises:
+        OptionError: an option names what is not there, or what the log has lost.
+        LogDirError: a path cannot be read.
+    """
+    found = discover_logs(options.paths, storage=options.storage)
+    return plan_found(found, options.for_batch(), cores=cores)
+
+
+def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
+    """Plan the read of logs that are listed already; raises as ``plan_log``."""
+    chosen = select_segments(found.segments, options)
+    _report_tiered(found, chosen, options)
+    if options.replicas == "all":
+        parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]
+    else:
+        parts = [(merge_chosen(found, chosen, options, cores=cores), options)]
+    planned = [piece for part, asked in parts for piece in _slices(part, asked)]
+    slices = [_light(piece, options) for piece, _ in planned]
+    fetched = sum(_fetched(piece, one) for piece, one in planned)
+    boundaries = partial(find_boundaries, storage=options.storage)
+    works = share_out(slices, options, cores=cores, boundaries=boundaries)
+    segments = [segment for part, _ in parts for segment in part.segments]
+    log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
+    decisions = tuple(decision for part, _ in parts for decision in part.decisions)
+    return ReadPlan(tuple(works), len({one.path for one in segments}), log_bytes, fetched, decisions)
+
+
+def _report_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
+    """Log what is missing or contradictory in tiered partitions; their other segments are read.
+
+    Raises:
+        LogDirError: in mode FAILFAST.
+    """
+    for directory in dict.fromkeys(segment.directory for segment in chosen):
+        if ViewPath.parse(directory) is None:
+            continue
+        for problem in found.by_directory[directory].partition.problems:
+            if options.mode == "FAILFAST":
+                raise problem
+            log.warning("%s", problem)
+
+
+def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
+    """Return what is read of segments of which no two are copies, each slice with the log it is of."""
+    found, chosen = part.found, part.segments
+    logs = logs_of(found, chosen)
+    resolved = resolve_offsets(options, logs)
+    if found.whole:
+        check_loss(resolved, logs)
+    elif options.isolation == "read_committed":
+        raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
+    states = _transactions(options, logs)
+    resolved = replace(resolved, ending=_stable_ends(resolved, states))
+    slices = prune(chosen, resolved)
+    if options.table == "segments":
+        slices = [replace(piece, end=piece.start) for piece in slices]
+    else:
+        slices = [narrowed for piece in slices if (narrowed := narrow(piece, logs)).size_bytes > 0]
+        slices = with_aborted(slices, chosen, states)
+    return [(piece, logs[piece.segment.topic, piece.segment.partition]) for piece in slices]
+
+
+def _fetched(piece: Slice, one: Log) -> int:
+    filesystem = one.filesystem
+    if isinstance(filesystem, MergedFileSystem):
+        filesystem = filesystem.other(piece.segment.path)
+    if isinstance(filesystem, TieredFileSystem):
+        return filesystem.fetched_bytes(piece.segment.path, piece.start, piece.end)
+    return piece.size_bytes
+
+
+def logs_of(found: FoundLogs, chosen: Iterable[Segment]) -> Logs:
+    """Return the log of each topic partition that is chosen."""
+    return {(one.topic, one.partition): found.by_directory[one.directory] for one in chosen}
+
+
+def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
+    """Return the options with offsets in place of timestamps.
+
+    Raises:
+        OptionError: a timestamp is later than every record, and the strategy is ``error``; or a partition is not named.
+    """
+    if options.starting_times is not None:
+        by_partition = "starting_timestamp" if options.starting_timestamp is not None else "starting_by_timestamp"
+        found = _found(options.starting_times, logs, "startingOffsetsByTimestamp")
+        options = replace(options, starting=_matched(found, options, by_partition, logs))
+    if options.ending_times is not None:
+        found = _found(options.ending_times, logs, "endingOffsetsByTimestamp")
+        options = replace(options, ending={name: LATEST if at is None else at for name, at in found.items()})
+    for name, offsets in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        per_partition(name, offsets, set(logs))
+    return options
+
+
+def _found(times: Timestamps, logs: Logs, option: str) -> dict[TopicPartition, int | None]:
+    per_partition(option, times, set(logs))
+    found: dict[TopicPartition, int | None] = {}
+    for name, one in logs.items():
+        answer = offset_for_timestamp(one.filesystem, one.partition, offset_of(times, name))
+        found[name] = None if answer is None else answer.offset
+    return found
+
+
+def _matched(found: dict[TopicPartition, int | None], options: ReadOptions, what: str, logs: Logs) -> PartitionOffsets:
+    missing = [f"{topic}-{partition}" for (topic, partition), offset in sorted(found.items()) if offset is None]
+    if missing and options.no_match == "error":
+        name = "startingTimestamp" if what == "starting_timestamp" else "startingOffsetsByTimestamp"
+        raise OptionError(
+            f"{name}: no record of {', '.join(missing[:10])} is at or after the timestamp; "
+            "with startingOffsetsByTimestampStrategy=latest nothing is read of them"
+        )
+    return {name: end_of(logs[name]) if offset is None else offset for name, offset in found.items()}
+
+
+def end_of(one: Log) -> int:
+    """Return the offset after the log's last record."""
+    return log_end_offset(one.filesystem, one.partition)
+
+
+def check_loss(options: ReadOptions, logs: Logs) -> None:
+    """Check that the log still has the offsets that were asked for by number.
+
+    Raises:
+        OptionError: it has lost some; a warning instead with ``failOnDataLoss=false``.
+    """
+    for name, one in logs.items():
+        asked = [offset_of(offsets, name) for offsets in (options.starting, options.ending)]
+        start, end = one.partition.log_start_offset, None
+        if 0 <= asked[0] < start:
+            gone = f"offsets {asked[0]} to {start - 1}"
+            _lost(f"{gone} of {name[0]}-{name[1]} are lost to retention or DeleteRecords", options)
+        if max(asked) > start and (end := end_of(one)) < max(asked):
+            _lost(f"offset {max(asked)} of {name[0]}-{name[1]} is beyond the log's end {end}", options)
+
+
+def _lost(text: str, options: ReadOptions) -> None:
+    if options.fail_on_data_loss:
+        raise OptionError(f"{text}; failOnDataLoss=false reads what is there")
+    log.warning("%s; what is there is read", text)
+
+
+def _transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
+    if options.isolation != "read_committed" or options.table == "segments":
+        return {}
+    return {name: transactions_of(one.filesystem, one.partition) for name, one in logs.items()}
+
+
+def _stable_ends(
+    options: ReadOptions, states: Mapping[TopicPartition, TransactionState]
+) -> int | dict[TopicPartition, int]:
+    """Return the ends that are asked for, none above the last stable offset."""
+    if not any(state.open for state in states.values()):
+        return options.ending if isinstance(options.ending, int) else dict(options.ending)
+    ends = {}
+    for name, state in states.items():
+        asked = offset_of(options.ending, name)
+        ends[name] = min(state.last_stable_offset, NO_END if asked == LATEST else asked)
+    return ends
+
+
+def narrow(piece: Slice, logs: Logs) -> Slice:
+    """Cut a slice to the batches of its range; it may have no bytes then."""
+    stored = piece.segment.stored
+    if stored is None or (piece.first_offset == NO_START and piece.end_offset == NO_END):
+        return piece
+    one = logs[piece.segment.topic, piece.segment.partition]
+    if ViewPath.parse(piece.segment.path) is not None:
+        return _narrow_by_index(piece, one)
+    with open_segment(one.filesystem, stored) as reader:
+        start, end = piece.start, piece.end
+        if piece.first_offset != NO_START:
+            first, at = _first_reaching(reader, piece.first_offset, start)
+            start = at if first is None else first.position
+        if piece.end_offset != NO_END:
+            last, _ = _first_reaching(reader, piece.end_offset, end)
+            if last is not None:  # a wrapper of format 0 or 1 says its last offset only
+                end = last.position if last.magic >= 2 and last.base_offset >= piece.end_offset else last.end
+    start, end = max(start, piece.start), max(min(end, piece.end), piece.start)
+    return replace(piece, start=min(start, end), end=end)
+
+
+def _narrow_by_index(piece: Slice, one: Log) -> Slice:
+    """Cut a slice of a tiered segment where its index says: a look at the batches would fetch their chunks.
+
+    All records at or above an entry's offset lie at or behind its position (OffsetIndex), and all below it, or at it,
+    before the next entry's position.
+    """
+    stored = piece.segment.stored
+    if stored is None or stored.index is None:
+        return piece
+    if stored.end_offset is not None and piece.first_offset > stored.end_offset:
+        return replace(piece, end=piece.start)
+    try:
+        raw = one.filesystem.read(stored.index.path)
+        index = read_offset_index(raw, base_offset=stored.base_offset, file=stored.index.path)
+    except LogDirError as problem:
+        log.warning("%s; the segment is read without it", problem)
+        return piece
+    start, end = piece.start, piece.end
+    if piece.first_offset != NO_START:
+        start = max(start, index.lookup(piece.first_offset).position)
+    if piece.end_offset != NO_END:
+        behind = int(np.searchsorted(index.offsets, piece.end_offset - 1)) + 1
+        end = int(index.positions[behind]) if behind < len(index) else end
+    return replace(
+        piece, start=min(start, end), end=min(end, piece.end), unproven=(start > piece.start, end < piece.end)
+    )
+
+
+def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
+    """Return the first batch that ends at or above ``offset``; without one, the file's end if it was reached whole."""
+    walk = reader.headers(reader.start_before(offset))
+    for header in walk:
+        if header.last_offset >= offset:
+            return header, header.position
+    return None, reader.segment.size_bytes if walk.status == END else otherwise
+
+
+def with_aborted(
+    slices: list[Slice], chosen: list[Segment], states: Mapping[TopicPartition, TransactionState]
+) -> list[Slice]:
+    """Give each slice the aborted transactions that can have batches in its segment."""
+    following = {
+        (before.path, before.start): after.base_offset if after.directory == before.directory else NO_END
+        for before, after in pairwise(chosen)
+    }
+    completed = []
+    for piece in slices:
+        state = states.get((piece.segment.topic, piece.segment.partition))
+        first, limit = piece.segment.base_offset, following.get((piece.segment.path, piece.segment.start), NO_END)
+        aborted: tuple[AbortedTransaction, ...] = ()
+        if state is not None:
+            aborted = tuple(one for one in state.aborted if one.last_offset > first and one.first_offset < limit)
+        completed.append(replace(piece, aborted=aborted))
+    return completed
+
+
+def _light(piece: Slice, options: ReadOptions) -> Slice:
+    """Leave out what only planning, or only the table of segments, needs to know: a slice travels to its task."""
+    keep = options.table == "segments"
+    return piece if keep else replace(piece, segment=replace(piece.segment, stored=None))

@@ -1,0 +1,218 @@
+"""How the texts of options become values: what the sources and sinks of this room read alike. No pyspark, no I/O.
+
+A reader of a text raises ``ValueError`` with what it must be; ``parsed`` names the option beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.storage.files.times import parse_time
+
+EARLIEST, LATEST = -2, -1
+
+Assignment = Mapping[str, tuple[int, ...]]
+PartitionOffsets = Mapping[tuple[str, int], int]
+Timestamps = int | PartitionOffsets  # milliseconds since 1970, for all partitions or for each
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name as Spark's documentation writes it, the field it fills, how its text is read."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    default: str
+    meaning: str
+
+
+def text_list(text: str) -> tuple[str, ...]:
+    """Read names with commas between them; there is one at least."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("must be a comma separated list of names")
+    return names
+
+
+def topics_value(text: str) -> frozenset[str]:
+    """Read names of topics with commas between them."""
+    return frozenset(text_list(text))
+
+
+def pattern_value(text: str) -> re.Pattern[str]:
+    """Read a regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+
+
+def boolean(text: str) -> bool:
+    """Read true or false, in any letter case."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def one_of(names: Collection[str]) -> Callable[[str], str]:
+    """Return what reads one of these names, in any letter case."""
+
+    def parse(text: str) -> str:
+        for name in names:
+            if name.lower() == text.lower():
+                return name
+        raise ValueError(f"must be one of {', '.join(names)}")
+
+    return parse
+
+
+def timestamp_value(text: str) -> int:
+    """Read a time: milliseconds since 1970, or a date.
+
+    >>> timestamp_value("2025-10-09T12:00Z") == timestamp_value("1760011200000")
+    True
+    """
+    found = parse_time(text)
+    if not 0 <= found < 10**18:
+        raise ValueError("must be milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z")
+    return found
+
+
+def timestamps_value(text: str) -> PartitionOffsets:
+    """Read JSON with a time for each topic partition; see ``timestamp_value``."""
+    form = 'JSON such as {"topic": {"0": 1763700000000}}, or with dates, {"topic": {"0": "2025-10-09T12:00Z"}},'
+    given = _json_object(text, form)
+    if not all(isinstance(partitions, dict) for partitions in given.values()):
+        raise ValueError(f"must be {form}")
+    plain = {
+        topic: {name: timestamp_value(time) if isinstance(time, str) else time for name, time in partitions.items()}
+        for topic, partitions in given.items()
+    }
+    times = parse_offsets(json.dumps(plain))
+    if min(times.values(), default=0) < 0:
+        raise ValueError(f"must be {form}, milliseconds since 1970")
+    return times
+
+
+def whole_number(text: str) -> int:
+    """Read a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def positive(text: str) -> int:
+    """Read a whole number above 0."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ValueError("must be a whole number above 0")
+    return number
+
+
+def _json_object(text: str, form: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"must be {form}: {error}") from None
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"must be {form}")
+    return value
+
+
+def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
+    """Read Spark's JSON of topic partitions.
+
+    >>> parse_assign('{"orders": [0, 2]}')
+    {'orders': (0, 2)}
+    """
+    form = 'JSON such as {"topic": [0, 1]}'
+    assignment = {}
+    for topic, partitions in _json_object(text, form).items():
+        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
+            raise ValueError(f"must be {form}")
+        assignment[topic] = tuple(sorted(set(partitions)))
+    return assignment
+
+
+def parse_offsets(text: str) -> dict[tuple[str, int], int]:
+    """Read Spark's JSON of offsets: -2 is the earliest, -1 the latest.
+
+    >>> parse_offsets('{"orders": {"0": 23, "1": -2}}')
+    {('orders', 0): 23, ('orders', 1): -2}
+    """
+    form = 'JSON such as {"topic": {"0": 23, "1": -2}}'
+    offsets = {}
+    for topic, partitions in _json_object(text, form).items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"must be {form}")
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
+                raise ValueError(f"must be {form}")
+            offsets[topic, int(partition)] = offset
+    return offsets
+
+
+def starting_value(text: str) -> int | PartitionOffsets:
+    """Read where a query starts: earliest, latest, or JSON of offsets."""
+    if text.strip().lower() == "earliest":
+        return EARLIEST
+    return LATEST if text.strip().lower() == "latest" else parse_offsets(text)
+
+
+def ending_value(text: str) -> int | PartitionOffsets:
+    """Read where a batch query ends, exclusive: latest, or JSON of offsets."""
+    if text.strip().lower() == "latest":
+        return LATEST
+    if text.strip().lower() == "earliest":
+        raise ValueError("a batch read cannot end at earliest: must be latest or JSON")
+    offsets = parse_offsets(text)
+    if EARLIEST in offsets.values():
+        raise ValueError("a batch read cannot end at -2 (earliest)")
+    return offsets
+
+
+def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
+    """Return the value of an option's text.
+
+    Raises:
+        OptionError: it has none; the message names the option.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise OptionError(f"option {name}={text}: {error}") from None
+
+
+def given_paths(given: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
+    """Return what ``load()`` was given: the option ``path``, or ``paths``, the JSON list that Spark makes of several.
+
+    Args:
+        given: texts by names in lower case.
+        source: the name of the source, for the message where there is none.
+        example: a path for that message.
+
+    Raises:
+        OptionError: there is no path, or ``paths`` is no list of texts.
+    """
+    paths = [given["path"]] if given.get("path") else []
+    if given.get("paths"):
+        try:
+            more = json.loads(given["paths"])
+        except ValueError:
+            more = None
+        if not isinstance(more, list) or not all(isinstance(path, str) and path for path in more):
+            raise OptionError(f"option paths={given['paths']}: must be a JSON list of paths")
+        paths += more
+    if not paths:
+        raise OptionError(f'{source} needs a path: spark.read.format("{source}").load("{example}")')
+    return tuple(paths)

@@ -1,0 +1,1 @@
+"""Live topics: from options to slices to Arrow batches."""

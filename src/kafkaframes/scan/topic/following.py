@@ -1,0 +1,148 @@
+"""Follow live topics: where a stream starts, how far its next micro-batch goes, what its tasks read. No pyspark.
+
+A checkpoint holds Spark's own form, ``{"topic": {"0": 42}}``. Partitions that appear later are read from their start.
+A partition whose end lies below what was read was deleted and made anew, or cut: an error, or with
+``failOnDataLoss=false`` a warning, and it is read from its start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from kafkaframes.client import TopicPartition
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.log.following import rated
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import Offsets, Range, TopicLookups, density, open_consumer
+
+log = logging.getLogger("kafkaframes.spark")
+Nested = dict[str, dict[str, int]]
+
+
+def nested(offsets: Mapping[TopicPartition, int]) -> Nested:
+    """Return offsets in the form of Spark's Kafka source."""
+    found: Nested = {}
+    for place in sorted(offsets, key=lambda one: (one.topic, one.partition)):
+        found.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
+    return found
+
+
+def flat(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Undo ``nested``."""
+    return {
+        TopicPartition(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()
+    }
+
+
+class TopicFollower:
+    """What a stream asks of a cluster; its connections live as long as the query."""
+
+    def __init__(self, options: TopicOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.options = options
+        self._lookups = TopicLookups(options)
+        self._clock = clock
+        self._triggered_at: float | None = None  # for minOffsetsPerTrigger; None: not yet in this run
+        self._density: dict[TopicPartition, float] = {}
+
+    def close(self) -> None:
+        """End the connections."""
+        self._lookups.close()
+
+    def start(self) -> Offsets:
+        """Return where the first micro-batch starts."""
+        found = self._lookups.starts(self._lookups.partitions())
+        return self._lookups.check_kept(found)
+
+    def ends(self) -> Offsets:
+        """Return the end of each partition as it is now."""
+        return self._lookups.latest(self._lookups.partitions())
+
+    def latest(self, start: Offsets, *, goal: Offsets | None = None, limited: bool = True) -> Offsets:
+        """Return where the micro-batch that begins at ``start`` ends; ``start`` itself where it should wait.
+
+        Args:
+            start: of the micro-batch.
+            goal: how far it may go; the ends as they are now without it.
+            limited: whether the options' limits count.
+
+        Raises:
+            OptionError: a partition has vanished or ends below ``start``, with ``failOnDataLoss``.
+        """
+        ends = self.ends() if goal is None else dict(goal)
+        begins = self._begins(start, ends)
+        waiting = sum(max(end - begins[place], 0) for place, end in ends.items())
+        if goal is None and limited and self._should_wait(waiting):
+            return start
+        limits = {place: max(end, begins[place]) for place, end in ends.items()}
+        if limited:
+            limits = self._limited(begins, limits)
+        return {**{place: offset for place, offset in start.items() if place in ends}, **limits}
+
+    def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
+        new = [place for place in ends if place not in start]
+        begins = {**{place: start[place] for place in ends if place in start}, **self._lookups.earliest(new)}
+        gone = [f"{place} has vanished" for place in start if place not in ends]
+        cut = [place for place, end in ends.items() if begins[place] > end]
+        gone += [f"{place} ends at {ends[place]}, read up to {begins[place]}: made anew, or cut" for place in cut]
+        if gone:
+            problem = f"topic partition {'; '.join(gone)}"
+            if self.options.fail_on_data_loss:
+                raise OptionError(f"{problem}; failOnDataLoss=false goes on without what is lost")
+            log.warning("%s; the stream goes on", problem)
+            begins |= self._lookups.earliest(cut)
+        return begins
+
+    def _should_wait(self, waiting: int) -> bool:
+        """Return whether to wait for ``minOffsetsPerTrigger``: ``maxTriggerDelay`` at the longest since the last batch.
+
+        The first batch of a run waits for nothing, and the time begins anew when it is over, rows or none: as in
+        Spark's connector (``KafkaMicroBatchStream.delayBatch``).
+        """
+        least = self.options.min_offsets_per_trigger
+        if least is None:
+            return False
+        now, since = self._clock(), self._triggered_at
+        is_late = since is None or (now - since) * 1000 >= self.options.max_trigger_delay_ms
+        if not is_late and waiting < least:
+            return True
+        self._triggered_at = now
+        return False
+
+    def _limited(self, begins: Offsets, limits: Offsets) -> Offsets:
+        options = self.options
+        if options.max_offsets_per_trigger is not None:
+            limits = rated(begins, limits, options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            limits = self._weighed(begins, limits, options.max_bytes_per_trigger)
+        return limits
+
+    def _weighed(self, begins: Offsets, limits: Offsets, most: int) -> Offsets:
+        """Bound a micro-batch by bytes, by the size of the batches at its beginning; each partition gets a share."""
+        waiting = [place for place in limits if limits[place] > begins[place]]
+        if not waiting:
+            return limits
+        share = most / len(waiting)
+        with open_consumer(self.options, max_partition_fetch_bytes=1 << 20) as look:
+            for place in waiting:
+                self._density[place] = density(look, place, begins[place]) or self._density.get(place, 1.0)
+        bounded = {place: begins[place] + max(int(share / self._density[place]), 1) for place in waiting}
+        return {**limits, **{place: min(limits[place], bounded[place]) for place in waiting}}
+
+    def plan(self, start: Offsets, end: Offsets) -> list[Range]:
+        """Plan the tasks of one micro-batch; it may be one that a restart repeats.
+
+        Raises:
+            OptionError: a partition ends below its start, or offsets are lost, with ``failOnDataLoss``.
+        """
+        begins = {place: start[place] for place in end if place in start}
+        begins |= self._lookups.earliest([place for place in end if place not in start])
+        cut = [place for place in end if begins[place] > end[place]]  # created again since: ``latest`` has reported it
+        if cut and self.options.fail_on_data_loss:
+            raise OptionError(
+                f"topic partition {cut[0]} ends at {end[cut[0]]}, before {begins[cut[0]]}: was it made anew?"
+            )
+        begins |= self._lookups.earliest(cut)
+        pending = {place: offset for place, offset in begins.items() if offset < end[place]}
+        return self._lookups.ranges({**begins, **self._lookups.check_kept(pending)}, end)

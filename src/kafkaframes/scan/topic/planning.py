@@ -1,0 +1,271 @@
+"""What a read of live topics asks of the cluster before its tasks begin: partitions, offsets, shares. No pyspark.
+
+Offsets are those of Spark's Kafka source: a range is from a first offset to an end that is not read itself. Ranges are
+cut where ``minPartitions`` or ``maxRecordsPerPartition`` ask for it, so that pieces hold about equally many **bytes**:
+a few batches are looked at along each range, since offsets of compacted and transactional topics say little.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from kafkaframes.client import CommittedOffset, Consumer, TopicPartition
+from kafkaframes.client.sampling import sample
+from kafkaframes.errors import BrokerError, OptionError
+from kafkaframes.scan.option_values import EARLIEST, LATEST, PartitionOffsets
+from kafkaframes.scan.topic.options import StartAtGroup, TopicOptions
+
+log = logging.getLogger("kafkaframes.spark")
+Offsets = dict[TopicPartition, int]
+_SAMPLES: Final = 8
+_SAMPLE_BYTES: Final = 65_536
+_READER: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A stretch of one partition: from ``first`` to ``end``, which is not read itself."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
+    """Return a consumer that joins no group and reads from offsets that the caller sets."""
+    return Consumer(**{**options.client, **_READER, **settings})
+
+
+class TopicLookups:
+    """Asks one cluster what the options of one read need to know."""
+
+    def __init__(self, options: TopicOptions) -> None:
+        self.options = options
+        self._consumer = open_consumer(options)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._consumer.close()
+
+    def __enter__(self) -> TopicLookups:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def partitions(self) -> list[TopicPartition]:
+        """List the partitions that the options choose, in order.
+
+        Raises:
+            BrokerError: a topic does not exist, or may not be seen.
+            OptionError: a partition that is assigned does not exist.
+        """
+        options = self.options
+        if options.assign is not None:
+            wanted = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
+            known = {one for topic in options.assign for one in self._consumer.partitions_for(topic)}
+            missing = [str(one) for one in wanted if one not in known]
+            if missing:
+                raise OptionError(f"assign: there is no topic partition {', '.join(missing)}")
+            return sorted(wanted, key=_place)
+        if options.subscribe_pattern is not None:
+            topics = [name for name in self._consumer.topics() if options.subscribe_pattern.fullmatch(name)]
+        else:
+            topics = sorted(options.subscribe or ())
+        return [one for topic in sorted(topics) for one in self._consumer.partitions_for(topic)]
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the first offset of each partition."""
+        return self._consumer.beginning_offsets(partitions)
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return where each partition ends: the last stable offset where only what is committed is read."""
+        return self._consumer.end_offsets(partitions)
+
+    def starts(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Return where a query without a checkpoint starts.
+
+        Raises:
+            OptionError: the offsets given are not of these partitions, or no record is as late as the timestamp.
+        """
+        options = self.options
+        if options.starting_timestamp is not None:
+            return self._by_time(dict.fromkeys(partitions, options.starting_timestamp), "startingTimestamp")
+        if options.starting_by_timestamp is not None:
+            times = _of_partitions(options.starting_by_timestamp, partitions, "startingOffsetsByTimestamp")
+            return self._by_time(times, "startingOffsetsByTimestamp")
+        if isinstance(options.starting, StartAtGroup):
+            return self._at_group(options.starting.group_id, partitions)
+        return self._offsets(options.starting, partitions, "startingOffsets")
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Return where a batch read ends."""
+        options = self.options
+        if options.ending_timestamp is not None:
+            return self._by_time(dict.fromkeys(partitions, options.ending_timestamp), None)
+        if options.ending_by_timestamp is not None:
+            times = _of_partitions(options.ending_by_timestamp, partitions, "endingOffsetsByTimestamp")
+            return self._by_time(times, None)
+        return self._offsets(options.ending, partitions, "endingOffsets")
+
+    def _offsets(self, given: int | PartitionOffsets, partitions: Sequence[TopicPartition], option: str) -> Offsets:
+        if isinstance(given, int):
+            return self.earliest(partitions) if given == EARLIEST else self.latest(partitions)
+        wanted = _of_partitions(given, partitions, option)
+        first = [one for one, offset in wanted.items() if offset == EARLIEST]
+        last = [one for one, offset in wanted.items() if offset == LATEST]
+        return {**wanted, **self.earliest(first), **self.latest(last)}
+
+    def _by_time(self, times: Mapping[TopicPartition, int], option: str | None) -> Offsets:
+        """Return the first offsets at or after times; where there is none, the end (always so for an end: None)."""
+        found = self._consumer.offsets_for_times(times)
+        late = [one for one, answer in found.items() if answer.offset < 0]
+        if late and option is not None and self.options.no_match == "error":
+            raise OptionError(
+                f"{option}: {', '.join(map(str, late))} has no record that late; "
+                "startingOffsetsByTimestampStrategy=latest starts at the end there"
+            )
+        return {**{one: answer.offset for one, answer in found.items()}, **self.latest(late)}
+
+    def _at_group(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
+        with open_consumer(self.options, **{"group.id": group_id}) as consumer:
+            found: Mapping[TopicPartition, CommittedOffset] = consumer.committed(partitions)
+        missing = [one for one in partitions if one not in found]
+        return {**{one: answer.offset for one, answer in found.items()}, **self.earliest(missing)}
+
+    # ------------------------------------------------------------------------------------------------------- ranges
+
+    def check_kept(self, starts: Offsets) -> Offsets:
+        """Return starts that the log still has; where it moved on, that is an error, or a warning.
+
+        Raises:
+            OptionError: retention or DeleteRecords took what would be read, or the partition ends before it.
+        """
+        firsts, ends = self.earliest(starts), self.latest(starts)
+        kept = {}
+        for place, start in starts.items():
+            kept[place] = min(max(start, firsts[place]), ends[place])
+            if kept[place] == start:
+                continue
+            state = f"starts at {firsts[place]} by now" if start < firsts[place] else f"ends at {ends[place]}"
+            problem = f"topic partition {place} {state}, offset {start} was to be read"
+            if self.options.fail_on_data_loss:
+                raise OptionError(f"{problem}; failOnDataLoss=false goes on without what is lost")
+            log.warning("%s; what is lost is left out", problem)
+        return kept
+
+    def ranges(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
+        """Return the work of the tasks, cut as ``minPartitions`` and ``maxRecordsPerPartition`` ask."""
+        whole = [
+            Range(place.topic, place.partition, starts[place], end)
+            for place, end in sorted(ends.items(), key=lambda item: _place(item[0]))
+            if starts.get(place, end) < end
+        ]
+        most = self.options.max_records_per_partition
+        if most is not None:
+            whole = [piece for one in whole for piece in _evenly(one, -(-(one.end - one.first) // most))]
+        wanted = self.options.min_partitions or 0
+        if not whole or len(whole) >= wanted:
+            return whole
+        weights = {one: self._bytes_along(one) for one in whole}
+        total = sum(sum(size for _, size in steps) for steps in weights.values()) or 1
+        pieces: list[Range] = []
+        for one in whole:
+            share = sum(size for _, size in weights[one]) / total
+            pieces += _by_bytes(one, weights[one], max(round(share * wanted), 1))
+        return pieces
+
+    def _bytes_along(self, one: Range) -> list[tuple[int, float]]:
+        """Estimate how many bytes lie before each of some offsets of a range, by the batches fetched there."""
+        step = max((one.end - one.first) // _SAMPLES, 1)
+        marks = list(range(one.first, one.end, step))[:_SAMPLES]
+        found = []
+        with open_consumer(
+            self.options, max_partition_fetch_bytes=_SAMPLE_BYTES, fetch_max_bytes=_SAMPLE_BYTES
+        ) as look:
+            for place, mark in enumerate(marks):
+                end = marks[place + 1] if place + 1 < len(marks) else one.end
+                found.append((end, (end - mark) * density(look, one.place, mark)))
+        return found
+
+
+def check_order(starts: Offsets, ends: Offsets) -> None:
+    """Check that a read does not begin behind its end: it would give no rows without a reason.
+
+    Raises:
+        OptionError: it does, as Spark's source has it, whatever ``failOnDataLoss`` says.
+    """
+    wrong = [f"{one} starts at {starts[one]}, after its end {end}" for one, end in ends.items() if starts[one] > end]
+    if wrong:
+        raise OptionError(f"topic partition {', '.join(wrong)}: nothing can be read so; has retention taken the rest?")
+
+
+def density(consumer: Consumer, place: TopicPartition, offset: int) -> float:
+    """Return the bytes per offset around ``offset``, 0 where nothing lies behind it."""
+    try:
+        found = sample(consumer, place, offset)
+    except BrokerError:
+        return 0.0
+    return 0.0 if found is None else found.bytes_per_offset
+
+
+def _evenly(one: Range, pieces: int) -> list[Range]:
+    """Cut a range into pieces of about equally many offsets.
+
+    >>> [(piece.first, piece.end) for piece in _evenly(Range("t", 0, 10, 20), 3)]
+    [(10, 13), (13, 16), (16, 20)]
+    """
+    edges = [one.first + (one.end - one.first) * place // pieces for place in range(pieces + 1)]
+    return [Range(one.topic, one.partition, first, end) for first, end in pairwise(edges) if first < end]
+
+
+def _by_bytes(one: Range, along: Sequence[tuple[int, float]], pieces: int) -> list[Range]:
+    """Cut a range into pieces of about equally many bytes.
+
+    >>> along = [(10, 900.0), (20, 100.0)]
+    >>> [(piece.first, piece.end) for piece in _by_bytes(Range("t", 0, 0, 20), along, 2)]
+    [(0, 5), (5, 20)]
+    """
+    total = sum(size for _, size in along)
+    if pieces < 2 or not total:
+        return _evenly(one, pieces)
+    edges, passed, begin = [one.first], 0.0, one.first
+    for end, size in along:
+        while len(edges) < pieces and size and total * len(edges) / pieces <= passed + size:
+            edge = begin + int((total * len(edges) / pieces - passed) / size * (end - begin))
+            edges.append(max(edge, edges[-1]))
+        passed, begin = passed + size, end
+    edges.append(one.end)
+    return [Range(one.topic, one.partition, first, end) for first, end in pairwise(edges) if first < end]
+
+
+def _of_partitions(given: PartitionOffsets, partitions: Sequence[TopicPartition], option: str) -> Offsets:
+    """Return what was given for each partition.
+
+    Raises:
+        OptionError: it names other partitions, or not all; Spark's source wants them exactly.
+    """
+    found = {TopicPartition(*name): offset for name, offset in given.items()}
+    missing = sorted(set(partitions) - set(found), key=_place)
+    extra = sorted(set(found) - set(partitions), key=_place)
+    if missing or extra:
+        lacks = f"says nothing of {', '.join(map(str, missing))}" if missing else ""
+        names = f"names {', '.join(map(str, extra))}, which is not read" if extra else ""
+        raise OptionError(
+            f"{option} {' and '.join(part for part in (lacks, names) if part)}; -2 is earliest, -1 latest"
+        )
+    return {one: found[one] for one in partitions}
+
+
+def _place(partition: TopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition

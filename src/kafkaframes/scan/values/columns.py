@@ -1,0 +1,116 @@
+"""Decoded values as Arrow columns: what each decoder gives, and how good rows part from bad ones. Pure.
+
+A decoder has ``fields``, the columns of a value, and turns one value's bytes into Python values by column name. What it
+cannot take raises ``BadValueError`` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.scan.values.framing import BadValueError
+
+REASON: Final = "reason"
+TOMBSTONE: Final = "tombstone"
+# What the rows of a table have besides: a field of a value with such a name is called value_NAME.
+TAKEN: Final = frozenset(
+    {"topic", "partition", "offset", "timestamp", "timestampType", "key", "headers", TOMBSTONE, REASON}
+)
+_CONVERSION_ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_LONGEST_REASON: Final = 500
+Row = Mapping[str, Any]
+
+
+class Decoder(Protocol):
+    """Bytes of one value in, its columns out."""
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        """The columns of a value, all nullable, in order."""
+
+    def decode(self, value: bytes) -> Row:
+        """Return a value's columns by name; a name that is absent is null.
+
+        Raises:
+            BadValueError: it is not what the schema says.
+        """
+
+
+def column_name(name: str) -> str:
+    """Return what the column of a value's field is called.
+
+    >>> column_name("carrier"), column_name("offset")
+    ('carrier', 'value_offset')
+    """
+    return f"value_{name}" if name in TAKEN else name
+
+
+def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool) -> tuple[pa.RecordBatch, Any]:
+    """Decode the column ``value``, and part good rows from bad ones.
+
+    Args:
+        batch: rows with ``key`` and ``value`` (binary); a null value is a tombstone, of which all fields are null.
+        decoder: None leaves ``value`` as it is.
+        needs_key: whether a row without a key is a bad one.
+
+    Returns:
+        The good rows, with ``tombstone`` and the value's columns in place of ``value`` if there is a decoder; and the
+        bad ones as they came, with the column ``reason`` behind, or None.
+    """
+    reasons: dict[int, str] = {}
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    if needs_key:
+        missing = np.flatnonzero(batch.column("key").is_null().to_numpy(zero_copy_only=False))
+        reasons |= dict.fromkeys(missing.tolist(), "no key: a table of the latest value by key needs one")
+    if decoder is not None:
+        values = columns.pop("value")
+        columns[TOMBSTONE] = values.is_null()
+        columns |= _decoded(values.to_pylist(), decoder, reasons)
+    made = pa.RecordBatch.from_pydict(columns)
+    if not reasons:
+        return made, None
+    good = np.ones(batch.num_rows, np.bool_)
+    good[list(reasons)] = False
+    bad = batch.filter(pa.array(~good))
+    told = pa.array([reasons[place][:_LONGEST_REASON] for place in sorted(reasons)], pa.string())
+    return made.filter(pa.array(good)), bad.append_column(REASON, told)
+
+
+def _decoded(values: list[bytes | None], decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
+    """Return a column for each field; a row that fits none is added to ``reasons`` and is null in all."""
+    rows = [_decoded_row(value, place, decoder, reasons) for place, value in enumerate(values)]
+    try:
+        return {field.name: _column(rows, field) for field in decoder.fields}
+    except _CONVERSION_ERRORS:  # one of many: find those that it is
+        for place, row in enumerate(rows):
+            rows[place] = row if row is None else _fitting(row, place, decoder.fields, reasons)
+    return {field.name: _column(rows, field) for field in decoder.fields}
+
+
+def _decoded_row(value: bytes | None, place: int, decoder: Decoder, reasons: dict[int, str]) -> Row | None:
+    if value is None or place in reasons:
+        return None
+    try:
+        return decoder.decode(value)
+    except BadValueError as error:
+        reasons[place] = str(error)
+        return None
+
+
+def _fitting(row: Row, place: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
+    for field in fields:
+        try:
+            _column([row], field)
+        except _CONVERSION_ERRORS as error:
+            reasons[place] = f"{field.name}: {error}"
+            return None
+    return row
+
+
+def _column(rows: Sequence[Row | None], field: pa.Field) -> pa.Array:
+    name = field.name
+    return pa.array([None if row is None else row.get(name) for row in rows], field.type)

@@ -1,0 +1,268 @@
+"""How the values of a table are decoded: a value that travels to workers, and the decoder that each of them makes.
+
+Where schemas come from decides what is read: with a registry, or files by id (``ID=FILE``), every value begins with a
+registry's prefix; with one file (``FILE``), or none, it has none. Nothing is guessed from the bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.values import registry as registries
+from kafkaframes.scan.values.avro_values import AvroDecoder
+from kafkaframes.scan.values.columns import Decoder
+from kafkaframes.scan.values.framing import BadValueError, split_indexes, split_prefix
+from kafkaframes.scan.values.json_values import JsonDecoder
+from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, message_name
+from kafkaframes.scan.values.registry import Registered, Registry
+
+AVRO, JSON, PROTOBUF = "avro", "json", "protobuf"
+MODES: Final = (JSON, AVRO, PROTOBUF)
+_KINDS: Final = {AVRO: registries.AVRO, JSON: registries.JSON, PROTOBUF: registries.PROTOBUF}
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What is known of the values.
+
+    Attributes:
+        mode: one of ``MODES``.
+        schema: of the table: a schema's text (JSON, Avro), or a FileDescriptorSet (Protobuf), as bytes.
+        by_id: the same of ids that a prefix names, where files say them.
+        registry: a URL; None for none.
+        registered: what the registry said of the table's subject, when the run began.
+        message: Protobuf: the message's full name; empty for the first one.
+    """
+
+    mode: str
+    schema: bytes | None = None
+    by_id: Mapping[int, bytes] = field(default_factory=dict)
+    registry: str | None = field(default=None, repr=False)
+    registered: Registered | None = field(default=None, repr=False)
+    message: str = ""
+
+    @property
+    def has_prefix(self) -> bool:
+        """Whether each value begins with a schema registry's prefix."""
+        return self.registry is not None or bool(self.by_id)
+
+    def decoder(self) -> Decoder:
+        """Return the decoder; in one process, the same one for the same values.
+
+        Raises:
+            OptionError: a schema is none.
+            MissingExtraError: the format's library is absent.
+        """
+        return _decoder(_Key(self))
+
+
+class _Key:
+    """A ``Decoding`` as a key of a cache."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        self.decoding = decoding
+        by_id = tuple(sorted(decoding.by_id.items()))
+        self._same = (decoding.mode, decoding.schema, by_id, decoding.registry, decoding.registered, decoding.message)
+
+    def __hash__(self) -> int:
+        return hash(self._same)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._same == other._same
+
+
+@lru_cache(maxsize=8)
+def _decoder(key: _Key) -> Decoder:
+    decoding = key.decoding
+    return _DECODERS[decoding.mode](decoding)
+
+
+def subject_schema(url: str, subject: str, mode: str) -> Registered:
+    """Return what a registry says of a table's subject.
+
+    Raises:
+        OptionError: there is no such subject, or its schemas are of another kind.
+        NetworkError: the registry does not answer.
+    """
+    found = Registry(url).latest(subject)
+    if found.kind != _KINDS[mode]:
+        raise OptionError(f"--mode {mode}: the schemas of {subject} are {found.kind}")
+    return found
+
+
+class _Framed:
+    """Takes a value's prefix off, and says which schema wrote it."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        self._decoding = decoding
+        self._registry = None if decoding.registry is None else Registry(decoding.registry)
+        self._parsed: dict[int, Any] = {}
+
+    def payload(self, value: bytes) -> bytes:
+        """Return a value without its prefix, whatever wrote it."""
+        return split_prefix(value)[1] if self._decoding.has_prefix else value
+
+    def avro(self, value: bytes) -> tuple[Any | None, bytes]:
+        """Return the schema that wrote a value, None for the table's, and the payload."""
+        if not self._decoding.has_prefix:
+            return None, value
+        number, payload = split_prefix(value)
+        if number not in self._parsed:
+            self._parsed[number] = self._avro_schema(number)
+        return self._parsed[number], payload
+
+    def _avro_schema(self, number: int) -> Any:
+        if self._registry is None:
+            return _avro_text(_known(self._decoding, number).decode("utf-8", "replace"))
+        registered = self._registry.by_id(number)
+        if registered.kind != registries.AVRO:
+            raise BadValueError(f"schema {number} is {registered.kind}, not AVRO")
+        return avro_schema(registered)
+
+    def protobuf(self, value: bytes, wanted: str) -> bytes:
+        """Return a message's bytes.
+
+        Raises:
+            BadValueError: it is another message than ``wanted``.
+        """
+        if not self._decoding.has_prefix:
+            return value
+        number, rest = split_prefix(value)
+        indexes, payload = split_indexes(rest)
+        name = self._parsed.get((number, indexes))  # type: ignore[call-overload]
+        if name is None:
+            name = self._parsed[number, indexes] = message_name(self._protobuf_files(number), indexes)  # type: ignore[index]
+        if name != wanted:
+            raise BadValueError(f"a message {name}, the table has {wanted}")
+        return payload
+
+    def _protobuf_files(self, number: int) -> list[bytes]:
+        if self._registry is None:
+            return files_of_set(_known(self._decoding, number))
+        registered = self._registry.by_id(number)
+        if registered.kind != registries.PROTOBUF:
+            raise BadValueError(f"schema {number} is {registered.kind}, not PROTOBUF")
+        return _registered_files(registered)
+
+
+def _known(decoding: Decoding, number: int) -> bytes:
+    found = decoding.by_id.get(number)
+    if found is None:
+        raise BadValueError(f"schema {number} is not among those given: --schema {number}=FILE, or --registry URL")
+    return found
+
+
+def _avro_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text  # the name of a primitive type may stand without quotes
+
+
+def avro_schema(registered: Registered) -> Any:
+    """Return a registered Avro schema; what it names stands before it, in a union that is taken apart again.
+
+    >>> avro_schema(Registered("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
+    'A'
+    """
+    schema = _avro_text(registered.text)
+    names = {name: _avro_text(text) for name, text in registered.references}
+    return _inlined(schema, names, set()) if names else schema
+
+
+def _inlined(schema: Any, names: Mapping[str, Any], done: set[str]) -> Any:
+    """Put each named schema in where its name comes first."""
+    if isinstance(schema, str):
+        if schema in names and schema not in done:
+            done.add(schema)
+            return _inlined(names[schema], names, done)
+        return schema
+    if isinstance(schema, list):
+        return [_inlined(one, names, done) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    for key in ("type", "items", "values"):
+        if key in made:
+            made[key] = _inlined(made[key], names, done)
+    if isinstance(made.get("fields"), list):
+        made["fields"] = [_inlined(one, names, done) for one in made["fields"]]
+    return made
+
+
+def _registered_files(registered: Registered) -> list[bytes]:
+    """Return a registered Protobuf schema's files, each behind those that it imports, under the names it imports."""
+    from kafkaframes.scan.values.protobuf_values import load_library
+
+    descriptor_pb2, _, _ = load_library()
+    files = []
+    for name, text in (*registered.references, ("", registered.text)):
+        try:
+            one = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        except Exception as error:
+            raise OptionError(
+                "the schema registry does not give descriptors of Protobuf schemas (format=serialized): "
+                "--schema FILE.desc takes what protoc writes"
+            ) from error
+        one.name = name or one.name
+        files.append(one.SerializeToString())
+    return [*_imports(files), *files]
+
+
+def _imports(files: list[bytes]) -> list[bytes]:
+    """Return the files of Google's own that some import: no registry has those."""
+    from importlib import import_module
+
+    from kafkaframes.scan.values.protobuf_values import load_library
+
+    descriptor_pb2, _, _ = load_library()
+    wanted = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
+    found = []
+    for name in sorted(wanted):
+        if name.startswith("google/protobuf/"):
+            module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+            found.append(module.DESCRIPTOR.serialized_pb)
+    return found
+
+
+def _json(decoding: Decoding) -> Decoder:
+    text = decoding.registered.text if decoding.registered is not None else (decoding.schema or b"").decode()
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"no JSON Schema: {error}") from None
+    return _Unframed(JsonDecoder(schema), _Framed(decoding))
+
+
+def _avro(decoding: Decoding) -> Decoder:
+    registered = decoding.registered
+    text = (decoding.schema or b"").decode("utf-8", "replace")
+    return AvroDecoder(_avro_text(text) if registered is None else avro_schema(registered), _Framed(decoding).avro)
+
+
+def _protobuf(decoding: Decoding) -> Decoder:
+    registered, framed = decoding.registered, _Framed(decoding)
+    files = files_of_set(decoding.schema or b"") if registered is None else _registered_files(registered)
+    name = decoding.message or message_name(files, (0,))
+    return ProtobufDecoder(files, name, lambda value: framed.protobuf(value, name))
+
+
+class _Unframed:
+    """A decoder behind a prefix."""
+
+    def __init__(self, decoder: JsonDecoder, framed: _Framed) -> None:
+        self._decoder, self._payload = decoder, framed.payload
+        self.fields = decoder.fields
+
+    def decode(self, value: bytes) -> Any:
+        """Decode what follows the prefix."""
+        return self._decoder.decode(self._payload(value))
+
+
+_DECODERS: Final = {JSON: _json, AVRO: _avro, PROTOBUF: _protobuf}

@@ -1,0 +1,268 @@
+"""JSON values by a JSON Schema, or by one that is inferred from the first values of a topic. Pure.
+
+What of JSON Schema becomes columns: ``type`` (also with "null"), ``properties``, ``items``. Whatever has no such type
+(``anyOf``, objects without ``properties``) is a column of JSON text. A value with another type than its column is a bad
+record; a field that the schema does not know is kept, as JSON text by its path, in the column ``other_fields``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.values.columns import Row, column_name
+from kafkaframes.scan.values.framing import BadValueError
+
+OTHER: Final = "other_fields"
+WHOLE: Final = "value"  # the column of values that are no objects
+_INT64: Final = 2**63
+_DEEPEST: Final = 50  # levels of a schema
+Extras = dict[str, Any]
+Reader = Callable[[Any, str, Extras], Any]
+Schema = Mapping[str, Any]
+
+
+class JsonDecoder:
+    """Decodes JSON by a JSON Schema.
+
+    Args:
+        schema: a JSON Schema, as parsed.
+
+    Raises:
+        OptionError: it is none.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        if not isinstance(schema, dict):
+            raise OptionError("a JSON Schema is an object")
+        self._is_object = _kind(schema) == "object" and isinstance(schema.get("properties"), dict)
+        if self._is_object:
+            self._readers = {name: _planned(one, 1) for name, one in schema["properties"].items()}
+        else:
+            self._readers = {WHOLE: _planned(schema, 1)}
+        self._names = {name: column_name(name) if self._is_object else name for name in self._readers}
+        if len({*self._names.values(), OTHER}) <= len(self._names):
+            raise OptionError(f"JSON Schema: two fields are called {sorted(self._names.values())}, or one {OTHER}")
+        found = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
+        self.fields: tuple[pa.Field, ...] = (*found, pa.field(OTHER, pa.string()))
+
+    def decode(self, value: bytes) -> Row:
+        """Return a value's columns.
+
+        Raises:
+            BadValueError: it is no JSON, or of another type.
+        """
+        parsed = _parsed(value)
+        extras: Extras = {}
+        if not self._is_object:
+            row = {WHOLE: self._readers[WHOLE][1](parsed, "$", extras)}
+        elif not isinstance(parsed, dict):
+            raise BadValueError(f"$: expected an object, found {_named(parsed)}")
+        else:
+            row = _fields_of(parsed, self._readers, "$", extras)
+            row = {self._names[name]: one for name, one in row.items()}
+        if extras:
+            row[OTHER] = _text(extras)
+        return row
+
+
+def _parsed(value: bytes) -> Any:
+    try:
+        return _PARSE(value.decode())
+    except UnicodeDecodeError as error:
+        raise BadValueError(f"no UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise BadValueError("no JSON: nested too deeply") from None
+    except ValueError as error:
+        raise BadValueError(f"no JSON: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+_PARSE: Final = json.JSONDecoder(parse_constant=_no_constant).decode  # json.loads makes one for each value
+
+
+def _kind(schema: Any) -> str:
+    """Return the one type of a schema beside null; empty where it has none, or several."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    kinds = [one for one in kind if one != "null"] if isinstance(kind, list) else [kind]
+    return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], str) else ""
+
+
+def _planned(schema: Any, depth: int) -> tuple[pa.DataType, Reader]:
+    kind = _kind(schema)
+    if depth > _DEEPEST:
+        raise OptionError(f"JSON Schema: nested more than {_DEEPEST} levels")
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return _array(*_planned(schema["items"], depth + 1))
+    if kind == "object" and isinstance(schema.get("properties"), dict) and schema["properties"]:
+        return _object({name: _planned(one, depth + 1) for name, one in schema["properties"].items()})
+    return pa.string(), _json_text
+
+
+def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
+    def read_array(value: Any, path: str, extras: Extras) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _wrong(value, path, "an array")
+        return [read(one, f"{path}[{place}]", extras) for place, one in enumerate(value)]
+
+    return pa.list_(pa.field("element", kind)), read_array
+
+
+def _object(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataType, Reader]:
+    def read_object(value: Any, path: str, extras: Extras) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _wrong(value, path, "an object")
+        return _fields_of(value, readers, path, extras)
+
+    return pa.struct([pa.field(name, kind) for name, (kind, _) in readers.items()]), read_object
+
+
+def _fields_of(
+    value: dict[str, Any], readers: Mapping[str, tuple[pa.DataType, Reader]], path: str, extras: Extras
+) -> dict[str, Any]:
+    found = {}
+    for name, one in value.items():
+        reader = readers.get(name)
+        if reader is None:
+            extras[f"{path}.{name}".removeprefix("$.")] = one
+        else:
+            found[name] = reader[1](one, f"{path}.{name}", extras)
+    return found
+
+
+def _json_text(value: Any, path: str, extras: Extras) -> Any:
+    return None if value is None else _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _plain(wanted: str, test: Callable[[Any], Any]) -> Reader:
+    def read(value: Any, path: str, extras: Extras) -> Any:
+        if value is None:
+            return None
+        found = test(value)
+        if found is None:
+            raise _wrong(value, path, wanted)
+        return found
+
+    return read
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and -_INT64 <= value < _INT64 else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+_PLAIN: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
+    "string": (pa.string(), _plain("text", lambda value: value if isinstance(value, str) else None)),
+    "integer": (pa.int64(), _plain("an integer of 64 bits", _integer)),
+    "number": (pa.float64(), _plain("a number", _number)),
+    "boolean": (pa.bool_(), _plain("true or false", lambda value: value if isinstance(value, bool) else None)),
+}
+
+
+def _wrong(value: Any, path: str, wanted: str) -> BadValueError:
+    return BadValueError(f"{path}: expected {wanted}, found {_named(value)}")
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    names = {str: "text", int: "a number", float: "a number", list: "an array", dict: "an object"}
+    return names.get(type(value), "null")
+
+
+# ------------------------------------------------------------------------------------------------------ inference
+
+
+def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
+    """Return a JSON Schema that all values fit; values that are no JSON are passed over.
+
+    >>> infer_schema([b'{"a": 1, "b": [1.5]}', b'{"a": null, "c": {"d": "x"}}'])["properties"]["a"]
+    {'type': 'integer'}
+
+    Raises:
+        OptionError: there is nothing to infer from.
+    """
+    found: dict[str, Any] | None = None
+    for value in values:
+        if value is None:
+            continue
+        try:
+            one = _schema_of(_parsed(value), 1)
+        except BadValueError:
+            continue
+        found = one if found is None else _merged(found, one)
+    if found is None or found == _UNKNOWN:
+        raise OptionError("no value is JSON yet: there is nothing to infer columns from; --schema FILE says them")
+    return found
+
+
+_UNKNOWN: Final[dict[str, Any]] = {"type": "null"}  # nulls only, so far
+_TEXT: Final[dict[str, Any]] = {}  # no one type: JSON text
+
+
+def _schema_of(value: Any, depth: int) -> dict[str, Any]:
+    if value is None:
+        return _UNKNOWN
+    if depth > _DEEPEST:
+        return _TEXT
+    if isinstance(value, dict):
+        return {"type": "object", "properties": {name: _schema_of(one, depth + 1) for name, one in value.items()}}
+    if isinstance(value, list):
+        items = _UNKNOWN
+        for one in value:
+            items = _merged(items, _schema_of(one, depth + 1))
+        return {"type": "array", "items": items}
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    if isinstance(value, int):
+        return {"type": "integer"} if _integer(value) is not None else _TEXT
+    return {"type": "number" if isinstance(value, float) else "string"}
+
+
+def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    """Return what both fit."""
+    if left in (right, _UNKNOWN):
+        return right
+    if right == _UNKNOWN:
+        return left
+    kinds = {left.get("type"), right.get("type")}
+    if kinds == {"integer", "number"}:
+        return {"type": "number"}
+    if kinds == {"array"}:
+        return {"type": "array", "items": _merged(left["items"], right["items"])}
+    if kinds == {"object"}:
+        before, after = left["properties"], right["properties"]
+        names = dict.fromkeys([*before, *after])
+        fields = {name: _merged(before.get(name, _UNKNOWN), after.get(name, _UNKNOWN)) for name in names}
+        return {"type": "object", "properties": fields}
+    return _TEXT

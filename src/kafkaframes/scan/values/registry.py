@@ -1,0 +1,151 @@
+"""A schema registry over HTTP: schemas by id and by subject. The requests are those of Confluent's Schema Registry.
+
+What was asked once is kept: an id stands for one schema for good. An id that the registry does not know is a bad
+record's matter (``BadValueError``); a registry that does not answer ends the run.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.scan.values.framing import BadValueError
+
+TIMEOUT_SECONDS: Final = 20.0
+_LARGEST: Final = 16 << 20
+_NOT_FOUND: Final = 404
+_MOST_REFERENCES: Final = 1000
+AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+
+
+class Registered(NamedTuple):
+    """A schema as the registry has it.
+
+    Attributes:
+        kind: AVRO, JSON or PROTOBUF.
+        text: the schema; for Protobuf a FileDescriptorProto in base64.
+        references: schemas that it names, each behind those that it names itself: (name, text).
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+
+class Registry:
+    """Asks one registry.
+
+    Args:
+        url: ``http(s)://[user:password@]host[:port][/path]``.
+
+    Raises:
+        OptionError: it is no such URL.
+    """
+
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionError(f"--registry {_shown(url)}: must be http://HOST:PORT or https://HOST")
+        self._timeout = timeout
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")).rstrip(
+            "/"
+        )
+        self._by_id: dict[int, Registered | str] = {}
+
+    def by_id(self, schema_id: int) -> Registered:
+        """Return a schema.
+
+        Raises:
+            BadValueError: the registry does not know the id.
+            NetworkError: it does not answer, or with an error.
+        """
+        known = self._by_id.get(schema_id)
+        if known is None:
+            answer = self._ask(f"/schemas/ids/{schema_id}")
+            known = f"the registry knows no schema {schema_id}" if answer is None else self._registered(answer)
+            if isinstance(known, Registered) and known.kind == PROTOBUF:
+                again = self._ask(f"/schemas/ids/{schema_id}?format=serialized") or answer
+                known = known._replace(text=str((again or {}).get("schema")))
+            self._by_id[schema_id] = known
+        if isinstance(known, str):
+            raise BadValueError(known)
+        return known
+
+    def latest(self, subject: str) -> Registered:
+        """Return the newest schema of a subject.
+
+        Raises:
+            OptionError: there is no such subject.
+            NetworkError: as ``by_id``.
+        """
+        answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        if answer is None:
+            raise OptionError(f"the schema registry has no subject {subject}: --subject NAME says which")
+        if isinstance(number := answer.get("id"), int):
+            return self.by_id(number)
+        return self._registered(answer)
+
+    def _registered(self, answer: dict[str, Any]) -> Registered:
+        text = answer.get("schema")
+        if not isinstance(text, str):
+            raise NetworkError(f"{self._url}: answers without a schema")
+        kind = str(answer.get("schemaType") or AVRO)
+        found: dict[str, str] = {}
+        self._follow(answer.get("references") or (), kind, found)
+        return Registered(kind, text, tuple(found.items()))
+
+    def _follow(self, references: Any, kind: str, found: dict[str, str]) -> None:
+        """Fetch what a schema names, depth first."""
+        for one in references:
+            name, subject, version = (one.get(key) for key in ("name", "subject", "version"))
+            if name in found or len(found) >= _MOST_REFERENCES:
+                continue
+            form = "?format=serialized" if kind == PROTOBUF else ""
+            answer = self._ask(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
+            if answer is None:
+                raise NetworkError(f"{self._url}: a schema names {subject} version {version}, which is not there")
+            found[name] = ""  # seen, while it is followed
+            self._follow(answer.get("references") or (), kind, found)
+            del found[name]
+            found[name] = str(answer.get("schema"))
+
+    def _ask(self, path: str) -> dict[str, Any] | None:
+        """Return an answer's JSON object; None for what is not found."""
+        request = urllib.request.Request(self._url + path, headers=self._headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+                body = response.read(_LARGEST + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == _NOT_FOUND:
+                    return None
+            raise NetworkError(f"{self._url}: the schema registry answers {error.code} {error.reason}") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise NetworkError(f"{self._url}: the schema registry does not answer: {reason}") from None
+        if len(body) > _LARGEST:
+            raise NetworkError(f"{self._url}: an answer of more than {_LARGEST} bytes")
+        return self._object(body)
+
+    def _object(self, body: bytes) -> dict[str, Any]:
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise NetworkError(f"{self._url}: does not answer like a schema registry")
+        return answer
+
+
+def _shown(url: str) -> str:
+    """Return a URL without a password."""
+    return url if "@" not in url else "...@" + url.rpartition("@")[2]

@@ -1,0 +1,320 @@
+"""Decide which records of a window stay, and write the batches that hold them (``Cleaner.cleanInto``, ``filterTo``).
+
+A batch that keeps all records is copied byte for byte; any other is written again with its own header fields (offsets,
+sequences, epochs, producer, codec), because the offsets and the producers' state depend on them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.build import build_batches, build_empty_batch
+from kafkaframes.records.decode import count_records
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.scan import FILE, as_array, scan_all
+from kafkaframes.storage.cleaner.latest import Latest
+from kafkaframes.storage.cleaner.settings import CleanerSettings
+from kafkaframes.storage.cleaner.transactions import CleanedTransactions
+from kafkaframes.storage.cleaner.window import control_type, foreign_inner, header_of, in_transactions
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.semantics import REWRITES_OLD
+from kafkaframes.storage.log.producer_state import ProducerStates
+
+Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Pieces = dict[int, bytes | memoryview]
+
+
+class Verdicts(NamedTuple):
+    """The decisions on the batches of a window that do not depend on their records; one element a batch.
+
+    Attributes:
+        discard: none of its records stays.
+        retain_empty: its header stays even without records.
+        sets_horizon: it is the marker of a transaction whose data is gone, and gets a delete horizon.
+    """
+
+    discard: Flags
+    retain_empty: Flags
+    sets_horizon: Flags
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a round did, for its report.
+
+    Attributes:
+        records_read: of the windows that were judged.
+        records_kept: counted in the resulting bytes, not in the decisions.
+        dropped: number of removed records by reason.
+    """
+
+    records_read: int = 0
+    records_kept: int = 0
+    batches_read: int = 0
+    batches_copied: int = 0
+    batches_rewritten: int = 0
+    batches_emptied: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Add what was done elsewhere in the same round."""
+        self.dropped.update(other.dropped)
+        for name in self.__slots__:
+            if name != "dropped":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Filter:
+    """Judges the batches of a round in the order of their offsets."""
+
+    def __init__(
+        self,
+        producers: ProducerStates,
+        settings: CleanerSettings,
+        known: Latest,
+        transactions: CleanedTransactions,
+        *,
+        end_offset: int,
+    ) -> None:
+        """Make a filter for the second walk.
+
+        Args:
+            producers: those that the broker would know.
+            settings, known: of the round.
+            transactions: as they stand where the first window begins.
+            end_offset: of the round; records from here on are not judged.
+        """
+        self._producers = producers
+        self._settings = settings
+        self._known = known
+        self._transactions = transactions
+        self._end_offset = end_offset
+        ends = sorted({entry.last_offset for entry in producers.entries.values() if entry.last_offset >= 0})
+        self._last_of_producers = np.array(ends, np.int64)
+        self.tally = Tally()
+
+    def keep(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
+        """Return the bytes that stay of a window: batches that were written again, and runs of unchanged batches.
+
+        Args:
+            window: decoded batches.
+            retain_old_deletes: whether tombstones without a horizon of their own (formats 0 and 1, brokers before
+                3.1) are too young to go: their segment's file time decides.
+        """
+        verdicts = self._judge(window, retain_old_deletes)
+        kept = self._kept_records(window, verdicts.discard, retain_old_deletes)
+        counts = np.bincount(window.owners[kept], minlength=len(window.batches))
+        horizons = self._gets_horizon(window, kept, verdicts)
+        copied = (counts > 0) & (counts == window.index.rows) & ~horizons
+        copied &= ~foreign_inner(window) & ~self._must_rewrite(window.batches.column("magic"))
+        self._count(window, copied)
+        emptied = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
+        pieces: Pieces = {batch: self._empty(window, batch) for batch in emptied}
+        rewritten = np.flatnonzero((counts > 0) & ~copied).tolist()
+        pieces |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
+        kept_bytes = _in_order(window, copied, pieces)
+        self.tally.records_kept += _records_in(kept_bytes)
+        return kept_bytes
+
+    def _count(self, window: Decoded, copied: Flags) -> None:
+        self.tally.batches_read += len(window.batches)
+        self.tally.batches_copied += int(copied.sum())
+        self.tally.records_read += len(window.owners)
+        self.tally.bytes_read += int(window.batches.column("size").sum())
+
+    # ------------------------------------------------------------------------------------------------ a batch
+
+    def _judge(self, window: Decoded, retain_old_deletes: bool) -> Verdicts:
+        """Judge the batches; outside of transactions nothing is discarded and no horizon set."""
+        discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
+        for batch in in_transactions(window):
+            header = header_of(window, batch)
+            if header.is_control:
+                sets_horizon[batch] = self._transactions.control(header, control_type(window, batch))
+                discard[batch] = sets_horizon[batch] and self._is_marker_due(header, retain_old_deletes)
+            else:
+                discard[batch] = self._transactions.data(header)
+        return Verdicts(discard, self._keeps_header(window), sets_horizon)
+
+    def _is_marker_due(self, header: BatchHeader, retain_old_deletes: bool) -> bool:
+        if not self._settings.has_horizons:
+            return not retain_old_deletes
+        return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
+
+    def _keeps_header(self, window: Decoded) -> Flags:
+        """Return which batches are an active producer's last one, or the last of the round (KAFKA-17076)."""
+        last_offsets = window.batches.column("last_offset")
+        keeps: Flags = np.zeros(len(window.batches), np.bool_)
+        is_control = window.batches.is_control
+        maybe = (window.batches.column("producer_id") >= 0) & (
+            is_control | np.isin(last_offsets, self._last_of_producers)
+        )
+        for batch in np.flatnonzero(maybe).tolist():
+            keeps[batch] = self._is_last_of_producer(header_of(window, batch))
+        if self._settings.keeps_last_of_round:
+            keeps |= last_offsets + 1 == self._end_offset
+        return keeps
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        entry = self._producers.entries.get(header.producer_id)
+        if entry is None:
+            return False
+        if entry.last_offset >= 0:
+            return header.last_offset == entry.last_offset
+        return header.is_control and header.producer_epoch == entry.producer_epoch
+
+    def _must_rewrite(self, magics: Ints) -> Flags:
+        old: Flags = (magics < 2) & (self._settings.semantics == REWRITES_OLD)
+        return old
+
+    def _gets_horizon(self, window: Decoded, kept: Flags, verdicts: Verdicts) -> Flags:
+        """Return which batches get a delete horizon in this round."""
+        if not self._settings.has_horizons:
+            return np.zeros(len(window.batches), np.bool_)
+        magics = window.batches.column("magic")
+        has_tombstone = np.zeros(len(window.batches), np.bool_)
+        has_tombstone[window.owners[kept & (window.index.value_size < 0)]] = True
+        found: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.flag(DELETE_HORIZON)
+        return found & ((magics >= 2) | self._must_rewrite(magics))
+
+    # ----------------------------------------------------------------------------------------------- its records
+
+    def _kept_records(self, window: Decoded, discarded: Flags, retain_old_deletes: bool) -> Flags:
+        index, owners = window.index, window.owners
+        discard, control = discarded[owners], window.batches.is_control[owners]
+        beyond = index.offsets >= self._end_offset
+        is_latest = (index.key_size >= 0) & self._known.is_latest(window)
+        alive = index.value_size >= 0
+        if not alive.all():
+            alive |= self._keep_deletes(window, retain_old_deletes)[owners]
+        kept: Flags = ~discard & (control | beyond | (is_latest & alive))
+        self._count_dropped(discard, kept, index.key_size < 0, ~is_latest)
+        return kept
+
+    def _count_dropped(self, discard: Flags, kept: Flags, keyless: Flags, older: Flags) -> None:
+        left = ~kept
+        for reason, flags in (
+            ("aborted, or the marker of a transaction that is gone", discard),
+            ("without a key", ~discard & left & keyless),
+            ("a later record of the key", ~discard & left & ~keyless & older),
+            ("tombstone past its retention", ~discard & left & ~keyless & ~older),
+        ):
+            number = int(flags.sum())
+            if number:
+                self.tally.dropped[reason] += number
+
+    def _keep_deletes(self, window: Decoded, retain_old_deletes: bool) -> Flags:
+        if not self._settings.has_horizons:
+            return np.full(len(window.batches), retain_old_deletes)
+        waits = self._settings.now_ms < window.batches.column("base_timestamp")
+        stays = ~window.batches.flag(DELETE_HORIZON) | waits
+        keeps: Flags = np.where(window.batches.is_v2, stays, retain_old_deletes)
+        return keeps
+
+    # ----------------------------------------------------------------------------------------------- what is written
+
+    def _empty(self, window: Decoded, batch: int) -> bytes:
+        header = header_of(window, batch)
+        if header.magic < 2:
+            raise LogDirError(
+                f"the round ends with a message of format {header.magic} of which nothing stays: Kafka fails here",
+                position=header.position,
+                file=window.file,
+            )
+        self.tally.batches_emptied += 1
+        append_time = bool(header.attributes & APPEND_BIT)
+        fields = _fields(header, append_time=append_time, horizon=None)
+        return build_empty_batch(
+            header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
+        )
+
+    def _rewrite(self, window: Decoded, kept: Flags, rewrites: list[tuple[int, bool]]) -> Pieces:
+        """Write batches anew, those of one format, codec and timestamp type together."""
+        self.tally.batches_rewritten += len(rewrites)
+        pieces: Pieces = {}
+        alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
+        new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
+        for batch, gets_horizon in rewrites:
+            header = header_of(window, batch)
+            is_new = header.magic < 2 and self._settings.semantics == REWRITES_OLD
+            magic = 2 if is_new else header.magic
+            append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
+            kind = (magic, header.attributes & CODEC_MASK, append_time and magic < 2)
+            horizon = new_horizon if gets_horizon else None
+            alike.setdefault(kind, []).append((batch, self._header(header, append_time, horizon)))
+        for (magic, codec, _), members in alike.items():
+            chosen = np.zeros(len(window.batches), np.bool_)
+            chosen[[batch for batch, _ in members]] = True
+            mine = kept & chosen[window.owners]
+            index = window.index.take(mine, window.owners)
+            rows = rows_of_index(window.sections, index)
+            sizes = index.rows[chosen]
+            built = build_batches(
+                rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], record_format=magic, codec=codec
+            )
+            pieces |= {batch: piece for (batch, _), piece in zip(members, built, strict=True)}
+        return pieces
+
+    def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
+        """Return the header of a batch that is written anew: its own, but for what the records decide."""
+        if horizon is None and _has_horizon(header) and self._settings.has_horizons:
+            horizon = header.base_timestamp
+        fields = _fields(header, append_time=append_time, horizon=horizon)
+        if header.magic < 2:
+            return BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
+        return fields
+
+
+def _records_in(pieces: list[bytes | memoryview]) -> int:
+    data = as_array(b"".join(pieces))
+    return count_records(data, scan_all(data, rules=FILE))
+
+
+def _in_order(window: Decoded, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:
+    """Put the remaining batches of a window in order; neighbours that are copied become one piece."""
+    positions, sizes = window.batches.column("position"), window.batches.column("size")
+    edges = np.flatnonzero(np.diff(copied, prepend=False, append=False)).reshape(-1, 2)
+    view = memoryview(window.data.data)
+    runs = {
+        first: view[start:end]
+        for first, start, end in zip(
+            edges[:, 0].tolist(),
+            positions[edges[:, 0]].tolist(),
+            (positions + sizes)[edges[:, 1] - 1].tolist(),
+            strict=True,
+        )
+    }
+    return [piece for _, piece in sorted((runs | pieces).items())]
+
+
+def _has_horizon(header: BatchHeader) -> bool:
+    return header.magic >= 2 and bool(header.attributes & DELETE_HORIZON)
+
+
+def _fields(header: BatchHeader, *, append_time: bool, horizon: int | None) -> BatchFields:
+    return BatchFields(
+        timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        delete_horizon_ms=horizon,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        max_timestamp=header.max_timestamp if append_time else None,
+    )

@@ -1,0 +1,168 @@
+"""Plan a round of cleaning: its range of offsets, and which segments are joined (Kafka's LogCleanerManager).
+
+Nothing is read here but names, sizes, times, headers and the small files beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafkaframes.storage.cleaner.settings import CleanerSettings
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.directory import Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.segment_reader import open_segment
+from kafkaframes.storage.files.semantics import expiration_of
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.log.overflow import MOST_OFFSETS
+from kafkaframes.storage.log.producer_state import ProducerStates, load_producer_states
+from kafkaframes.storage.log.transactions import transactions_of
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlan:
+    """The range of a round, and the state that it needs.
+
+    Attributes:
+        first_dirty_offset: the map of keys is built from here on.
+        first_uncleanable_offset: a segment's base offset; nothing from here on is touched.
+        reason: why the range ends there.
+        log_end_offset: of the partition.
+        aborted: the partition's aborted transactions, by their markers.
+        producers: the producers that the broker would know.
+    """
+
+    partition: Partition
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    reason: str
+    log_end_offset: int
+    high_watermark: int
+    aborted: tuple[AbortedTransaction, ...]
+    producers: ProducerStates
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to clean."""
+        first, end = self.first_dirty_offset, self.first_uncleanable_offset
+        return end <= first or not any(segment.size_bytes for segment in self.segments_between(first, end))
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Return the transactions that touch offsets from ``start`` to before ``end``."""
+        return [one for one in self.aborted if one.last_offset >= start and one.first_offset < end]
+
+    def segments_between(self, start: int, end: int) -> list[Segment]:
+        """Return the segments that may hold offsets from ``start`` to before ``end``."""
+        segments = self.partition.segments
+        nexts = [segment.base_offset for segment in segments[1:]] + [2**63 - 1]
+        return [
+            segment
+            for segment, next_base in zip(segments, nexts, strict=True)
+            if next_base > start and segment.base_offset < end
+        ]
+
+
+def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSettings) -> RoundPlan:
+    """Find the cleanable range of a partition.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    state = transactions_of(filesystem, partition)
+    end = state.log_end_offset
+    producers = ProducerStates()
+    if state.has_producers or partition.producer_snapshots:
+        producers = load_producer_states(
+            filesystem,
+            partition,
+            now_ms=settings.now_ms,
+            end_offset=end,
+            expiration_ms=expiration_of(settings.semantics, settings.expiration_ms),
+        )
+    high_watermark = end if settings.high_watermark is None else settings.high_watermark
+    dirty = _first_dirty(partition, settings, end)
+    limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
+    # A broker replays its log from its start: it knows of an earlier transaction only from a snapshot.
+    replayed = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
+    limits += [
+        (offset, "an open transaction") for offset in (producers.first_open_offset, *replayed) if offset is not None
+    ]
+    if settings.ends_at_high_watermark:
+        limits.append((high_watermark, "the high watermark"))
+    lagging = _first_lagging(filesystem, partition, settings, dirty)
+    if lagging is not None:
+        limits.append((lagging, f"younger than min.compaction.lag.ms ({settings.min_compaction_lag_ms})"))
+    uncleanable, reason = min(limits)
+    return RoundPlan(
+        partition,
+        dirty,
+        _segment_base(partition.segments, uncleanable),
+        reason,
+        end,
+        high_watermark,
+        state.aborted,
+        producers,
+    )
+
+
+def _first_dirty(partition: Partition, settings: CleanerSettings, end: int) -> int:
+    start = partition.log_start_offset
+    dirty = settings.first_dirty_offset
+    if dirty is None:
+        dirty = partition.checkpointed.get(names.CLEANER_CHECKPOINT, start)
+    return dirty if start <= dirty <= end else start
+
+
+def _first_lagging(filesystem: FileSystem, partition: Partition, settings: CleanerSettings, dirty: int) -> int | None:
+    """Return the first dirty segment that holds a record younger than the lag allows."""
+    if settings.min_compaction_lag_ms <= 0:
+        return None
+    nexts = [segment.base_offset for segment in partition.segments[1:]]
+    for segment, next_base in zip(partition.segments, nexts, strict=False):
+        if next_base > dirty and largest_timestamp(filesystem, segment) > _youngest(settings):
+            return segment.base_offset
+    return None
+
+
+def _youngest(settings: CleanerSettings) -> int:
+    return settings.now_ms - settings.min_compaction_lag_ms
+
+
+def largest_timestamp(filesystem: FileSystem, segment: Segment) -> int:
+    """Return a segment's largest timestamp; its file's time where no record has one, as Kafka does."""
+    with open_segment(filesystem, segment) as reader:
+        largest = reader.largest_timestamp
+    return largest if largest >= 0 else segment.log.mtime_ms or 0
+
+
+def _segment_base(segments: Sequence[Segment], offset: int) -> int:
+    """Round an offset down to the base of the segment that holds it."""
+    below = [segment.base_offset for segment in segments if segment.base_offset <= offset]
+    return below[-1] if below else offset
+
+
+def group_segments(
+    segments: Sequence[Segment], settings: CleanerSettings, first_uncleanable_offset: int
+) -> list[list[Segment]]:
+    """Group neighbours that will fit into one segment, by the sizes that they have before the cleaning."""
+    groups: list[list[Segment]] = []
+    nexts = [segment.base_offset for segment in segments[1:]] + [first_uncleanable_offset]
+    sizes = (0, 0, 0)
+    for segment, next_base in zip(segments, nexts, strict=True):
+        size = _sizes(segment)
+        joined = (sizes[0] + size[0], sizes[1] + size[1], sizes[2] + size[2])
+        limits = (settings.segment_bytes, settings.index_bytes, settings.index_bytes)
+        fits = all(one <= limit for one, limit in zip(joined, limits, strict=True))
+        if groups and fits and (not segment.size_bytes or next_base - 1 - groups[-1][0].base_offset <= MOST_OFFSETS):
+            groups[-1].append(segment)
+            sizes = joined
+        else:
+            groups.append([segment])
+            sizes = size
+    return groups
+
+
+def _sizes(segment: Segment) -> tuple[int, int, int]:
+    index, time_index = segment.index, segment.time_index
+    return segment.size_bytes, index.size_bytes if index else 0, time_index.size_bytes if time_index else 0

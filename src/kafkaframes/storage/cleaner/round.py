@@ -1,0 +1,202 @@
+"""One round of cleaning of one partition, from its directory into a new one; the source is never written to.
+
+It walks twice: through the dirty part, for the last offset of each key, and through everything up to the end of the
+map, to filter it. The new directory is complete or absent: it is written under another name and renamed at the end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.memory import Recycler
+from kafkaframes.storage.cleaner.filter import Filter, Tally
+from kafkaframes.storage.cleaner.latest import Latest, walk_dirty_part
+from kafkaframes.storage.cleaner.output import OverflowingError, copy_rest, indexed_columns, write_indexes
+from kafkaframes.storage.cleaner.plan import RoundPlan, group_segments
+from kafkaframes.storage.cleaner.plan import plan_round as plan_round
+from kafkaframes.storage.cleaner.settings import CleanerSettings
+from kafkaframes.storage.cleaner.transactions import CleanedTransactions
+from kafkaframes.storage.cleaner.window import windows
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.atomic import new_file, unfinished
+from kafkaframes.storage.files.directory import Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.log.overflow import split_partition
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningRound:
+    """What a round did.
+
+    Attributes:
+        plan: its range.
+        end_offset: the next round's first dirty offset; the cleaner's checkpoint.
+        groups: base offsets of the segments that were joined, by the base offset of the new segment.
+        tally: counts of records and batches that were kept and removed.
+        directory: the new partition's directory.
+    """
+
+    plan: RoundPlan
+    end_offset: int
+    groups: dict[int, tuple[int, ...]]
+    tally: Tally
+    directory: Path
+
+
+def clean_partition(
+    filesystem: FileSystem,
+    partition: Partition,
+    settings: CleanerSettings,
+    destination: Path,
+    *,
+    map_bytes: int | None = None,
+) -> CleaningRound | None:
+    """Clean a partition into ``destination``, which must not exist; ``None``: there is nothing to clean.
+
+    Args:
+        filesystem, partition: from the discovery.
+        settings: of the round.
+        destination: the new partition's directory.
+        map_bytes: how much memory the map of keys may take; without it as much as the keys need.
+
+    Raises:
+        LogDirError: something cannot be read, is damaged, or ``destination`` exists. No file is left behind.
+        MapFullError: the keys need more memory. Nothing is written then.
+    """
+    plan = plan_round(filesystem, partition, settings)
+    if plan.is_empty:
+        return None
+    if destination.exists():
+        raise LogDirError("exists already", file=str(destination))
+    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
+    try:
+        with unfinished(destination) as directory:
+            result = _write(filesystem, plan, settings, known, directory)
+    except OverflowingError:  # as Kafka does: split the segment and start the round again
+        return clean_partition(*_split(filesystem, partition), settings, destination, map_bytes=map_bytes)
+    end, groups, tally = result
+    return CleaningRound(plan, end, groups, tally, destination)
+
+
+def _split(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
+    view, shown = split_partition(filesystem, partition)
+    if shown is partition:
+        raise LogDirError(
+            "offsets do not fit an index and decrease, so the segment cannot be split", file=partition.directory
+        )
+    return view, shown
+
+
+def _write(
+    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, known: Latest, directory: Path
+) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
+    end_offset = plan.first_uncleanable_offset
+    segments = plan.segments_between(0, end_offset)
+    transactions = CleanedTransactions()
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
+    groups: dict[int, tuple[int, ...]] = {}
+    for group in group_segments(segments, settings, plan.first_uncleanable_offset):
+        transactions.kept = []
+        base = group[0].base_offset
+        groups[base] = tuple(segment.base_offset for segment in group)
+        path = directory / names.segment_file_name(base, "log")
+        with new_file(path, mtime_ms=group[-1].log.mtime_ms) as out:
+            out.writelines(kept_of(filesystem, sources_of(plan, group, settings), filter_, transactions))
+        filter_.tally.bytes_written += path.stat().st_size
+        write_indexes(path, base, indexed_columns(path), settings, transactions.kept)
+    cleaned = {base for bases in groups.values() for base in bases}
+    copy_rest(filesystem, plan.partition, directory, gone=cleaned - groups.keys(), rewritten=set(groups))
+    return end_offset, groups, filter_.tally
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A segment to clean, or a part of it, with the state that comes from the rest of the partition.
+
+    Attributes:
+        aborted: the transactions that overlap its offsets; they are added where the segment begins.
+        is_dirty: whether the first walk goes through it.
+        retain_old_deletes: see ``Filter.keep``.
+        start, end: of a part, the positions of its first batch and of that behind it.
+        first_offset: of a part, an offset that is above all before it.
+    """
+
+    segment: Segment
+    aborted: tuple[AbortedTransaction, ...]
+    is_dirty: bool
+    retain_old_deletes: bool
+    start: int = 0
+    end: int | None = None
+    first_offset: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes there are to read."""
+        return (self.segment.size_bytes if self.end is None else self.end) - self.start
+
+    @property
+    def base_offset(self) -> int:
+        """The base offset of the segment, or of the part of it."""
+        return self.segment.base_offset if self.first_offset is None else self.first_offset
+
+    def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[Decoded]:
+        """Decode the segment, window by window."""
+        return windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
+
+
+def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
+    """Return neighbouring segments as sources for the second walk."""
+    horizon = _old_horizon(plan, settings)
+    bases = [segment.base_offset for segment in plan.partition.segments]
+    found = []
+    for segment in segments:
+        after = bisect_right(bases, segment.base_offset)
+        next_base = bases[after] if after < len(bases) else plan.log_end_offset
+        aborted = tuple(plan.aborted_between(segment.base_offset, next_base))
+        is_dirty = next_base > plan.first_dirty_offset
+        found.append(SourceSegment(segment, aborted, is_dirty, (segment.log.mtime_ms or 0) > horizon))
+    return found
+
+
+def kept_of(
+    filesystem: FileSystem, sources: Sequence[SourceSegment], filter_: Filter, transactions: CleanedTransactions
+) -> Iterator[bytes | memoryview]:
+    """Yield what stays of segments, one after the other."""
+    memory = Recycler()
+    for source in sources:
+        transactions.add(source.aborted)
+        for window in source.windows(filesystem, memory):
+            yield from filter_.keep(window, retain_old_deletes=source.retain_old_deletes)
+
+
+def preview_partition(
+    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
+) -> tuple[RoundPlan, Tally | None]:
+    """Compute what a round would do, without writing; the tally is None if there is nothing to clean.
+
+    Raises:
+        LogDirError, MapFullError: as ``clean_partition``.
+    """
+    plan = plan_round(filesystem, partition, settings)
+    if plan.is_empty:
+        return plan, None
+    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
+    transactions = CleanedTransactions()
+    end_offset = plan.first_uncleanable_offset
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
+    segments = plan.segments_between(0, end_offset)
+    for piece in kept_of(filesystem, sources_of(plan, segments, settings), filter_, transactions):
+        filter_.tally.bytes_written += len(piece)
+    return plan, filter_.tally
+
+
+def _old_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
+    """Return the file time before which old tombstones may be removed: the last clean segment's less the retention."""
+    clean = plan.segments_between(0, plan.first_dirty_offset)
+    return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

@@ -1,0 +1,107 @@
+"""Windows of a few megabytes of a segment, decoded, as both walks of a round (map, then filter) read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.records import control, decode
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.layout import CONTROL, MESSAGE_V0, OVERHEAD_BYTES, TRANSACTIONAL
+from kafkaframes.records.memory import Recycler
+from kafkaframes.records.reasons import TORN
+from kafkaframes.records.scan import Flags, as_array
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.scan import Window, scan_segment
+
+_AT_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
+
+
+def header_of(window: Decoded, batch: int) -> BatchHeader:
+    """Return one batch's header, with its position in the file."""
+    return BatchHeader(*window.batches.table[:, batch].tolist())._replace(position=window.position(batch))
+
+
+def in_transactions(window: Decoded) -> list[int]:
+    """Return the transactional batches and all control batches."""
+    found: list[int] = np.flatnonzero(window.batches.flag(TRANSACTIONAL | CONTROL)).tolist()
+    return found
+
+
+def control_type(window: Decoded, batch: int) -> str | None:
+    """Return the type of a control batch's first record; ``None`` for an empty batch."""
+    first = int(window.starts[batch])
+    if first == int(window.starts[batch + 1]):
+        return None
+    at, size = int(window.index.key_at[first]), int(window.index.key_size[first])
+    try:
+        return control.control_type(None if size < 0 else window.sections.buf[at : at + size].tobytes())
+    except CorruptRecordError as error:
+        raise _error(window, batch, error.reason) from error
+
+
+def foreign_inner(window: Decoded) -> Flags:
+    """Return which message sets hold an inner message of another format (KAFKA-4298)."""
+    magics, owners = window.batches.column("magic"), window.owners
+    found = np.zeros(len(window.batches), np.bool_)
+    inner = np.flatnonzero(window.batches.is_wrapper[owners])
+    inner_magics = window.sections.buf[window.index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
+    found[owners[inner[inner_magics != magics[owners[inner]]]]] = True
+    return found
+
+
+def _error(window: Decoded, batch: int, reason: str) -> LogDirError:
+    header = header_of(window, batch)
+    return LogDirError(
+        f"{reason}, in the batch of offsets {header.base_offset} to {header.last_offset}: nothing was cleaned",
+        position=header.position,
+        file=window.file,
+    )
+
+
+def _refuse_damage(window: Decoded) -> None:
+    """Raise if a batch cannot be read completely: the log has to be repaired first.
+
+    Raises:
+        LogDirError: names the file, the position and the batch.
+    """
+    wrong = np.flatnonzero(~window.crc_ok)
+    if len(wrong):
+        raise _error(window, int(wrong[0]), "the CRC is not that of the bytes")
+    for batch, problem in window.problems.items():
+        raise _error(window, batch, problem.reason)
+
+
+def windows(
+    filesystem: FileSystem, segment: Segment, *, memory: Recycler, start: int = 0, end: int | None = None
+) -> Iterator[Decoded]:
+    """Decode a segment, or a part of it, window by window.
+
+    Args:
+        memory: buffers of one window are used again for the next.
+        start, end: positions at which batches begin; by default the whole segment.
+
+    Raises:
+        LogDirError: it cannot be read, a batch is damaged, or bytes that are no batch follow the last.
+    """
+    size = segment.size_bytes if end is None else end
+    with filesystem.open(segment.path) as read_at:
+        for window in scan_segment(read_at, size_bytes=size, position=start, whole=True, file=segment.path):
+            for part in _opened(window, segment.path, memory):
+                _refuse_damage(part)
+                yield part
+            stop = window.batches.end
+            if stop.corrupt or (stop.status == TORN and stop.position < size):
+                raise LogDirError(f"{stop.reason}: nothing was cleaned", position=stop.position, file=segment.path)
+
+
+def _opened(window: Window, file: str, memory: Recycler) -> Iterator[Decoded]:
+    """Open a window's batches, as many at once as a budget of memory holds."""
+    if not len(window.batches):
+        return iter(())
+    data, batches = as_array(window.data), window.in_data()
+    return decode.in_turn(data, batches, allocate=memory.array, base=window.start, file=file)

@@ -1,0 +1,281 @@
+"""Cover a range of offsets with blocks of several copies: those of the first, then others where it has none.
+
+Each further copy is also compared with what is chosen: where both have a block for the same offsets and the headers
+differ, the checksums are looked at (``Inspector``), then the records; if that does not decide, neither is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from kafkaframes.records.scan import Ints
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Flags, Rows
+
+OWNER, ROW, FIRST, LAST, CLIPPED = range(5)
+NO_COPY = -1  # the owner of offsets that are undecided
+
+
+class Inspector(Protocol):
+    """Reads the bytes of blocks where headers do not decide."""
+
+    def valid(self, copy: int, blocks: Blocks) -> Flags:
+        """Say of blocks of a copy (by its place) whether their checksums are right."""
+        ...
+
+    def first_offset(self, copy: int, block: Blocks) -> int:
+        """Return the offset of a block's first record if its header does not have it; its last offset if unreadable."""
+        ...
+
+    def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
+        """Say whether blocks of two copies hold the same records, also in different formats or batches."""
+        ...
+
+
+class Conflict(NamedTuple):
+    """Blocks of two copies for the same offsets that are not the same.
+
+    Attributes:
+        first, end: the offsets they have.
+        chosen: columns of the choice, ``rows`` those of the copy.
+        verdict: ``chosen`` or ``copy`` if only that one is sound, ``same`` if the records are equal, ``undecided`` if
+            both are sound and differ, ``damaged`` if neither is sound.
+    """
+
+    first: int
+    end: int
+    chosen: slice
+    copy: int
+    rows: Rows
+    verdict: str
+
+
+@dataclass(slots=True)
+class Choice:
+    """The blocks chosen so far, ascending: a row for each of OWNER (a copy's place), ROW, FIRST, LAST, CLIPPED.
+
+    Attributes:
+        usable: the blocks of each copy that may be chosen; ROW counts among them.
+        floors: for each copy the first row that is compared, and used to fill gaps.
+    """
+
+    usable: list[Blocks]
+    floors: list[int]
+    table: Ints = field(default_factory=lambda: np.empty((5, 0), np.int64))
+
+    def __len__(self) -> int:
+        return int(self.table.shape[1])
+
+    @property
+    def first(self) -> Ints:
+        """First offsets."""
+        row: Ints = self.table[FIRST]
+        return row
+
+    @property
+    def last(self) -> Ints:
+        """Last offsets."""
+        row: Ints = self.table[LAST]
+        return row
+
+    @property
+    def end(self) -> int:
+        """The offset after the last block; 0 without any."""
+        return int(self.table[LAST, -1]) + 1 if len(self) else 0
+
+    def of(self, name: str, columns: slice | Rows | None = None) -> Ints:
+        """Return a column of the blocks that were chosen, by their owners; -1 of what is undecided."""
+        table = self.table if columns is None else self.table[:, columns]
+        found = np.full(table.shape[1], -1, np.int64)
+        for owner, blocks in enumerate(self.usable):
+            mine = table[OWNER] == owner
+            if mine.any():
+                found[mine] = getattr(blocks, name)[table[ROW, mine]]
+        return found
+
+    def replace(self, columns: slice, by: Ints) -> None:
+        """Replace blocks by others."""
+        self.table = np.concatenate((self.table[:, : columns.start], by, self.table[:, columns.stop :]), axis=1)
+
+    def cut(self, offset: int) -> None:
+        """Drop the blocks that reach ``offset``."""
+        self.table = self.table[:, self.last < offset]
+
+    def overlaps(self, blocks: Blocks) -> tuple[Ints, Ints]:
+        """Return for each block the columns of the choice that have some of its offsets: from, to (exclusive)."""
+        start = np.searchsorted(self.last, blocks.first, side="left")
+        return start, np.searchsorted(self.first, blocks.last, side="right")
+
+    def fill(self, copy: int) -> list[tuple[int, int]]:
+        """Add the blocks of a copy whose offsets are missing; return the filled ranges that lie before other blocks."""
+        blocks = self.usable[copy]
+        start, stop = self.overlaps(blocks)
+        free = np.flatnonzero((start >= stop) & self._may_fill(copy))
+        added = block_columns(copy, blocks, free)
+        clipped = np.flatnonzero((start < stop) & (blocks.crc == UNKNOWN_CRC) & self._may_fill(copy))
+        if clipped.size:
+            parts = [part for row in clipped.tolist() for part in self._clip(copy, blocks, row)]
+            added = np.concatenate((added, *parts), axis=1)
+        if not added.shape[1]:
+            return []
+        filled = _spans(added[:, added[FIRST] < self.end])
+        table = np.concatenate((self.table, added), axis=1)
+        self.table = table[:, np.argsort(table[FIRST], kind="stable")]
+        return filled
+
+    def _may_fill(self, copy: int) -> Flags:
+        found: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
+        return found
+
+    def _clip(self, copy: int, blocks: Blocks, row: int) -> Iterator[Ints]:
+        """Yield the parts of a block whose offsets are missing."""
+        at, end = int(blocks.first[row]), int(blocks.last[row])
+        start, stop = (int(bound[0]) for bound in self.overlaps(blocks.take(slice(row, row + 1))))
+        for column in range(start, stop):
+            if at < self.first[column]:
+                yield _column(copy, row, at, int(self.first[column]) - 1, clipped=True)
+            at = int(self.last[column]) + 1
+        if at <= end:
+            yield _column(copy, row, at, end, clipped=True)
+
+    def find_firsts(self, copy: int, inspector: Inspector) -> None:
+        """Read the first offsets of compressed messages of format 0 or 1 where they decide.
+
+        They are read in the copy and in the choice, and decide if a message of one could hold
+        offsets of a different message of the other.
+        """
+        blocks, reach = self.usable[copy], self.of("reach")
+        theirs = np.flatnonzero(~_members(blocks.last, self.last) & (blocks.reach < blocks.first))
+        theirs = theirs[_some_within(self.last, blocks.reach[theirs], blocks.last[theirs])]
+        ours = np.flatnonzero(~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NO_COPY))
+        ours = ours[_some_within(blocks.last, reach[ours], self.last[ours])]
+        self._set_firsts(copy, theirs, inspector)
+        for owner in np.unique(self.table[OWNER, ours]).tolist():
+            columns = ours[self.table[OWNER, ours] == owner]
+            self._set_firsts(owner, self.table[ROW, columns], inspector)
+            self.table[FIRST, columns] = self.usable[owner].first[self.table[ROW, columns]]
+
+    def _set_firsts(self, copy: int, rows: Rows | Ints, inspector: Inspector) -> None:
+        if not rows.size:
+            return
+        blocks = Blocks(self.usable[copy].table.copy())
+        for row in rows.tolist():
+            first = inspector.first_offset(copy, blocks.take(slice(row, row + 1)))
+            blocks.first[row] = blocks.reach[row] = min(max(first, int(blocks.reach[row])), int(blocks.last[row]))
+        self.usable[copy] = blocks
+
+    def conflicts(self, copy: int, inspector: Inspector) -> list[Conflict]:
+        """Compare the blocks of a copy with the choice; return where they differ, with what their bytes say."""
+        blocks = self.usable[copy]
+        start, stop = self.overlaps(blocks)
+        differs = (start < stop) & ~self.same(blocks) & (blocks.crc != UNKNOWN_CRC) & self._may_fill(copy)
+        found: list[Conflict] = []
+        for rows in _connected(np.flatnonzero(differs), start, stop):
+            columns = slice(int(start[rows[0]]), int(stop[rows[-1]]))
+            if (self.table[OWNER, columns] == NO_COPY).any() or (self.of("crc", columns) == UNKNOWN_CRC).any():
+                continue
+            first = min(int(self.first[columns.start]), int(blocks.first[rows[0]]))
+            end = max(int(self.last[columns.stop - 1]), int(blocks.last[rows[-1]])) + 1
+            verdict = self._verdict(columns, copy, blocks.take(rows), inspector)
+            one = Conflict(first, end, columns, copy, rows, verdict)
+            found[-1:] = self._joined(found[-1], one) if found else [one]
+        return found
+
+    def _joined(self, before: Conflict, after: Conflict) -> list[Conflict]:
+        """Join two neighbouring conflicts of the same kind."""
+        owners = self.table[OWNER, [before.chosen.start, after.chosen.start]]
+        if before.verdict != after.verdict or before.chosen.stop != after.chosen.start or owners[0] != owners[1]:
+            return [before, after]
+        columns = slice(before.chosen.start, after.chosen.stop)
+        rows = np.concatenate((before.rows, after.rows))
+        return [before._replace(end=after.end, chosen=columns, rows=rows)]
+
+    def same(self, blocks: Blocks) -> Flags:
+        """Return which blocks are identical to those that are chosen for their offsets."""
+        start, stop = self.overlaps(blocks)
+        same: Flags = np.zeros(len(blocks), np.bool_)
+        rows = np.flatnonzero(stop - start == 1)
+        columns = start[rows]
+        equal = self.last[columns] == blocks.last[rows]
+        for name in ("crc", "size", "magic", "fields"):
+            equal &= self.of(name, columns) == getattr(blocks, name)[rows]
+        equal &= self.first[columns] == blocks.first[rows]
+        same[rows] = equal
+        return same
+
+    def _verdict(self, columns: slice, copy: int, theirs: Blocks, inspector: Inspector) -> str:
+        is_sound = self.sound(columns, inspector)
+        if is_sound != bool(inspector.valid(copy, theirs).all()):
+            return "chosen" if is_sound else "copy"
+        if not is_sound:
+            return "damaged"
+        owners = self.table[OWNER, columns]
+        owner = int(owners[0])
+        ours = self.usable[owner].take(self.table[ROW, columns].astype(np.intp))
+        same = bool((owners == owner).all()) and inspector.same_records(owner, ours, copy, theirs)
+        return "same" if same else "undecided"
+
+    def sound(self, columns: slice, inspector: Inspector) -> bool:
+        """Say whether all of some chosen blocks have a right checksum."""
+        part = self.table[:, columns]
+        return all(
+            bool(inspector.valid(owner, self.usable[owner].take(part[ROW, part[OWNER] == owner])).all())
+            for owner in np.unique(part[OWNER]).tolist()
+        )
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Return the ranges of offsets between the blocks that no copy has, according to the headers."""
+        reach = self.first.copy()
+        owned = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
+        reach[owned] = self.of("reach")[owned]
+        places = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
+        return [(int(self.last[place]) + 1, int(reach[place + 1])) for place in places.tolist()]
+
+
+def block_columns(copy: int, blocks: Blocks, rows: Rows) -> Ints:
+    """Return blocks as columns of a choice."""
+    made = np.empty((5, len(rows)), np.int64)
+    made[OWNER], made[CLIPPED] = copy, 0
+    made[ROW], made[FIRST], made[LAST] = rows, blocks.first[rows], blocks.last[rows]
+    return made
+
+
+def _column(copy: int, row: int, first: int, last: int, *, clipped: bool) -> Ints:
+    return np.array([[copy], [row], [first], [last], [int(clipped)]], np.int64)
+
+
+def undecided_column(first: int, end: int) -> Ints:
+    """Return a column for offsets that are undecided."""
+    return _column(NO_COPY, 0, first, end - 1, clipped=False)
+
+
+def _members(values: Ints, ascending: Ints) -> Flags:
+    """Tell which values are among others, which ascend."""
+    found: Flags = np.searchsorted(ascending, values, "left") < np.searchsorted(ascending, values, "right")
+    return found
+
+
+def _some_within(values: Ints, lows: Ints, highs: Ints) -> Flags:
+    """Tell for which ranges (the high end exclusive) one of some ascending values lies within."""
+    found: Flags = np.searchsorted(values, lows) < np.searchsorted(values, highs)
+    return found
+
+
+def _spans(columns: Ints) -> list[tuple[int, int]]:
+    """Join neighbouring blocks into ranges of offsets."""
+    if not columns.shape[1]:
+        return []
+    columns = columns[:, np.argsort(columns[FIRST], kind="stable")]
+    breaks = np.flatnonzero(columns[FIRST, 1:] > columns[LAST, :-1] + 1) + 1
+    return [(int(part[FIRST, 0]), int(part[LAST, -1]) + 1) for part in np.split(columns, breaks, axis=1)]
+
+
+def _connected(rows: Rows, start: Ints, stop: Ints) -> Iterator[Rows]:
+    """Group rows that share columns of the choice."""
+    if not rows.size:
+        return
+    breaks = np.flatnonzero(start[rows[1:]] >= stop[rows[:-1]]) + 1
+    yield from np.split(rows, breaks)

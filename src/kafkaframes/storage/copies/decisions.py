@@ -1,0 +1,92 @@
+"""Decisions about copies that differ, also where none was possible: as text, as JSON, and for the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kafkaframes.storage.files.findings import Finding, Severity
+from kafkaframes.storage.files.names import TopicPartition
+
+MERGE, ALL = "merge", "all"
+REPLICAS = (MERGE, ALL)  # what becomes of several copies of a partition
+ROOT = "merged"  # where a merged log is shown as a directory
+# check -> how bad it is, and what it means; the documentation prints this table.
+CHECKS: dict[str, tuple[Severity, str]] = {
+    "copy-lags": (Severity.NOTE, "a copy ends before the merged log does"),
+    "copy-starts-later": (Severity.NOTE, "what a copy lacks at its start (retention, lost files) comes from another"),
+    "compacted-differently": (Severity.NOTE, "copies were compacted to different points; one of them is taken alone"),
+    "divergent-tail": (Severity.WARNING, "records of a history that lost: cut, as a follower would truncate them"),
+    "epochs-doubtful": (Severity.WARNING, "a leader epoch checkpoint contradicts the batches; the batches count"),
+    "taken-from-copy": (Severity.WARNING, "offsets damaged or missing in one copy are taken from another"),
+    "misplaced": (Severity.WARNING, "a batch whose offsets or leader epoch do not fit where it stands is not used"),
+    "damaged": (Severity.ERROR, "a damaged batch that no other copy has whole"),
+    "missing": (Severity.ERROR, "offsets that no copy has"),
+    "undecided": (Severity.ERROR, "copies contradict each other and nothing says which is right: neither is taken"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A byte in a segment file of a copy."""
+
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One thing that was decided, or could not be.
+
+    Attributes:
+        check: a stable word for machines, one of ``CHECKS``.
+        first_offset, end_offset: the offsets it is about; the end is exclusive.
+        message: for people.
+        copy: the directory of the copy that it is about; empty if it is about all.
+        places: the bytes that are contradictory, damaged, or used in place of others.
+    """
+
+    check: str
+    topic_partition: TopicPartition
+    first_offset: int
+    end_offset: int
+    message: str
+    copy: str = ""
+    places: tuple[Place, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        """How grave the decision is: a note, a warning or an error."""
+        return CHECKS[self.check][0]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        named = {"topic": self.topic_partition.topic, "partition": self.topic_partition.partition}
+        values = asdict(self)
+        del values["topic_partition"]
+        return {"severity": self.severity.name.lower()} | named | values
+
+    def as_finding(self) -> Finding:
+        """Return it as what a verification finds."""
+        place = self.places[0] if self.places else Place(self.copy, 0)
+        position = place.position if self.places else None
+        text = f"{self.topic_partition}: {self.message}"
+        return Finding(self.severity, self.check, text, place.file, position, self.first_offset)
+
+    def __str__(self) -> str:
+        return f"{self.severity.name.lower()}: {self.check}: {self.topic_partition}: {self.message}"
+
+
+def offsets_text(first: int, end: int) -> str:
+    """Write a range of offsets for people.
+
+    >>> offsets_text(3, 4), offsets_text(3, 9)
+    ('offset 3', 'offsets 3 to 8')
+    """
+    return f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
+
+
+def by_severity(decisions: Iterable[Decision]) -> list[Decision]:
+    """Return decisions, the gravest first, otherwise in their order."""
+    return sorted(decisions, key=lambda one: -one.severity)

@@ -1,0 +1,118 @@
+"""Find blocks whose offset or leader epoch is wrong, by comparison with other copies.
+
+A batch's base offset and leader epoch lie outside its CRC, so a flipped bit there leaves a batch that looks sound.
+Between other batches such a block is out of order (``blocks.in_order``); at the end of a log only another copy
+shows it:
+
+* the same batch (checksum, size) stands at other offsets in another copy, and goes on there from the batch before it
+  to the batch after it, which it does not here;
+* the last batch spans more offsets than it has records, and its checksum is wrong: it says nothing of the log's end;
+* the same batch has another leader epoch in another copy, and this copy's own checkpoint has that one there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+
+from kafkaframes.records.scan import Ints
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Flags, Rows, joined, lineage_of
+from kafkaframes.storage.copies.cover import Inspector
+from kafkaframes.storage.copies.lineage import epoch_at
+
+
+def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy, ...]:
+    """Return the copies, each without the blocks that another one shows to be wrong."""
+    doubtful = [_doubtful_end(place, copy.blocks, inspector) for place, copy in enumerate(copies)]
+    for one, other in permutations([place for place, copy in enumerate(copies) if copy.is_scanned], 2):
+        doubtful[one] |= _other_epoch(copies[one], copies[other].blocks)
+        if one < other:
+            for row, place in _moved_batches(copies[one].blocks, copies[other].blocks):
+                goes_on = [_goes_on(copies, *at, inspector) for at in ((one, row), (other, place))]
+                doubtful[one][row] |= goes_on == [False, True]
+                doubtful[other][place] |= goes_on == [True, False]
+    found = zip(copies, doubtful, strict=True)
+    return tuple(_without(copy, flags) if flags.any() else copy for copy, flags in found)
+
+
+def _doubtful_end(place: int, blocks: Blocks, inspector: Inspector) -> Flags:
+    """Return which blocks have a doubtful header; only the last one can."""
+    found: Flags = np.zeros(len(blocks), np.bool_)
+    last = blocks.take(slice(-1, None))
+    found[-1:] = (last.thinned != 0) & ~inspector.valid(place, last)
+    return found
+
+
+def _moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
+    """Yield the rows of batches that two copies have at different offsets."""
+    ours, theirs = _unmatched(blocks, other), _unmatched(other, blocks)
+    if ours.size and theirs.size:
+        bodies, body_of = _bodies(blocks.take(ours)), _bodies(other.take(theirs))
+        _, mine, there = np.intersect1d(bodies, body_of, return_indices=True)
+        yield from zip(ours[mine].tolist(), theirs[there].tolist(), strict=True)
+
+
+def _unmatched(blocks: Blocks, other: Blocks) -> Rows:
+    """Return the rows of blocks that the other copy does not have identically at the same offsets."""
+    if not len(other):
+        return np.arange(len(blocks))
+    there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
+    same = other.last[there] == blocks.last
+    for name in ("crc", "size", "first"):
+        same &= getattr(other, name)[there] == getattr(blocks, name)
+    found: Rows = np.flatnonzero(~same)
+    return found
+
+
+def _bodies(blocks: Blocks) -> Ints:
+    """Return a number for each block that is equal for equal batches, whatever their offsets."""
+    found: Ints = (blocks.crc << 31) | blocks.size
+    return found
+
+
+def _goes_on(copies: Sequence[Copy], place: int, row: int, inspector: Inspector) -> bool:
+    """Say whether a sound block begins where the one before it ends, and ends where the next one begins."""
+    blocks = copies[place].blocks
+    if not blocks.smooth[row] or not inspector.valid(place, blocks.take(slice(row, row + 1))).all():
+        return False
+    return all(_begins_after(place, blocks, at, inspector) for at in (row, row + 1) if at < len(blocks))
+
+
+def _begins_after(place: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
+    """Return ``smooth`` for a compressed message of format 0 or 1, whose header does not have its first offset."""
+    if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
+        return True
+    return inspector.first_offset(place, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
+
+
+def _without(copy: Copy, doubtful: Flags) -> Copy:
+    kept = copy.blocks.take(~doubtful)
+    lineage, fits = lineage_of(copy.checkpoint, kept)
+    base = copy.segments[-1].base_offset if copy.segments else 0
+    end = max(int(kept.last[-1]) + 1 if len(kept) else 0, base)
+    misplaced = joined((copy.misplaced, copy.blocks.take(doubtful)))
+    return replace(copy, blocks=kept, lineage=lineage, checkpoint_fits=fits, end=end, misplaced=misplaced)
+
+
+def _other_epoch(copy: Copy, other: Blocks) -> Flags:
+    """Return which blocks have in another copy the epoch that this copy's own checkpoint has for their offset."""
+    blocks = copy.blocks
+    found: Flags = np.zeros(len(blocks), np.bool_)
+    if not copy.checkpoint or not len(other):
+        return found
+    there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
+    rows = np.flatnonzero((other.last[there] == blocks.last) & (other.epoch[there] != blocks.epoch))
+    rows = rows[_alike(blocks, rows, other, there[rows])]
+    for row in rows.tolist():
+        found[row] = epoch_at(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[there[row]])
+    return found
+
+
+def _alike(blocks: Blocks, rows: Ints, other: Blocks, there: Ints) -> Flags:
+    """Return which blocks are the same batch: the same checksum and size."""
+    found: Flags = (other.crc[there] == blocks.crc[rows]) & (other.size[there] == blocks.size[rows])
+    found &= blocks.crc[rows] != UNKNOWN_CRC
+    return found

@@ -1,0 +1,496 @@
+"""Decide from which copy each offset is taken: copies of one topic partition in, an ordered list of pieces out.
+
+No I/O: headers come in as columns, and bytes are read through the ``Inspector``, only where headers differ.
+The rules, and why they are so, are in ``docs/many-copies.md``; in short:
+
+1. Copies with different topic ids are copies of different topics: refused.
+2. The history of the copy with the latest leader epoch counts, at equal epochs that of the longest (*authority*).
+   Each other copy is usable up to where a follower would be truncated (``lineage.truncation_offset``).
+3. The authority's blocks are taken, then those of the others for offsets that are missing.
+4. Where blocks differ, checksums decide, then records; if both are sound and differ, neither is taken.
+5. Below the point to which any copy was compacted, one copy is taken alone: offsets that it lacks are no damage, and a
+   record that compaction removed must not come back from another copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy
+from kafkaframes.storage.copies.compaction import NO_LIMIT, cleaned, coverage, is_compacted
+from kafkaframes.storage.copies.cover import (
+    CLIPPED,
+    FIRST,
+    LAST,
+    NO_COPY,
+    OWNER,
+    ROW,
+    Choice,
+    Conflict,
+    Inspector,
+    block_columns,
+    undecided_column,
+)
+from kafkaframes.storage.copies.decisions import Decision, Place, offsets_text
+from kafkaframes.storage.copies.doubts import without_doubtful
+from kafkaframes.storage.copies.lineage import NO_EPOCH, last_epoch, truncation_offset
+from kafkaframes.storage.copies.spans import Merged, Piece, SegmentRange
+from kafkaframes.storage.files.checkpoints import EpochStart
+from kafkaframes.storage.files.leader_epochs import Epochs, truncated
+from kafkaframes.storage.files.names import TopicPartition
+
+
+def merge(
+    topic_partition: TopicPartition, copies: Sequence[Copy], inspector: Inspector, *, check: bool = False
+) -> Merged:
+    """Merge copies of one topic partition.
+
+    Args:
+        topic_partition: of the copies.
+        copies: two or more; the inspector knows them by their places.
+        inspector: reads bytes.
+        check: verify the checksum of every chosen block, and replace damaged ones by other copies' now; otherwise
+            the reader does that (``Piece.alternates``).
+
+    Raises:
+        LogDirError: the copies have different topic ids.
+    """
+    check_topic_ids(topic_partition, copies)
+    return _Merger(topic_partition, without_doubtful(copies, inspector), inspector, check).run()
+
+
+class Identified(Protocol):
+    """A copy and its topic's id."""
+
+    @property
+    def directory(self) -> str:
+        """The path of the copy's directory."""
+        ...
+
+    @property
+    def topic_id(self) -> str | None:
+        """The topic's id; None where ``partition.metadata`` is missing, as before 2.8."""
+        ...
+
+
+def check_topic_ids(topic_partition: TopicPartition, copies: Sequence[Identified]) -> None:
+    """Refuse copies of different topics.
+
+    Raises:
+        LogDirError: they have different topic ids.
+    """
+    known: dict[str, str] = {}
+    for copy in copies:
+        if copy.topic_id is not None:
+            known.setdefault(copy.topic_id, copy.directory)
+    if len(known) > 1:
+        named = ", ".join(f"{directory} has {topic_id}" for topic_id, directory in known.items())
+        raise LogDirError(f"{topic_partition} is two topics under one name: {named}; load one of them")
+
+
+@dataclass
+class _Merger:
+    """The state of one merge; ``run`` goes through its steps."""
+
+    name: TopicPartition
+    copies: tuple[Copy, ...]
+    inspector: Inspector
+    check: bool
+    decisions: list[Decision] = field(default_factory=list)
+    limit: int = NO_LIMIT
+
+    def run(self) -> Merged:
+        self.order = self._ranked()
+        self.authority = self.order[0]
+        self.usable = [copy.blocks for copy in self.copies]
+        for place, copy in enumerate(self.copies):
+            self._report_doubts(place, copy)
+            self._truncate(place, self._truncation(place))
+        self.choice = Choice(self.usable, [0] * len(self.copies))
+        clean = self._clean_offset()
+        if clean:
+            self._take_compacted(clean)
+        self._cover()
+        if self.check:
+            self._verify(clean)
+        start = self._start()
+        end = max([self.choice.end, start, *(self.copies[p].end for p in self.order if self._is_whole(p))])
+        self._report_ends(start, end, clean)
+        self._report_gaps(start, clean)
+        return Merged(
+            self.name,
+            self.copies,
+            self.authority,
+            tuple(self._pieces(clean)),
+            start,
+            end,
+            self._lineage(start, end),
+            self._high_watermark(end),
+            clean or None,
+            tuple(self.decisions),
+        )
+
+    # ------------------------------------------------------------------------------------------- whose history counts
+
+    def _ranked(self) -> list[int]:
+        """Return the places of the copies, the authority first, then those that have most of its history."""
+
+        def rank(place: int) -> tuple[int, int, int, int]:
+            copy = self.copies[place]
+            epoch = last_epoch(copy.lineage)
+            committed = copy.high_watermark if epoch == NO_EPOCH and copy.high_watermark is not None else -1
+            return epoch, committed, copy.end, -place
+
+        return sorted(range(len(self.copies)), key=rank, reverse=True)
+
+    def _truncation(self, place: int) -> int:
+        """Return the offset up to which a copy shares the authority's history, by its leader epochs."""
+        copy, leader = self.copies[place], self.copies[self.authority]
+        if place == self.authority:
+            return copy.end
+        found = truncation_offset(copy.lineage, copy.end, leader.lineage, leader.end)
+        return copy.end if found is None else found
+
+    def _truncate(self, place: int, offset: int, how: str = "") -> None:
+        """Use a copy below ``offset`` only; say what that cuts."""
+        copy, blocks = self.copies[place], self.usable[place]
+        beyond = blocks.last >= offset
+        if not beyond.any():
+            return
+        first = int(np.flatnonzero(beyond)[0])
+        self.usable[place] = self._cut_blocks(blocks, offset)
+        at = max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
+        leader = self.copies[self.authority]
+        epochs = f"leader epoch {last_epoch(copy.lineage)} lost to {last_epoch(leader.lineage)}"
+        lost = copy.high_watermark is not None and copy.high_watermark > at
+        committed = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
+        text = (
+            f"{offsets_text(at, copy.end)} of {copy.directory} diverge from {leader.directory} "
+            f"({how or epochs}) and are cut{committed if lost else ''}"
+        )
+        self._decide("divergent-tail", at, copy.end, text, place, [self._place(place, blocks, first)])
+
+    @staticmethod
+    def _cut_blocks(blocks: Blocks, offset: int) -> Blocks:
+        """Drop the blocks that reach ``offset``; the part below it of a whole-segment block stays."""
+        kept = blocks.take((blocks.last < offset) | ((blocks.crc == UNKNOWN_CRC) & (blocks.first < offset)))
+        if len(kept) and bool((kept.last >= offset).any()):
+            table = kept.table.copy()
+            kept = Blocks(table)
+            np.minimum(kept.last, offset - 1, out=kept.last)
+        return kept
+
+    # ---------------------------------------------------------------------------------------------------- compaction
+
+    def _clean_offset(self) -> int:
+        """Return up to where any copy was compacted; 0 where none was."""
+        if not is_compacted(self.name, self.copies, self.usable, self.inspector):
+            return 0
+        return max(cleaned(self.copies[place], self.usable[place]) for place in self.order)
+
+    def _take_compacted(self, clean: int) -> None:
+        """Take what lies below ``clean`` from one copy alone."""
+
+        def rank(place: int) -> tuple[bool, bool, int, int, int]:
+            covers = coverage(self.copies[place], self.usable[place], clean)
+            return *covers, cleaned(self.copies[place], self.usable[place]), -self.order.index(place)
+
+        best = max(self.order, key=rank)
+        blocks = self.usable[best]
+        rows = np.flatnonzero(blocks.first < clean)
+        self.choice.table = block_columns(best, blocks, rows)
+        end = self.choice.end
+        for place in self.order:
+            if place != best:
+                self._leave_compacted(place, best, end)
+        self.choice.floors[best] = int(rows.size)
+
+    def _leave_compacted(self, place: int, best: int, end: int) -> None:
+        """Use only the part of a copy above the compacted part; report where the two differ."""
+        blocks, chosen = self.usable[place], self.usable[best]
+        low = blocks.take(blocks.last < end)
+        taken = chosen.take(chosen.last < end)
+        self.choice.floors[place] = int(np.searchsorted(blocks.first, end))
+        same = low.table.shape == taken.table.shape and all(
+            np.array_equal(getattr(low, name), getattr(taken, name)) for name in ("last", "crc", "size")
+        )
+        if not same and len(low):
+            text = (
+                f"{self.copies[place].directory} was compacted to another point; offsets below {end} are taken from "
+                f"{self.copies[best].directory} alone ({len(taken)} batches there, {len(low)} here)"
+            )
+            self._decide("compacted-differently", int(low.first[0]), end, text, place)
+
+    # ------------------------------------------------------------------------------------------------------ the cover
+
+    def _cover(self) -> None:
+        """Take the copies in their order, compare each with what is chosen, and fill what is missing."""
+        merged: list[int] = []
+        for place in sorted(self.order, key=lambda one: not self.copies[one].is_scanned):
+            if self.limit != NO_LIMIT:
+                self.usable[place] = self._cut_blocks(self.usable[place], self.limit)
+            if merged:
+                self._compare(place, merged)
+            before = self.choice.end
+            for first, end in self.choice.fill(place):
+                if merged and first < before:
+                    self._report_filled(first, end, place, merged)
+            merged.append(place)
+
+    def _compare(self, place: int, merged: list[int]) -> None:
+        self.choice.find_firsts(place, self.inspector)
+        conflicts = self.choice.conflicts(place, self.inspector)
+        real = [one for one in conflicts if one.verdict == "undecided"]
+        if real and self._epochs_are_silent(place, merged) and self._is_tail(place, real[0].first):
+            self._decide_tail(real[0], place, merged)
+            conflicts = [one for one in conflicts if one.end <= real[0].first]
+        for conflict in reversed(conflicts):
+            self._settle(conflict)
+
+    def _epochs_are_silent(self, place: int, merged: list[int]) -> bool:
+        return not self.copies[place].lineage or not self.copies[merged[0]].lineage
+
+    def _is_tail(self, place: int, offset: int) -> bool:
+        """Say whether a copy and the choice have no common block from ``offset`` on."""
+        blocks = self.usable[place]
+        return not self.choice.same(blocks.take(blocks.first >= offset)).any()
+
+    def _decide_tail(self, conflict: Conflict, place: int, merged: list[int]) -> None:
+        """Decide between two tails without leader epochs.
+
+        The high watermark shows which was committed; without one neither is used.
+        Before KIP-101 a follower truncated to its high watermark, and fetched the rest from the leader.
+        """
+        at = conflict.first
+        leader = self.copies[self.authority]
+        has_epochs = bool(leader.lineage)
+        mine = max((self.copies[one].high_watermark or -1 for one in merged), default=-1)
+        theirs = self.copies[place].high_watermark or -1
+        if has_epochs or (mine > at >= theirs):
+            how = "its bytes differ, and it has no leader epochs" if has_epochs else f"high watermark {mine}"
+            self._truncate(place, at, how)
+            return
+        places = self._places(conflict)
+        text = (
+            f"{self._names(merged)} and {self.copies[place].directory} differ from offset {at} on; neither leader "
+            "epochs nor high watermarks say which of them counts: both are cut there"
+        )
+        end = max(self.choice.end, self.copies[place].end)
+        self._decide("undecided", at, end, text, None, places)
+        self.limit = at
+        self.choice.cut(at)
+        self.usable[place] = self._cut_blocks(self.usable[place], at)
+
+    def _places(self, conflict: Conflict) -> list[Place]:
+        """Return where the first block of each side stands."""
+        owner, row = (int(self.choice.table[line, conflict.chosen.start]) for line in (OWNER, ROW))
+        theirs = self._place(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
+        return [self._place(owner, self.usable[owner], row), theirs]
+
+    def _settle(self, conflict: Conflict) -> None:
+        """Apply a conflict's verdict: keep, drop or replace batches."""
+        owner = int(self.choice.table[OWNER, conflict.chosen.start])
+        places = self._places(conflict)
+        theirs, ours = self.copies[conflict.copy].directory, self.copies[owner].directory
+        offsets = offsets_text(conflict.first, conflict.end)
+        if conflict.verdict == "copy":
+            blocks = self.usable[conflict.copy]
+            self.choice.replace(conflict.chosen, block_columns(conflict.copy, blocks, conflict.rows))
+            text = f"{offsets}: damaged in {ours}, taken from {theirs}"
+            self._decide("taken-from-copy", conflict.first, conflict.end, text, owner, places)
+        elif conflict.verdict == "undecided":
+            epoch = int(self.choice.of("epoch", conflict.chosen)[0])
+            text = (
+                f"{offsets} (leader epoch {epoch}) differ between {ours} and {theirs}, both with a right checksum: "
+                "neither is taken"
+            )
+            self.choice.replace(conflict.chosen, undecided_column(conflict.first, conflict.end))
+            self._decide("undecided", conflict.first, conflict.end, text, None, places)
+
+    def _report_filled(self, first: int, end: int, place: int, merged: list[int]) -> None:
+        lacking = [self.copies[one] for one in merged if self._covers(one, first)]
+        for copy in lacking:
+            text = (
+                f"{offsets_text(first, end)} are missing in {copy.directory}, taken from {self.copies[place].directory}"
+            )
+            self._decide("taken-from-copy", first, end, text, self.copies.index(copy))
+
+    def _covers(self, place: int, offset: int) -> bool:
+        """Say whether a copy has blocks on both sides of an offset, so that what it lacks there is missing."""
+        copy = self.copies[place]
+        return copy.start <= offset < copy.end
+
+    # ------------------------------------------------------------------------------------------------------- checksums
+
+    def _verify(self, clean: int) -> None:
+        """Verify the checksums of the chosen blocks; replace damaged ones by sound blocks of other copies."""
+        for owner in self.order:
+            columns = np.flatnonzero((self.choice.table[OWNER] == owner) & (self.choice.table[CLIPPED] == 0))
+            rows = self.choice.table[ROW, columns]
+            bad = columns[~self.inspector.valid(owner, self.usable[owner].take(rows))] if rows.size else columns
+            for column in bad.tolist()[::-1]:
+                self._heal(column, owner, clean)
+
+    def _heal(self, column: int, owner: int, clean: int) -> None:
+        first, last = int(self.choice.first[column]), int(self.choice.last[column])
+        row = int(self.choice.table[ROW, column])
+        mine = self.copies[owner]
+        at = self._place(owner, self.usable[owner], row)
+        offsets = offsets_text(first, last + 1)
+        for place in self.order:
+            found = None if place == owner else self._same_block(place, owner, row, identical=last < clean)
+            blocks = self.usable[place]
+            if found is not None and bool(self.inspector.valid(place, blocks.take(slice(found, found + 1))).all()):
+                self.choice.replace(slice(column, column + 1), block_columns(place, blocks, np.array([found])))
+                text = f"{offsets}: damaged in {mine.directory}, taken from {self.copies[place].directory}"
+                places = [at, self._place(place, blocks, found)]
+                self._decide("taken-from-copy", first, last + 1, text, owner, places)
+                return
+        text = f"{offsets}: damaged in {mine.directory}, and whole in no other copy"
+        self._decide("damaged", first, last + 1, text, owner, [at])
+
+    def _same_block(self, place: int, owner: int, row: int, *, identical: bool) -> int | None:
+        """Return the row of another copy's block for the same offsets; ``identical``: with the same checksum, too."""
+        blocks, mine = self.usable[place], self.usable[owner]
+        found = int(np.searchsorted(blocks.last, mine.last[row]))
+        if found >= len(blocks) or blocks.last[found] != mine.last[row] or blocks.first[found] != mine.first[row]:
+            return None
+        same = blocks.crc[found] == mine.crc[row] and blocks.size[found] == mine.size[row]
+        return found if same or not identical else None
+
+    # ------------------------------------------------------------------------------------------------------ the result
+
+    def _start(self) -> int:
+        """Return the log start offset: the largest that a checkpoint names, else the first offset that is there."""
+        named = [copy.start_offset for copy in self.copies if copy.start_offset is not None]
+        first = [int(self.choice.first[0])] if len(self.choice) else []
+        if first and int(self.choice.table[OWNER, 0]) != NO_COPY:
+            first = [int(self.choice.of("reach", slice(0, 1))[0])]
+        start = max([*named, *first], default=max((copy.end for copy in self.copies), default=0))
+        self.choice.table = self.choice.table[:, self.choice.last >= start]
+        return start
+
+    def _is_whole(self, place: int) -> bool:
+        """Say whether a copy's own end is an end of the merged log."""
+        return place == self.authority and self.limit == NO_LIMIT
+
+    def _lineage(self, start: int, end: int) -> Epochs:
+        """Return the leader epochs of the merged log: the authority's, and what others know from before it starts."""
+        known: dict[int, int] = {}
+        own = self.copies[self.authority].lineage
+        for place in self.order:
+            for one in self.copies[place].lineage:
+                is_older = not own or one.leader_epoch <= own[0].leader_epoch
+                if place == self.authority or is_older:
+                    known[one.leader_epoch] = min(known.get(one.leader_epoch, NO_LIMIT), one.start_offset)
+        entries = tuple(EpochStart(epoch, offset) for epoch, offset in sorted(known.items()))
+        return truncated(entries, start_offset=start, end_offset=max(end, start) + 1)
+
+    def _high_watermark(self, end: int) -> int | None:
+        known = [min(copy.high_watermark, end) for copy in self.copies if copy.high_watermark is not None]
+        return max(known, default=None)
+
+    def _pieces(self, clean: int) -> Iterator[Piece]:
+        table = self.choice.table
+        columns = [self.choice.of(name) for name in ("segment", "position", "size")]
+        segment, position, size = columns
+        ends = position + size
+        starts_anew = np.ones(table.shape[1], np.bool_)
+        starts_anew[1:] = (
+            (table[OWNER, 1:] != table[OWNER, :-1])
+            | (segment[1:] != segment[:-1])
+            | (position[1:] != ends[:-1])
+            | (table[CLIPPED, 1:] | table[CLIPPED, :-1]).astype(np.bool_)
+        )
+        bounds = [*np.flatnonzero(starts_anew).tolist(), table.shape[1]]
+        for low, high in pairwise(bounds):
+            owner = int(table[OWNER, low])
+            if owner == NO_COPY:
+                continue
+            at = SegmentRange(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
+            first, end = int(table[FIRST, low]), int(table[LAST, high - 1]) + 1
+            is_clipped = bool(table[CLIPPED, low]) or self._is_cut(owner, int(table[ROW, low]), end)
+            yield Piece(at, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
+
+    def _is_cut(self, owner: int, row: int, end: int) -> bool:
+        """Say whether a block's bytes hold more offsets than the log has of them (a tail that was cut inside it)."""
+        return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
+
+    def _alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
+        """Yield where other copies have the offsets of a piece; in the compacted part perhaps in other batches."""
+        for place in self.order:
+            if place == owner:
+                continue
+            blocks = self.usable[place]
+            rows = np.flatnonzero((blocks.last >= first) & (blocks.first < end))
+            for segment in np.unique(blocks.segment[rows]).tolist():
+                mine = rows[blocks.segment[rows] == segment]
+                yield SegmentRange(place, segment, int(blocks.position[mine[0]]), int(blocks.ends[mine].max()))
+
+    # -------------------------------------------------------------------------------------------------- decisions
+
+    def _decide(
+        self,
+        check: str,
+        first: int,
+        end: int,
+        text: str,
+        copy: int | None = None,
+        places: Sequence[Place] = (),
+    ) -> None:
+        named = "" if copy is None else self.copies[copy].directory
+        self.decisions.append(Decision(check, self.name, first, end, text, named, tuple(places)))
+
+    def _place(self, place: int, blocks: Blocks, row: int) -> Place:
+        return Place(self.copies[place].segments[int(blocks.segment[row])].path, int(blocks.position[row]))
+
+    def _names(self, places: Sequence[int]) -> str:
+        return ", ".join(self.copies[place].directory for place in places)
+
+    def _report_doubts(self, place: int, copy: Copy) -> None:
+        if not copy.checkpoint_fits:
+            text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches, which count instead"
+            self._decide("epochs-doubtful", copy.start, copy.end, text, place)
+        for row in range(len(copy.misplaced)):
+            first, last = int(copy.misplaced.first[row]), int(copy.misplaced.last[row])
+            path = copy.segments[int(copy.misplaced.segment[row])].path
+            at = int(copy.misplaced.position[row])
+            text = (
+                f"the batch at byte {at} of {path} (offsets {first} to {last}, leader epoch "
+                f"{int(copy.misplaced.epoch[row])}) does not fit between its neighbours"
+            )
+            self.decisions.append(
+                Decision("misplaced", self.name, first, last + 1, text, copy.directory, (Place(path, at),))
+            )
+
+    def _report_ends(self, start: int, end: int, clean: int) -> None:
+        for place in self.order:
+            copy, blocks = self.copies[place], self.usable[place]
+            if copy.end < end and not self._was_cut(place):
+                text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._why_short(copy)}"
+                self._decide("copy-lags", copy.end, end, text, place)
+            if len(copy.blocks) and copy.start > start and not (clean and not len(blocks)):
+                text = f"{copy.directory} starts at {copy.start}; what lies before is taken from other copies"
+                self._decide("copy-starts-later", start, copy.start, text, place)
+
+    @staticmethod
+    def _why_short(copy: Copy) -> str:
+        last = copy.broken[-1] if copy.broken and copy.broken[-1].segment == len(copy.segments) - 1 else None
+        where = "" if last is None else f"{copy.segments[last.segment].path}, byte {last.position}"
+        return "" if last is None or last.is_tail else f" ({last.reason}: {where})"
+
+    def _was_cut(self, place: int) -> bool:
+        named = self.copies[place].directory
+        return any(one.check == "divergent-tail" and one.copy == named for one in self.decisions)
+
+    def _report_gaps(self, start: int, clean: int) -> None:
+        for first, end in self.choice.gaps():
+            if first >= clean and first >= start:
+                text = f"no copy has {offsets_text(first, end)}"
+                self._decide("missing", first, end, text)

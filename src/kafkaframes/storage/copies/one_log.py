@@ -1,0 +1,165 @@
+"""Make one log of log directories in which partitions occur more than once.
+
+``replicas=merge`` is this; ``all`` leaves the directories as they are. Directories that a broker renamed (``-delete``,
+``-future``, ``-stray``) are no copies, unless a path leads to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.copies.decisions import Decision, by_severity
+from kafkaframes.storage.copies.merge import check_topic_ids, merge
+from kafkaframes.storage.copies.reading import FileInspector, Found, group, read_copy
+from kafkaframes.storage.copies.spans import Merged
+from kafkaframes.storage.copies.view import View
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.findings import Severity
+
+log = logging.getLogger("kafkaframes.storage.log")
+_Task = TypeVar("_Task")
+_Answer = TypeVar("_Answer")
+Run = Callable[[Callable[[_Task], _Answer], Sequence[_Task]], Iterable[_Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class OneLog:
+    """Log directories of which each partition is there once.
+
+    Attributes:
+        directories: the given ones if nothing had to be merged, otherwise one directory that shows all of them.
+        merged: the partitions that were there more than once.
+    """
+
+    directories: tuple[LogDirectory, ...]
+    merged: tuple[Merged, ...] = ()
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What was decided, or could not be; the gravest first."""
+        return by_severity(decision for one in self.merged for decision in one.decisions)
+
+
+def copies_of(directories: Iterable[LogDirectory], named: Collection[str] = ()) -> list[Found]:
+    """Return the partitions to read: the live ones, and renamed ones that a path names."""
+    return [
+        Found(directory, partition)
+        for directory in directories
+        for partition in directory.partitions
+        if partition.is_live or partition.directory in named
+    ]
+
+
+def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = False, run: Run[Any, Any] = map) -> Merged:
+    """Merge the copies of one topic partition.
+
+    Args:
+        found: two or more.
+        check: verify checksums, see ``merge``.
+        scan: read the headers of segments in stores, too.
+        run: a ``map`` that reads the copies, in their order.
+
+    Raises:
+        LogDirError: the copies are of different topics or clusters, or one cannot be read.
+    """
+    check_same_log(found)
+    copies = list(run(read_scanned if scan else read_copy, found))
+    return merge(found[0].partition.topic_partition, copies, FileInspector(found, copies), check=check)
+
+
+def check_same_log(found: Sequence[Found]) -> None:
+    """Check by topic and cluster ids that directories of one partition are copies of one log.
+
+    Raises:
+        LogDirError: they are of different topics, or of different clusters: a mirror has other records under the same
+            offsets.
+    """
+    check_topic_ids(found[0].partition.topic_partition, [_Id(one.partition) for one in found])
+    known: dict[str, str] = {}
+    for one in found:
+        meta = one.log_directory.meta
+        if meta is not None and meta.cluster_id is not None:
+            known.setdefault(meta.cluster_id, one.partition.directory)
+    if len(known) > 1:
+        named = ", ".join(f"{directory} is of cluster {cluster}" for cluster, directory in known.items())
+        raise LogDirError(f"{found[0].partition.topic_partition} is of two clusters: {named}; load one of them")
+
+
+class _Id:
+    """A copy before its headers are read."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.directory = partition.directory
+        self.topic_id = partition.metadata.topic_id if partition.metadata else None
+
+
+def read_scanned(found: Found) -> Any:
+    """Read the headers of one copy, wherever it lies."""
+    return read_copy(found, scan=True)
+
+
+def one_log_of(
+    directories: Sequence[LogDirectory],
+    *,
+    named: Collection[str] = (),
+    options: Mapping[str, Any] | None = None,
+    check: bool = True,
+    join: bool = False,
+) -> OneLog:
+    """Merge the partitions that occur more than once, and show everything as one log directory.
+
+    Args:
+        directories: from the discovery.
+        named: paths of directories that were named themselves.
+        options: of the stores.
+        check: verify checksums, and take damaged batches from other copies; segments in stores are read for it.
+        join: show several directories as one also where nothing is there more than once.
+
+    Raises:
+        LogDirError: copies are of different topics or clusters, or cannot be read.
+    """
+    grouped = group(copies_of(directories, named))
+    if not (join and len(directories) > 1) and all(len(found) == 1 for found in grouped.values()):
+        return OneLog(tuple(directories))
+    view, merged = View(options or {}), []
+    for found in grouped.values():
+        if len(found) == 1:
+            view.add_single(found[0])
+        else:
+            merged.append(merge_found(found, check=check, scan=check))
+            view.add_merged(merged[-1], found)
+    return OneLog((view.directory(directories),), tuple(merged))
+
+
+def refusal(directories: Sequence[LogDirectory], named: Collection[str] = ()) -> LogDirError | None:
+    """Return why directories cannot be merged, by their ids; None if they can."""
+    for found in group(copies_of(directories, named)).values():
+        try:
+            check_same_log(found)
+        except LogDirError as error:
+            return error
+    return None
+
+
+def whole_log(
+    directories: Sequence[LogDirectory], *, options: Mapping[str, Any] | None = None, join: bool = False
+) -> tuple[LogDirectory, ...]:
+    """Return directories in which each partition occurs once, for jobs that write a new log from them.
+
+    Decisions are written to the logger ``kafkaframes.storage.log``.
+
+    Raises:
+        LogDirError: copies are of different topics or clusters, contradict each other, or cannot be read.
+    """
+    made = one_log_of(directories, options=options, join=join)
+    for decision in made.decisions:
+        if decision.check == "undecided":
+            place = decision.places[0]
+            raise LogDirError(f"{decision}; name one copy", file=place.file, position=place.position)
+        if decision.severity > Severity.NOTE:
+            log.warning("%s", decision)
+    return made.directories

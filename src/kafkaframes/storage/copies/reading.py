@@ -1,0 +1,252 @@
+"""Read what a merge needs: the headers of every copy, and the bytes of a few batches where headers differ.
+
+A segment on a disk of this machine is walked header by header, some hundred kilobytes at a time into one buffer; what
+lies between the headers of large batches is not read. A segment in a store is one block, unread, if the leader epochs
+are known and the partition is not compacted: its offsets are those between its name and the next one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.errors import CorruptRecordError
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.chunks import Chunks, Memory, Source
+from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.modes import FAILFAST, PERMISSIVE
+from kafkaframes.records.reasons import TORN
+from kafkaframes.records.scan import FILE, Batches, as_array, check_crcs, scan_all
+from kafkaframes.storage.copies.blocks import (
+    NO_BLOCKS,
+    UNKNOWN_CRC,
+    Blocks,
+    Broken,
+    Copy,
+    Flags,
+    block_of_segment,
+    blocks_of_scan,
+    in_order,
+    joined,
+    lineage_of,
+)
+from kafkaframes.storage.copies.compaction import COMPACTED_TOPICS
+from kafkaframes.storage.copies.lineage import NO_EPOCH, last_epoch
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
+from kafkaframes.storage.files.segment_file import open_segment_file
+from kafkaframes.storage.files.segment_reader import open_segment
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment
+from kafkaframes.storage.log.segment_source import StoredSegment
+
+WINDOW_BYTES = 256 << 10
+LATEST_MAGIC = 2
+CHECKED_BYTES = 4 << 20  # of batches are read at once where checksums are verified
+_COMPARED = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One directory of a partition, with the log directory that holds it."""
+
+    log_directory: LogDirectory
+    partition: Partition
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """The file system that has the partition's files."""
+        return self.log_directory.filesystem
+
+
+@contextmanager
+def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[Source]:
+    """Open a segment as a source of batches, as large as it was listed.
+
+    Raises:
+        LogDirError: it cannot be read.
+    """
+    if isinstance(filesystem, LocalFileSystem):
+        with open_segment_file(segment.path) as file:
+            yield file
+    else:
+        with filesystem.open(segment.path) as read_at:
+            yield StoredSegment(segment.path, segment.size_bytes, read_at)
+
+
+def read_copy(found: Found, *, scan: bool = False) -> Copy:
+    """Read the headers of one copy; ``scan``: also of segments in a store.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    partition = found.partition
+    segments = tuple(one for one in partition.segments if not one.log.name.temporary)
+    is_scanned = scan or isinstance(found.filesystem, LocalFileSystem) or _must_scan(found)
+    parts: list[Blocks] = []
+    broken: list[Broken] = []
+    for place, segment in enumerate(segments):
+        if is_scanned:
+            blocks, too_early = _scan(found.filesystem, place, segment, is_last=place == len(segments) - 1)
+            broken += too_early
+        else:
+            blocks = _unread(found, segments, place)
+        parts.append(blocks)
+    kept, misplaced = in_order(joined(parts))
+    lineage, fits = lineage_of(partition.leader_epochs, kept)
+    ends = [int(kept.last[-1]) + 1] if len(kept) else [partition.log_start_offset]
+    return Copy(
+        directory=partition.directory,
+        source=partition.log_directory,
+        segments=segments,
+        blocks=kept,
+        checkpoint=partition.leader_epochs,
+        lineage=lineage,
+        end=max([*ends, *(one.base_offset for one in segments[-1:])]),
+        high_watermark=partition.high_watermark,
+        start_offset=partition.checkpointed.get(names.LOG_START_CHECKPOINT),
+        clean_offset=_clean_offset(found),
+        topic_id=partition.metadata.topic_id if partition.metadata else None,
+        broken=tuple(broken),
+        misplaced=misplaced,
+        is_scanned=is_scanned,
+        checkpoint_fits=fits,
+    )
+
+
+def _clean_offset(found: Found) -> int | None:
+    if names.CLEANER_CHECKPOINT not in found.log_directory.offset_checkpoints:
+        return None
+    return found.partition.checkpointed.get(names.CLEANER_CHECKPOINT, -1)
+
+
+def _must_scan(found: Found) -> bool:
+    """Say whether the headers of a copy in a store have to be read, too."""
+    is_compacted = found.partition.topic in COMPACTED_TOPICS or (_clean_offset(found) or -1) >= 0
+    return is_compacted or not found.partition.leader_epochs
+
+
+def _unread(found: Found, segments: Sequence[Segment], place: int) -> Blocks:
+    """Return a segment as one block; where the last one ends is looked up by its index."""
+    segment = segments[place]
+    if segment.end_offset is not None:
+        end = segment.end_offset + 1
+    elif place + 1 < len(segments):
+        end = segments[place + 1].base_offset
+    else:
+        with open_segment(found.filesystem, segment) as reader:
+            end = reader.next_offset
+    if end <= segment.base_offset or segment.size_bytes == 0:
+        return NO_BLOCKS
+    lineage = tuple(one for one in found.partition.leader_epochs or () if one.start_offset < end)
+    is_one = not lineage or lineage[-1].start_offset <= segment.base_offset  # else several epochs wrote in it
+    epoch = last_epoch(lineage) if is_one else NO_EPOCH
+    return block_of_segment(place, segment.size_bytes, segment.base_offset, end - 1, epoch)
+
+
+def _scan(filesystem: FileSystem, place: int, segment: Segment, *, is_last: bool) -> tuple[Blocks, list[Broken]]:
+    """Return the blocks of a segment, and where its batches ended although its bytes went on."""
+    buffer = np.empty(0, np.int64)
+
+    def allocate(size: int, dtype: npt.DTypeLike) -> npt.NDArray[np.int64]:
+        nonlocal buffer
+        if buffer.size < size:
+            buffer = np.empty(size, dtype)
+        return buffer[:size]
+
+    tables: list[Batches] = []
+    broken: list[Broken] = []
+
+    def lose(gap: Gap) -> None:
+        broken.append(Broken(place, gap.start, str(gap.damage), damage=gap.damage))
+
+    end = None
+    with open_source(filesystem, segment) as source:
+        for run in OpenSegment(filesystem, segment.path, source).runs(mode=PERMISSIVE, on_gap=lose):
+            chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, whole=False,
+                            allocate=allocate, end=segment.size_bytes)  # fmt: skip
+            for chunk in chunks:
+                table = chunk.batches.table.copy()
+                table[0] += chunk.base
+                tables.append(Batches(table, chunk.batches.end))
+            end = run.end = chunks.end
+    if (
+        end is not None
+        and end.position < segment.size_bytes
+        and not any(one.position == end.position for one in broken)
+    ):
+        broken.append(Broken(place, end.position, end.reason, is_last and end.status == TORN))
+    return blocks_of_scan(place, segment.base_offset, tables), broken
+
+
+class FileInspector:
+    """Reads the bytes of copies (``cover.Inspector``)."""
+
+    def __init__(self, found: Sequence[Found], copies: Sequence[Copy]) -> None:
+        self._found = found
+        self._copies = copies
+
+    def valid(self, copy: int, blocks: Blocks) -> Flags:
+        """Say of blocks whether their checksums are right, and their magic Kafka's, which no checksum covers.
+
+        A whole segment whose headers were not read counts as valid.
+        """
+        right: Flags = blocks.crc == UNKNOWN_CRC
+        for rows in _runs(blocks):
+            if blocks.crc[rows[0]] == UNKNOWN_CRC:
+                continue
+            raw = self._read(copy, blocks.take(rows))
+            found = scan_all(raw, rules=FILE)
+            sound = found.column("position")[check_crcs(raw, found) == 1] + blocks.position[rows[0]]
+            right[rows] = np.isin(blocks.position[rows], sound) & (blocks.magic[rows] <= LATEST_MAGIC)
+        return right
+
+    def first_offset(self, copy: int, block: Blocks) -> int:
+        """Return the offset of a block's first record; its last offset where none can be read."""
+        for batch in read_values(self._read(copy, block), rules=FILE):
+            if batch.records:
+                return batch.records[0].offset
+        return int(block.last[0])
+
+    def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
+        """Say whether blocks of two copies hold the same records, also in different formats or batches."""
+        try:
+            return bool(self._records(copy, blocks).equals(self._records(other, other_blocks)))
+        except CorruptRecordError:
+            return False
+
+    def _records(self, copy: int, blocks: Blocks) -> pa.Table:
+        raw = b"".join(self._read(copy, blocks.take(rows)) for rows in _runs(blocks))
+        reader = RecordReader(Memory(as_array(raw)), ReadOptions(columns=_COMPARED, mode=FAILFAST, rules=FILE))
+        return pa.Table.from_batches(list(reader), schema=reader.schema).combine_chunks()
+
+    def _read(self, copy: int, blocks: Blocks) -> bytes:
+        segment = self._copies[copy].segments[int(blocks.segment[0])]
+        start, end = int(blocks.position[0]), int(blocks.ends[-1])
+        return self._found[copy].filesystem.read(segment.path, position=start, length=end - start)
+
+
+def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
+    """Group neighbouring blocks of one segment that can be read at once."""
+    apart = (blocks.segment[1:] != blocks.segment[:-1]) | (blocks.position[1:] != blocks.ends[:-1])
+    for run in np.split(np.arange(len(blocks)), np.flatnonzero(apart) + 1):
+        ends = blocks.ends[run]
+        first = 0
+        while first < len(run):
+            reach = int(blocks.position[run[first]]) + CHECKED_BYTES
+            stop = max(int(np.searchsorted(ends, reach, side="right")), first + 1)
+            yield run[first:stop]
+            first = stop
+
+
+def group(found: Iterable[Found]) -> dict[names.TopicPartition, list[Found]]:
+    """Put the directories of each topic partition together, in their order."""
+    grouped: dict[names.TopicPartition, list[Found]] = {}
+    for one in found:
+        grouped.setdefault(one.partition.topic_partition, []).append(one)
+    return grouped

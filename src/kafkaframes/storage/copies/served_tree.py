@@ -1,0 +1,133 @@
+"""Log directories, stores and copies as the files of one directory: each has a name there, and is read where it lies.
+
+A partition of which there are several copies is merged as ``read_records`` merges it, checksums verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.storage.copies.decisions import ROOT
+from kafkaframes.storage.copies.one_log import copies_of, merge_found
+from kafkaframes.storage.copies.reading import Found, group
+from kafkaframes.storage.copies.served import Remark, Served
+from kafkaframes.storage.copies.view import MergedFileSystem, Part, View
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
+from kafkaframes.storage.files.directory import LogDirectory
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.names import FileName, TopicPartition
+
+_SMALL = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # of a view, written for it
+
+
+def show_as_one(
+    directories: Sequence[LogDirectory],
+    named: Collection[str],
+    *,
+    merge: bool,
+    options: Mapping[str, Any],
+    root_files: Collection[str] = (names.META_PROPERTIES,),
+) -> Served:
+    """Show the live partitions of log directories, and those that a path leads to, as one directory.
+
+    Args:
+        directories: from the discovery.
+        named: paths of directories that were named themselves.
+        merge: make one log of several copies.
+        options: of the stores.
+        root_files: what is shown of the first log directory that says whose it is, beside the partitions.
+
+    Raises:
+        LogDirError: copies are of different topics or clusters, or cannot be read.
+        OptionError: there are several copies of a partition, and they are not to be merged.
+    """
+    grouped = group(copies_of(directories, named))
+    grouped.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
+    several = [key for key, copies in grouped.items() if len(copies) > 1]
+    if several and not merge:
+        reason = f"there are several copies of {several[0]}, and a broker has each partition once"
+        raise OptionError(f"{reason}: let them be merged, or name one directory")
+    root = next((one for one in directories if one.meta is not None), None)
+    found = {} if root is None else {name: root.filesystem.stat(join(root.path, name)) for name in root_files}
+    tree = _Tree(options)
+    for name, entry in found.items():
+        if root is not None and entry is not None:
+            tree.root.append(tree.written(join(ROOT, name), root.filesystem.read(entry.path)))
+    return tree.of(grouped.values())
+
+
+class _Tree:
+    """Puts the view together."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.root: list[FileInfo] = []
+        self._options = options
+        self._parts: dict[str, tuple[Part, ...]] = {}
+        self._small: dict[str, bytes] = {}
+        self._listings: dict[str, tuple[FileInfo, ...]] = {}
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._was_clean: dict[TopicPartition, bool] = {}
+        self._remarks: list[Remark] = []
+
+    def of(self, grouped: Collection[Sequence[Found]]) -> Served:
+        """Return the view of partitions, each with its copies."""
+        shown = [self._merged(copies) if len(copies) > 1 else self._single(copies[0]) for copies in grouped]
+        root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in shown)]
+        root += [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self._offsets.items()]
+        self._listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
+        filesystem = MergedFileSystem(self._parts, self._small, self._listings, self._options)
+        remarks = tuple(sorted(self._remarks, key=lambda one: -one.severity))
+        return Served(ROOT, filesystem, self._was_clean, remarks)
+
+    def _single(self, found: Found) -> str:
+        partition = found.partition
+        self._note(partition.topic_partition, partition.checkpointed)
+        is_uploaded = VIEW_MARK in partition.directory  # only whole segments are
+        self._was_clean[partition.topic_partition] = is_uploaded or found.log_directory.clean_shutdown is not None
+        self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
+        entries = found.filesystem.list_directory(partition.directory)
+        return self._show(partition.topic_partition, ((found.filesystem, entry) for entry in entries))
+
+    def _merged(self, copies: Sequence[Found]) -> str:
+        merged = merge_found(copies, check=True, scan=True)
+        self._remarks += [Remark(one.severity, str(one)) for one in merged.decisions if one.severity > Severity.NOTE]
+        view = View(self._options)
+        partition = view.add_merged(merged, copies)
+        self._note(partition.topic_partition, partition.checkpointed)
+        self._was_clean[partition.topic_partition] = True  # every batch was looked at
+        owners = {
+            entry.path: one.filesystem
+            for one in copies
+            for entry in one.filesystem.list_directory(one.partition.directory)
+        }
+        entries = view.filesystem.list_directory(partition.directory)
+        return self._show(
+            partition.topic_partition, ((owners.get(entry.path, view.filesystem), entry) for entry in entries)
+        )
+
+    def _note(self, topic_partition: TopicPartition, checkpointed: Mapping[str, int]) -> None:
+        for file, offset in checkpointed.items():
+            self._offsets.setdefault(file, {})[topic_partition] = offset
+
+    def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
+        """Give a partition's files names below the root; what is no file of Kafka's is left out."""
+        directory = join(ROOT, str(topic_partition))
+        shown = []
+        for filesystem, entry in entries:
+            path = join(directory, entry.name)
+            if entry.name in _SMALL:
+                shown.append(self.written(path, filesystem.read(entry.path)))
+            elif FileName.parse(entry.name) is not None:
+                self._parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
+                shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
+        self._listings[directory] = tuple(sorted(shown, key=lambda one: one.name))
+        return str(topic_partition)
+
+    def written(self, path: str, content: bytes) -> FileInfo:
+        """Give a content a path of the view."""
+        self._small[path] = content
+        return FileInfo(path, split(path)[1], len(content))

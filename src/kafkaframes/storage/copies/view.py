@@ -1,0 +1,284 @@
+"""Show a merged log as an ordinary log directory, which every reader of directories and segments can read.
+
+Segments that are taken whole from one copy keep their own paths, and so do their indexes; one that is put together from
+several stretches has a path below ``root``, and its bytes are read from where they lie. Leader epochs and checkpoints
+are those of the merged log. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.copies.decisions import ROOT
+from kafkaframes.storage.copies.reading import Found
+from kafkaframes.storage.copies.spans import Merged, Piece
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.checkpoints import write_leader_epochs, write_offset_checkpoint
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
+from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.partition_entries import partition_of_entries
+from kafkaframes.storage.log.where import filesystem_for
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes ``start`` to ``end`` of a file."""
+
+    filesystem: FileSystem
+    path: str
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the part has."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class MergedFileSystem:
+    """A file system for files that consist of parts of others; other paths are read where they are.
+
+    Attributes:
+        parts: of the files below ``ROOT`` that lie in several places.
+        small: files below ``ROOT`` that were written for the view, with their content.
+        listings: what the directories of the view hold.
+        options: of the stores of paths that are not the view's.
+    """
+
+    parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict, repr=False)
+    small: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    listings: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict, compare=False, repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the listings, because workers are given the files that they read."""
+        return {"parts": self.parts, "small": self.small, "listings": {}, "options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name."""
+        found = self.listings.get(path.rstrip("/"))
+        return self.other(path).list_directory(path) if found is None else list(found)
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+        if path in self.parts:
+            return FileInfo(path, split(path)[1], sum(part.size_bytes for part in self.parts[path]))
+        if path in self.small:
+            return FileInfo(path, split(path)[1], len(self.small[path]))
+        if path.rstrip("/") in self.listings:
+            return FileInfo(path, split(path)[1], is_directory=True)
+        return None if _is_ours(path) else self.other(path).stat(path)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        with self.open(path) as read_at:
+            return read_at(position, -1 if length is None else length)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        """Open a file; the parts of one that has several are opened as they are read."""
+        if path in self.small:
+            yield _of_bytes(self.small[path])
+        elif path in self.parts:
+            with ExitStack() as stack:
+                yield _Joined(self.parts[path], stack)
+        elif _is_ours(path):
+            raise LogDirError("no such file in the merged log", file=path)
+        else:
+            with self.other(path).open(path) as read_at:
+                yield read_at
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading that is one whole file of this machine; None: it is another store's, or several."""
+        parts = self.parts.get(path, ())
+        if len(parts) != 1 or parts[0].start != 0 or not isinstance(parts[0].filesystem, LocalFileSystem):
+            return None
+        return os.open(parts[0].path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted."""
+        if not _is_ours(pattern):
+            return self.other(pattern).glob(pattern)
+        named = [join(directory, entry.name) for directory, entries in self.listings.items() for entry in entries]
+        return sorted(name for name in named if fnmatch(name, pattern))
+
+    def other(self, path: str) -> FileSystem:
+        """Return the file system of a path that is not part of the view."""
+        return filesystem_for(path, options=self.options)
+
+
+def _is_ours(path: str) -> bool:
+    return path == ROOT or path.startswith(ROOT + "/")
+
+
+class _Joined:
+    """Reads parts of files as one."""
+
+    def __init__(self, parts: Sequence[Part], stack: ExitStack) -> None:
+        self._parts = parts
+        self._stack = stack
+        self._opened: dict[str, ReadAt] = {}
+
+    def __call__(self, position: int, length: int) -> bytes:
+        pieces: list[bytes] = []
+        left = length if length >= 0 else sum(part.size_bytes for part in self._parts)
+        for part in self._parts:
+            if position < part.size_bytes and left > 0:
+                wanted = min(left, part.size_bytes - position)
+                pieces.append(self._reader(part)(part.start + position, wanted))
+                left -= wanted
+                position = 0
+            else:
+                position = max(position - part.size_bytes, 0)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _reader(self, part: Part) -> ReadAt:
+        if part.path not in self._opened:
+            self._opened[part.path] = self._stack.enter_context(part.filesystem.open(part.path))
+        return self._opened[part.path]
+
+
+def _of_bytes(data: bytes) -> ReadAt:
+    return lambda position, length: data[position:] if length < 0 else data[position : position + length]
+
+
+@dataclass
+class View:
+    """Builds the view of merged partitions, which ``directory`` returns."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    small: dict[str, bytes] = field(default_factory=dict)
+    listings: dict[str, tuple[FileInfo, ...]] = field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    partitions: list[Partition] = field(default_factory=list)
+
+    def add_merged(self, merged: Merged, found: Sequence[Found]) -> Partition:
+        """Add a merged partition; return it as a directory of the view."""
+        directory = join(ROOT, str(merged.topic_partition))
+        whole: dict[str, Segment] = {}
+        entries: list[FileInfo] = []
+        before = 0
+        for group in _groups(merged):
+            entries += self._segment(merged, found, directory, group, whole, before)
+            before = group[-1].end_offset
+        entries.append(self._small(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage)))
+        entries += self._companions(merged, found[merged.authority].partition)
+        offsets = {
+            names.LOG_START_CHECKPOINT: merged.start_offset,
+            names.HIGH_WATERMARK_CHECKPOINT: merged.high_watermark,
+            names.CLEANER_CHECKPOINT: merged.clean_offset,
+        }
+        own = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
+        self._note_offsets(own)
+        self.listings[directory] = tuple(sorted(entries, key=lambda entry: entry.name))
+        made = partition_of_entries(self.filesystem, directory, entries, ROOT, own)
+        known_ends = tuple(
+            replace(one, end_offset=whole[one.path].end_offset) if one.path in whole else one for one in made.segments
+        )
+        notes = tuple(note for one in found for note in one.partition.notes)
+        problems = tuple(problem for one in found for problem in one.partition.problems)
+        made = replace(made, segments=known_ends, notes=notes, problems=(*made.problems, *problems))
+        self.partitions.append(made)
+        return made
+
+    def add_single(self, found: Found) -> None:
+        """Add a partition of which there is one copy; its directory is listed where it lies."""
+        self._note_offsets(
+            {file: {found.partition.topic_partition: at} for file, at in found.partition.checkpointed.items()}
+        )
+        self.partitions.append(found.partition)
+
+    def _note_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        for file, values in offsets.items():
+            self.offsets.setdefault(file, {}).update(values)
+
+    @property
+    def filesystem(self) -> MergedFileSystem:
+        """The file system of the view with everything added so far."""
+        return MergedFileSystem(self.parts, self.small, self.listings, self.options)
+
+    def directory(self, directories: Sequence[LogDirectory]) -> LogDirectory:
+        """Return the view as a log directory.
+
+        Args:
+            directories: that it is made of; where they are one broker's, what they say of it is kept.
+        """
+        entries = [self._small(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
+        entries += [FileInfo(one.directory, split(one.directory)[1], is_directory=True) for one in self.partitions]
+        self.listings[ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
+        metas = {one.meta.node_id: one.meta for one in directories if one.meta is not None}
+        return LogDirectory(
+            path=ROOT,
+            filesystem=self.filesystem,
+            partitions=tuple(sorted(self.partitions, key=lambda one: (one.topic_partition, one.directory))),
+            meta=next(iter(metas.values())) if len(metas) == 1 else None,
+            offset_checkpoints=self.offsets,
+            problems=tuple(problem for one in directories for problem in one.problems),
+        )
+
+    def _small(self, path: str, content: bytes) -> FileInfo:
+        self.small[path] = content
+        return FileInfo(path, split(path)[1], len(content))
+
+    def _segment(
+        self,
+        merged: Merged,
+        found: Sequence[Found],
+        directory: str,
+        group: Sequence[Piece],
+        whole: dict[str, Segment],
+        before: int,
+    ) -> Iterator[FileInfo]:
+        """Yield the files of one segment: those of a copy where it is whole, else one put together."""
+        first = group[0]
+        segment = merged.segment(first.at)
+        is_whole = len(group) == 1 and (first.at.start, first.at.end) == (0, segment.size_bytes)
+        is_named_so = first.at.start == 0 and segment.base_offset >= before  # nothing before it reaches up to its name
+        if is_whole and is_named_so:
+            whole[segment.path] = segment
+            for file in (segment.log, segment.index, segment.time_index, segment.txn_index):
+                if file is not None:
+                    yield FileInfo(file.path, str(file.name), file.size_bytes, file.mtime_ms)
+            return
+        base = segment.base_offset if is_named_so else first.first_offset
+        path = join(directory, segment_file_name(base, "log"))
+        self.parts[path] = tuple(
+            Part(found[one.at.copy].filesystem, merged.segment(one.at).path, one.at.start, one.at.end) for one in group
+        )
+        size_bytes = sum(one.size_bytes for one in group)
+        yield FileInfo(path, split(path)[1], size_bytes, segment.log.mtime_ms)
+
+    def _companions(self, merged: Merged, authority: Partition) -> Iterator[FileInfo]:
+        """Yield the files that belong to no segment: the topic's id, and the authority's producer snapshots."""
+        for copy in merged.copies:
+            if copy.topic_id is not None:
+                path = join(copy.directory, names.PARTITION_METADATA)
+                yield FileInfo(path, names.PARTITION_METADATA, 1)
+                break
+        for file in authority.producer_snapshots:
+            if merged.start_offset < file.name.offset <= merged.end_offset:
+                yield FileInfo(file.path, str(file.name), file.size_bytes, file.mtime_ms)
+
+
+def _groups(merged: Merged) -> Iterator[list[Piece]]:
+    """Put pieces together into segments: those of one file, with what stands in for its damaged batches between."""
+    last_of = {(piece.at.copy, piece.at.segment): place for place, piece in enumerate(merged.pieces)}
+    place = 0
+    while place < len(merged.pieces):
+        home = merged.pieces[place].at
+        end = last_of[home.copy, home.segment] + 1
+        yield list(merged.pieces[place:end])
+        place = end

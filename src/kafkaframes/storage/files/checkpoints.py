@@ -1,0 +1,252 @@
+"""The small text files of a log directory, read and written: checkpoints, leader epochs, ids, the shutdown marker.
+
+``read_x(raw, file=...) -> value`` and ``write_x(value) -> bytes``, and what Kafka wrote comes back byte for byte (an
+empty checkpoint aside: it reads as one without entries). Bytes that are no such file are a ``LogDirError`` with file
+and byte. Formats: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile, PartitionMetadataFile,
+MetaProperties, CleanShutdownFileHandler.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files.names import TopicPartition
+
+_VERSION_LINE = "0"
+_INT32 = (-(2**31), 2**31 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    """One line of a ``leader-epoch-checkpoint``: from ``start_offset`` on, ``leader_epoch`` wrote."""
+
+    leader_epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """``partition.metadata``: the topic's id, 22 characters of URL-safe base64 of its UUID."""
+
+    topic_id: str
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """``meta.properties``: the cluster and node that a log directory belongs to.
+
+    Attributes:
+        values: every property, in the file's order.
+        comments: the leading comment lines (Java writes the time there), each with its ``#``.
+    """
+
+    values: Mapping[str, str]
+    comments: tuple[str, ...] = ()
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker's number under either of its two names."""
+        text = self.values.get("node.id", self.values.get("broker.id", ""))
+        return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else None
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id; None for brokers before 0.10.1 and where it is missing."""
+        return self.values.get("cluster.id")
+
+    @property
+    def version(self) -> int | None:
+        """0 (ZooKeeper) or 1 (KRaft)."""
+        text = self.values.get("version", "")
+        return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanShutdown:
+    """``.kafka_cleanshutdown``: empty before 3.8, then JSON with the broker's epoch."""
+
+    broker_epoch: int | None = None
+    version: int = 0
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    position: int
+
+
+def _lines(raw: bytes, file: str | None) -> Iterator[_Line]:
+    position = 0
+    for line in raw.split(b"\n"):
+        try:
+            yield _Line(line.decode("utf-8").rstrip("\r"), position)
+        except UnicodeDecodeError as error:
+            raise LogDirError("not UTF-8 text", position=position + error.start, file=file) from error
+        position += len(line) + 1
+
+
+def _integer(text: str, limits: tuple[int, int], line: _Line, what: str, file: str | None) -> int:
+    value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
+    if value is None or not limits[0] <= value <= limits[1]:
+        raise LogDirError(f"{what} is {text[:40]!r}, not a number in its range", position=line.position, file=file)
+    return value
+
+
+def _checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_Line]:
+    """Yield the entry lines of a checkpoint, after its version and count are seen to be right.
+
+    An empty file has no entries, as in Kafka's CheckpointReadBuffer.
+    """
+    lines = list(_lines(raw, file))
+    if lines[-1].text == "":
+        lines.pop()
+    if not lines:
+        return
+    if _integer(lines[0].text.strip(), _INT32, lines[0], "version", file) != 0:
+        raise LogDirError(f"unknown checkpoint version {lines[0].text!r}", position=0, file=file)
+    if len(lines) < 2:
+        raise LogDirError("the count of entries is missing", position=len(raw), file=file)
+    count = _integer(lines[1].text.strip(), _INT32, lines[1], "count", file)
+    if count != len(lines) - 2:
+        position = lines[1].position
+        raise LogDirError(f"{count} entries announced, {len(lines) - 2} present", position=position, file=file)
+    yield from lines[2:]
+
+
+def _write_checkpoint(entries: Iterable[str]) -> bytes:
+    listed = list(entries)
+    return "".join(f"{line}\n" for line in (_VERSION_LINE, str(len(listed)), *listed)).encode()
+
+
+def _fields(line: _Line, count: int, file: str | None) -> list[str]:
+    fields = line.text.split()
+    if len(fields) != count:
+        raise LogDirError(f"{line.text[:80]!r} is not {count} words", position=line.position, file=file)
+    return fields
+
+
+def read_leader_epochs(raw: bytes, *, file: str | None = None) -> tuple[EpochStart, ...]:
+    """Read a ``leader-epoch-checkpoint``, in the file's order.
+
+    Raises:
+        LogDirError: the bytes are no such file; ``position`` is where the bad line begins.
+    """
+    epochs = []
+    for line in _checkpoint_lines(raw, file):
+        epoch, offset = _fields(line, 2, file)
+        epochs.append(
+            EpochStart(_integer(epoch, _INT32, line, "epoch", file), _integer(offset, _INT64, line, "offset", file))
+        )
+    return tuple(epochs)
+
+
+def write_leader_epochs(epochs: Iterable[EpochStart]) -> bytes:
+    """Write a ``leader-epoch-checkpoint``."""
+    return _write_checkpoint(f"{entry.leader_epoch} {entry.start_offset}" for entry in epochs)
+
+
+def read_offset_checkpoint(raw: bytes, *, file: str | None = None) -> dict[TopicPartition, int]:
+    """Read one of the four ``*-offset-checkpoint`` files, in the file's order.
+
+    Raises:
+        LogDirError: the bytes are no such file; ``position`` is where the bad line begins.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for line in _checkpoint_lines(raw, file):
+        topic, partition, offset = _fields(line, 3, file)
+        key = TopicPartition(topic, _integer(partition, _INT32, line, "partition", file))
+        offsets[key] = _integer(offset, _INT64, line, "offset", file)
+    return offsets
+
+
+def write_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Write a ``*-offset-checkpoint`` file, in the mapping's order."""
+    return _write_checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
+
+
+def read_partition_metadata(raw: bytes, *, file: str | None = None) -> PartitionMetadata:
+    """Read a ``partition.metadata`` (KIP-516).
+
+    Raises:
+        LogDirError: the version is not 0, or the id is malformed.
+    """
+    values = {}
+    for line in _lines(raw, file):
+        if line.text.strip():
+            name, colon, value = line.text.partition(":")
+            if not colon:
+                raise LogDirError(f"{line.text[:80]!r} has no colon", position=line.position, file=file)
+            values[name.strip()] = (value.strip(), line)
+    if not {"version", "topic_id"} <= values.keys():
+        raise LogDirError("version or topic_id is missing", position=len(raw), file=file)
+    text, line = values["version"]
+    if _integer(text, _INT32, line, "version", file) != 0:
+        raise LogDirError(f"unknown version {text!r}", position=line.position, file=file)
+    topic_id, line = values["topic_id"]
+    if not _TOPIC_ID.fullmatch(topic_id):
+        raise LogDirError(f"{topic_id[:40]!r} is not a topic id", position=line.position, file=file)
+    return PartitionMetadata(topic_id)
+
+
+def write_partition_metadata(metadata: PartitionMetadata) -> bytes:
+    """Write a ``partition.metadata``; Kafka ends it without a newline."""
+    return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode()
+
+
+def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperties:
+    """Read a ``meta.properties`` (Java's property format, as far as Kafka's values need it).
+
+    Raises:
+        LogDirError: a line is not a property.
+    """
+    values: dict[str, str] = {}
+    comments: list[str] = []
+    for line in _lines(raw, file):
+        text = line.text.strip()
+        if text.startswith(("#", "!")):
+            comments.append(text)
+        elif text:
+            name, separator, value = re.match(r"([^=:\s]*)\s*([=:]?)\s*(.*)", text, re.S).groups()  # type: ignore[union-attr]
+            if not separator:
+                raise LogDirError(f"{text[:80]!r} is not a property", position=line.position, file=file)
+            values[name] = value.replace("\\:", ":").replace("\\=", "=")
+    return MetaProperties(values, tuple(comments))
+
+
+def write_meta_properties(properties: MetaProperties) -> bytes:
+    """Write a ``meta.properties``."""
+    lines = [*properties.comments, *(f"{name}={value}" for name, value in properties.values.items())]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read_clean_shutdown(raw: bytes, *, file: str | None = None) -> CleanShutdown:
+    """Read a ``.kafka_cleanshutdown``; a broker asks only whether the file exists.
+
+    Raises:
+        LogDirError: it is neither empty nor JSON with a version.
+    """
+    if not raw.strip():
+        return CleanShutdown()
+    try:
+        fields = json.loads(raw)
+        version, epoch = fields["version"], fields.get("brokerEpoch")
+        if not isinstance(version, int) or not (epoch is None or isinstance(epoch, int)):
+            raise TypeError("its fields are not numbers")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise LogDirError(f"neither empty nor a clean-shutdown marker: {error}", position=0, file=file) from error
+    return CleanShutdown(epoch, version, fields)
+
+
+def write_clean_shutdown(marker: CleanShutdown) -> bytes:
+    """Write a ``.kafka_cleanshutdown``: empty without a broker epoch, as before 3.8."""
+    if marker.broker_epoch is None:
+        return b""
+    return json.dumps({"version": marker.version, "brokerEpoch": marker.broker_epoch}, separators=(",", ":")).encode()

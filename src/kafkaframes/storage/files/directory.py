@@ -1,0 +1,169 @@
+"""What a broker's log directory holds, as frozen values: log directories, partitions, segments and their companions.
+
+The values hold names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py`` makes them of
+the paths that users name, ``partition_entries.py`` of the listing of one partition.
+Nothing is sorted out: renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are told apart by
+``state`` and ``temporary``, so that the caller chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
+from kafkaframes.storage.files.names import FileName, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file that belongs to an offset, as the directory lists it."""
+
+    name: FileName
+    path: str
+    size_bytes: int
+    mtime_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A ``.log`` (or what a KRaft snapshot holds, or a temporary of either) and the files beside it.
+
+    Attributes:
+        log: the file with the batches.
+        index, time_index, txn_index, snapshot: its companions under the same offset; None where there is none.
+        end_offset: of its last record, inclusive, where it is known without a look into the file (a tiered segment).
+    """
+
+    log: LogFile
+    index: LogFile | None = None
+    time_index: LogFile | None = None
+    txn_index: LogFile | None = None
+    snapshot: LogFile | None = None
+    end_offset: int | None = None
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in the name. A compacted segment's first batch may lie above it."""
+        return self.log.name.offset
+
+    @property
+    def path(self) -> str:
+        """The path of the ``.log``."""
+        return self.log.path
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ``.log``, a preallocated tail included."""
+        return self.log.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One copy of one topic partition: one directory.
+
+    Attributes:
+        topic_partition: from the directory's name; for a directory that is not named so, its name and partition 0.
+        directory: its path.
+        log_directory: the path of the directory above it, the broker's ``log.dirs`` entry.
+        state: empty for a live one; ``delete``, ``future`` or ``stray`` when the broker renamed the directory.
+        segments: by base offset. ``.swap``, ``.cleaned`` and ``.deleted`` ones are in ``temporary``.
+        kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, record batches too.
+        producer_snapshots: every ``.snapshot``; those beside a segment's base offset are in the segment too.
+        temporary: files with a second suffix.
+        orphans: indexes without their ``.log``.
+        leader_epochs: None where the file is missing or corrupt.
+        metadata: the topic's id, None before 2.8.
+        checkpointed: what the broker's checkpoints say, by file name.
+        problems: small files that could not be read; for a tiered partition also missing objects.
+        notes: uploads in a tiered store that are not part of the log (unfinished ones, lost histories), as text.
+    """
+
+    topic_partition: TopicPartition
+    directory: str
+    log_directory: str = ""
+    state: str = ""
+    segments: tuple[Segment, ...] = ()
+    kraft_snapshots: tuple[Segment, ...] = ()
+    producer_snapshots: tuple[LogFile, ...] = ()
+    temporary: tuple[LogFile, ...] = ()
+    orphans: tuple[LogFile, ...] = ()
+    leader_epochs: tuple[EpochStart, ...] | None = None
+    metadata: PartitionMetadata | None = None
+    checkpointed: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[LogDirError, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        return self.topic_partition.partition
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the broker would serve it, which it does not once it has renamed the directory."""
+        return not self.state
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that a broker would serve: the checkpoint's (DeleteRecords) or the first segment's."""
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(first, self.checkpointed.get(names.LOG_START_CHECKPOINT, first))
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The last checkpointed one; it may lie far below the log's end."""
+        return self.checkpointed.get(names.HIGH_WATERMARK_CHECKPOINT)
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below was flushed; 0 where the checkpoint says nothing."""
+        return self.checkpointed.get(names.RECOVERY_POINT_CHECKPOINT, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments' ``.log`` files."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One directory of a broker, or the place that holds a partition or segment that was named alone.
+
+    Attributes:
+        path: as ``filesystem`` takes it.
+        filesystem: reads the paths in this value.
+        partitions: by topic, partition and state.
+        meta: ``meta.properties``; None where it is missing or corrupt.
+        clean_shutdown: the marker; None after an unclean stop (or where only part of a directory was named).
+        offset_checkpoints: the four ``*-offset-checkpoint`` files that are there, by file name.
+        bootstrap: KRaft's ``bootstrap.checkpoint``, record batches too; None where there is none.
+        problems: the small files that could not be read, those of the partitions included.
+    """
+
+    path: str
+    filesystem: FileSystem
+    partitions: tuple[Partition, ...] = ()
+    meta: MetaProperties | None = None
+    clean_shutdown: CleanShutdown | None = None
+    offset_checkpoints: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    bootstrap: FileInfo | None = None
+    problems: tuple[LogDirError, ...] = ()
+
+
+def partitions_of(
+    directories: Iterable[LogDirectory], *, live: bool = True
+) -> Iterator[tuple[LogDirectory, Partition]]:
+    """Yield each partition with the directory that holds it; ``live=False`` yields the renamed ones too."""
+    for directory in directories:
+        for partition in directory.partitions:
+            if partition.is_live or not live:
+                yield directory, partition

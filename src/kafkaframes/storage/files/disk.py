@@ -1,0 +1,437 @@
+"""Everything that a partition's log does to a disk: its effects behind one protocol, so that each can be made to fail.
+
+A ``Disk`` is a ``FileSystem`` that can also be written to. Its effects raise ``OSError`` as the system does;
+``OnlineDisk`` stands between it and the logs of one log directory: the first failure takes the directory offline, as
+in Kafka (LogDirFailureChannel): every later write is refused with a ``StorageError`` that names the cause, and what
+was written before stays readable. An operation that can be undone as a whole, such as an append, brings it back
+(``back_online``) if all that was missing is space; Kafka waits for a restart.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NoReturn, Protocol, TypeVar
+
+from kafkaframes.errors import LogDirError, StorageError
+from kafkaframes.storage.files.broker_lock import take_lock
+from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, ReadAt, split
+from kafkaframes.storage.files.over import FileSystemOver
+
+_Answer = TypeVar("_Answer")
+TEMPORARY = ".tmp"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+MOST_OPEN = 512  # half of what a process may have open by default, on most systems
+
+
+class DiskFile(Protocol):
+    """One file, open for reading and writing at positions in bytes."""
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+
+    def fsync(self) -> None:
+        """Return when everything written is on the disk."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Disk(FileSystem, Protocol):
+    """A file system that can be written to. A rename or a new file lasts once its directory has been flushed."""
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading and return the system's descriptor, for the caller to close; None: it has none."""
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it; one that is there is left as it is."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory, over ``target`` if that is a file."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on the disk."""
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Set the time of a file's last change, in milliseconds since 1970; no effect on a disk without such times."""
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file as a broker does; return the function that releases it; None if another process holds it."""
+
+
+class LocalFile:
+    """A file of this machine; made by ``LocalDisk.open_file``."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        return os.pread(self._descriptor, length, position)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+        done = os.pwrite(self._descriptor, data, position)
+        while done < len(data):  # a disk that fills up takes a part, then raises
+            done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def fsync(self) -> None:
+        """Return when everything written is on the disk."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class LocalDisk(LocalFileSystem):
+    """A disk of this machine."""
+
+    __slots__ = ()
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading and return the system's descriptor, for the caller to close."""
+        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+        return LocalFile(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it; one that is there is left as it is."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory, over ``target`` if that is a file."""
+        os.replace(source, target)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Say when a file was modified last."""
+        os.utime(path, ns=(mtime_ms * 1_000_000,) * 2)
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file as a broker does; see ``take_lock``."""
+        return take_lock(path)
+
+
+class _OnlineFile:
+    """A file of an ``OnlineDisk``; the disk may close the underlying file, and opens it again when it is used."""
+
+    __slots__ = ("_disk", "_file", "_is_pooled", "_path")
+
+    def __init__(self, disk: OnlineDisk, path: str, file: DiskFile, *, is_pooled: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._file: DiskFile | None = file
+        self._is_pooled = is_pooled
+
+    def _opened(self) -> DiskFile:
+        if self._is_pooled:
+            self._disk.touch(self)
+        if self._file is None:
+            self._file = self._disk.reopen(self._path)
+        return self._file
+
+    def read(self, position: int, length: int) -> bytes:
+        try:
+            return self._opened().read(position, length)
+        except OSError as error:  # a failed read does not take the directory offline: writes may still succeed
+            raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
+
+    def write(self, position: int, data: bytes) -> None:
+        disk = self._disk
+        disk.refuse_if_offline(self._path)  # what ``effect`` does, written out because this is the most frequent effect
+        try:
+            self._opened().write(position, data)
+        except OSError as error:
+            disk.fail(self._path, error)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
+
+    def fsync(self) -> None:
+        self._disk.effect(self._path, lambda: self._opened().fsync(), loses_data=True)
+
+    def rest(self) -> None:
+        """Close the underlying file until it is used again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        if self._is_pooled:
+            self._disk.forget(self)
+        self.rest()
+
+
+class _OnlineReader:
+    """A file of an ``OnlineDisk`` that is only read, and stays open as long as there is room."""
+
+    __slots__ = ("_disk", "_open", "_path", "_read_at")
+
+    def __init__(self, disk: OnlineDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._open: AbstractContextManager[ReadAt] | None = None
+        self._read_at: ReadAt | None = None
+
+    def __call__(self, position: int, length: int) -> bytes:
+        self._disk.touch(self)
+        if self._read_at is None:
+            self._open = self._disk.open(self._path)
+            self._read_at = self._open.__enter__()
+        return self._read_at(position, length)
+
+    def rest(self) -> None:
+        """Close the file, until it is read again."""
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+            self._open = self._read_at = None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._disk.forget(self)
+        self.rest()
+
+
+class OnlineDisk(FileSystemOver):
+    """A disk up to its first failure, shared by the logs of one log directory, all of one thread.
+
+    Args:
+        disk: the disk that does the work.
+        most_open: how many files stay open at once; the one that was not used for longest is closed, and opened again
+            when it is used. Files of ``open_apart`` are not counted.
+
+    Attributes:
+        inner: the disk that does the work.
+        failure: the error that took the directory offline; None before the first.
+    """
+
+    inner: Disk
+
+    def __init__(self, disk: Disk, *, most_open: int = MOST_OPEN) -> None:
+        self.inner = disk
+        self._most_open = most_open
+        self._open: OrderedDict[_OnlineFile | _OnlineReader, None] = OrderedDict()
+        self.failure: StorageError | None = None
+        self._lacks_space = False
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open, or may be."""
+        return len(self._open)
+
+    def touch(self, file: _OnlineFile | _OnlineReader) -> None:
+        """Mark a file as used; if too many are open, the least recently used one is closed."""
+        if file in self._open:
+            self._open.move_to_end(file)
+            return
+        self._open[file] = None
+        if len(self._open) > self._most_open:
+            self._open.popitem(last=False)[0].rest()
+
+    def forget(self, file: _OnlineFile | _OnlineReader) -> None:
+        """Remove a closed file from the list of open ones."""
+        self._open.pop(file, None)
+
+    def reopen(self, path: str) -> DiskFile:
+        """Open a file again that was open before. A deleted file is not created again: it would begin with a hole."""
+        if self.inner.stat(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
+        return self.inner.open_file(path)
+
+    def effect(self, path: str, act: Callable[[], _Answer], *, loses_data: bool = False) -> _Answer:
+        """Run one effect on the disk, unless an earlier one has failed.
+
+        Args:
+            path: of the file.
+            act: the effect.
+            loses_data: where it fails, what was written before may be gone: flushing, also for lack of space.
+
+        Raises:
+            StorageError: it failed, or an earlier effect did.
+        """
+        self.refuse_if_offline(path)
+        try:
+            return act()
+        except OSError as error:
+            self.fail(path, error, loses_data=loses_data)
+
+    def refuse_if_offline(self, path: str) -> None:
+        """Raise if an earlier effect has failed.
+
+        Raises:
+            StorageError: an earlier effect has failed; the error names it.
+        """
+        if self.failure is not None:
+            reason = f"not written: the log directory is offline since {self.failure}"
+            raise StorageError(reason, file=path)
+
+    def fail(self, path: str, error: OSError, *, loses_data: bool = False) -> NoReturn:
+        """Take the directory offline.
+
+        Raises:
+            StorageError: always; later effects name the same one.
+        """
+        self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
+        self._lacks_space = error.errno in _NO_SPACE and not loses_data
+        raise self.failure from error
+
+    def back_online(self, undo: Callable[[], None] = lambda: None) -> bool:
+        """Take the directory online again if all that was missing is space; return whether it is online.
+
+        Args:
+            undo: removes what the failed operation has half done, on the disk and in memory. Only an operation that can
+                be undone as a whole may call this; if the undoing fails, too, the directory stays offline.
+        """
+        if self.failure is not None and self._lacks_space:
+            failure, self.failure = self.failure, None
+            try:
+                undo()
+            except LogDirError:
+                self.failure, self._lacks_space = self.failure or failure, False
+        return self.failure is None
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+        file = self.effect(path, lambda: self.inner.open_file(path))
+        opened = _OnlineFile(self, path, file, is_pooled=True)
+        self.touch(opened)
+        return opened
+
+    def open_apart(self, path: str) -> DiskFile:
+        """Open a file for another thread: it is not closed to make room for others."""
+        return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
+
+    def reader(self, path: str) -> _OnlineReader:
+        """Return a reader that opens its file at the first read; the caller closes it."""
+        return _OnlineReader(self, path)
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading and return the system's descriptor, for the caller to close.
+
+        None where files have no descriptors, or too many files are open; the caller reads it then.
+
+        Raises:
+            StorageError: it cannot be opened.
+        """
+        try:
+            return self.inner.open_descriptor(path)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                return None
+            raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it."""
+        self.effect(path, lambda: self.inner.make_directory(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory."""
+        self.effect(source, lambda: self.inner.rename(source, target))
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+        self.effect(path, lambda: self.inner.delete(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on the disk."""
+        self.effect(path, lambda: self.inner.sync_directory(path), loses_data=True)
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Say when a file was modified last."""
+        self.effect(path, lambda: self.inner.set_modified(path, mtime_ms))
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file as a broker does; None where another one holds it."""
+        return self.effect(path, lambda: self.inner.lock(path))
+
+
+def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """Write a small file so that a crash leaves the old one or the new one (Kafka's CheckpointFile).
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    write_whole(disk, path, data)
+    disk.sync_directory(split(path)[0])
+
+
+def keep_file(disk: OnlineDisk, path: str, data: bytes) -> None:
+    """Replace a small file that is written again and again: where there is no space, the disk stays online.
+
+    Raises:
+        StorageError: the disk fails; the old file is still there.
+    """
+
+    def undo() -> None:
+        if disk.stat(path + TEMPORARY) is not None:
+            disk.delete(path + TEMPORARY)
+
+    try:
+        replace_file(disk, path, data)
+    except StorageError:
+        disk.back_online(undo)
+        raise
+
+
+def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORARY) -> None:
+    """Write a file under another name, flush it, and rename it. Flush its directory to make the rename durable.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    unfinished = path + temporary
+    file = disk.open_file(unfinished)
+    try:
+        file.truncate(0)
+        file.write(0, data)
+        file.fsync()
+    finally:
+        file.close()
+    disk.rename(unfinished, path)
+
+
+def online(disk: Disk | None) -> OnlineDisk:
+    """Return a disk that goes offline at its first failure; this machine's by default.
+
+    >>> online(None).failure is None
+    True
+    """
+    return disk if isinstance(disk, OnlineDisk) else OnlineDisk(LocalDisk() if disk is None else disk)

@@ -1,0 +1,193 @@
+"""A disk in memory, for logs that need not outlive their process. No effect is recorded, and none fails.
+
+Zeros at the end of a file (an index that is allocated at its full size) take no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files.disk import DiskFile
+from kafkaframes.storage.files.filesystem import FileInfo, ReadAt, join, split
+
+
+class Content:
+    """The bytes of one file, shared by its name and by everything that has it open."""
+
+    __slots__ = ("data", "size_bytes")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.size_bytes = 0
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
+        end = self.size_bytes if length < 0 else min(position + length, self.size_bytes)
+        found = bytes(memoryview(self.data)[position:end])
+        return found if len(found) >= end - position else found + bytes(end - position - len(found))
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+        if position > len(self.data):
+            self.data += bytes(position - len(self.data))
+        self.data[position : position + len(data)] = data
+        self.size_bytes = max(self.size_bytes, position + len(data))
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut, or lengthen with zeros."""
+        del self.data[size_bytes:]
+        self.size_bytes = size_bytes
+
+
+class MemoryFile:
+    """A file of a ``MemoryDisk``, open for reading and writing."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        return self._content.read(position, length)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+        self._content.write(position, data)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+        self._content.truncate(size_bytes)
+
+    def fsync(self) -> None:
+        """Do nothing: memory is always up to date."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class MemoryDisk:
+    """Files and directories in memory; paths are text with ``/`` between their steps."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Content] = {}
+        self._directories: dict[str, set[str]] = {"/": set(), ".": set()}  # to the names of what is in it
+        self._locked: set[str] = set()
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name.
+
+        Raises:
+            LogDirError: there is no such directory.
+        """
+        if path not in self._directories:
+            raise LogDirError("cannot be read: no such directory", file=path)
+        found = (self.stat(join(path, name)) for name in sorted(self._directories[path]))
+        return [info for info in found if info is not None]
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+        if path in self._files:
+            return FileInfo(path, split(path)[1], self._files[path].size_bytes)
+        return FileInfo(path, split(path)[1], is_directory=True) if path in self._directories else None
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on.
+
+        Raises:
+            LogDirError: there is no such file.
+        """
+        return self._content(path).read(position, -1 if length is None else length)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        """Open a file for many reads; it can be read on when it is renamed or deleted meanwhile.
+
+        Raises:
+            LogDirError: there is no such file.
+        """
+        yield self._content(path).read
+
+    def _content(self, path: str) -> Content:
+        if path not in self._files:
+            raise LogDirError("cannot be read: no such file", file=path)
+        return self._files[path]
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted."""
+        return sorted(path for path in (*self._files, *self._directories) if fnmatchcase(path, pattern))
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Return None: files in memory have no descriptors."""
+        return None
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+        if path not in self._files:
+            directory, name = split(path)
+            if directory not in self._directories:
+                raise FileNotFoundError(2, "no such directory", directory)
+            self._directories[directory].add(name)
+            self._files[path] = Content()
+        return MemoryFile(self._files[path])
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it."""
+        if path in self._directories:
+            return
+        above, name = split(path)
+        self.make_directory(above)
+        self._directories[above].add(name)
+        self._directories[path] = set()
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory, over ``target`` if that is a file."""
+        if source in self._files:
+            self._files[target] = self._files.pop(source)
+        elif source in self._directories:
+            self._move_directory(source, target)
+        else:
+            raise FileNotFoundError(2, "no such file or directory", source)
+        (old, name), (new, new_name) = split(source), split(target)
+        self._directories[old].discard(name)
+        self._directories[new].add(new_name)
+
+    def _move_directory(self, source: str, target: str) -> None:
+        names = self._directories.pop(source)
+        self._directories[target] = names
+        for name in names:
+            path = join(source, name)
+            if path in self._files:
+                self._files[join(target, name)] = self._files.pop(path)
+            else:
+                self._move_directory(path, join(target, name))
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+        if path in self._files:
+            del self._files[path]
+        elif path not in self._directories:
+            raise FileNotFoundError(2, "no such file or directory", path)
+        elif self._directories[path]:
+            raise OSError(39, "directory not empty", path)
+        else:
+            del self._directories[path]
+        directory, name = split(path)
+        self._directories[directory].discard(name)
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: memory is always up to date."""
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Nothing: no such time is kept."""
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file; None if it is held already."""
+        if path in self._locked:
+            return None
+        self.open_file(path)
+        self._locked.add(path)
+        return lambda: self._locked.discard(path)

@@ -1,0 +1,175 @@
+"""One open segment for look-ups: its batch headers, its records, and its indexes where they can be trusted.
+
+A missing, corrupt or foreign index never leads to a wrong answer: it is not used (``problems`` says why), and the
+headers are walked from the start. A position from an index is used only if a fitting batch begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TypeVar
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.batch import Record, read_values
+from kafkaframes.records.scan import FILE
+from kafkaframes.storage.files.directory import LogFile, Segment
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
+from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk, read_batch
+from kafkaframes.storage.files.offset_index import OffsetIndex, OffsetPosition, read_offset_index
+from kafkaframes.storage.files.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
+
+_Index = TypeVar("_Index")
+
+
+class SegmentReader:
+    """Reads one segment; made by ``open_segment``.
+
+    Attributes:
+        segment: which.
+        problems: indexes that were left out, with the reason.
+    """
+
+    def __init__(self, filesystem: FileSystem, segment: Segment, read_at: ReadAt, *, use_indexes: bool) -> None:
+        self.segment = segment
+        self.problems: list[LogDirError] = []
+        self._filesystem = filesystem
+        self._read_at = read_at
+        self._use_indexes = use_indexes
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The offset index; None where there is none that can be used."""
+        return self._index(self.segment.index, read_offset_index)
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The time index; None where there is none that can be used."""
+        return self._index(self.segment.time_index, read_time_index)
+
+    def _index(self, file: LogFile | None, read: Callable[..., _Index]) -> _Index | None:
+        if file is None or not self._use_indexes:
+            return None
+        try:
+            return read(self._filesystem.read(file.path), base_offset=self.segment.base_offset, file=file.path)
+        except LogDirError as problem:
+            self.problems.append(problem)
+            return None
+
+    def headers(self, position: int = 0) -> HeaderWalk:
+        """Walk the batch headers from a position at which a batch starts."""
+        segment = self.segment
+        return HeaderWalk(self._read_at, size_bytes=segment.size_bytes, position=position, file=segment.path)
+
+    def producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
+        """Yield the headers of all batches that a producer with an id wrote, and of the last batch of each window.
+
+        So the last header of the segment is always among them, and says where it ends. The headers are scanned in
+        columns: where no producer has an id, this costs next to nothing.
+        """
+        from kafkaframes.storage.files.scan import scan_segment  # kernels: a look-up must not wait for them
+
+        size, path = self.segment.size_bytes, self.segment.path
+        for window in scan_segment(self._read_at, size_bytes=size, position=position, file=path):
+            chosen = window.batches.column("producer_id") >= 0
+            chosen[-1:] = True
+            yield from (BatchHeader(*column) for column in window.batches.table[:, chosen].T.tolist())
+
+    def records(self, header: BatchHeader) -> tuple[Record, ...]:
+        """Return a batch's records, control records included, as far as they can be read."""
+        raw = read_batch(self._read_at, header, file=self.segment.path)
+        for batch in read_values(raw, rules=FILE):
+            return batch.records
+        return ()
+
+    def entry_before(self, offset: int) -> OffsetPosition:
+        """Return the offset index's entry at or before ``offset``; the segment's start without one."""
+        if self.offset_index is None:
+            return OffsetPosition(self.segment.base_offset, 0)
+        return self.offset_index.lookup(offset)
+
+    def time_entry_before(self, timestamp_ms: int) -> TimestampOffset:
+        """Return the time index's entry at or before ``timestamp_ms``; the segment's start without one."""
+        if self.time_index is None:
+            return TimestampOffset(NO_TIMESTAMP, self.segment.base_offset)
+        return self.time_index.lookup(timestamp_ms)
+
+    def start_before(self, offset: int) -> int:
+        """Return a position at which a batch starts, with every record of ``offset`` and above at or after it."""
+        entry = self.entry_before(offset)
+        if entry.position == 0 or self._fits(entry):
+            return entry.position
+        self._distrust(entry)
+        return 0
+
+    def find_batch(self, offset: int) -> BatchHeader | None:
+        """Return the first batch that ends at or above ``offset``; None where the segment has none."""
+        for header in self.headers(self.start_before(offset)):
+            if header.last_offset >= offset:
+                return header
+        return None
+
+    def last_headers(self) -> Iterator[BatchHeader]:
+        """Walk the batches from the last index entry on, up to the last batch of the segment."""
+        index = self.offset_index
+        return iter(self.headers(self.start_before(int(index.offsets[-1])) if index is not None and len(index) else 0))
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset of an empty segment."""
+        if self.segment.end_offset is not None:
+            return self.segment.end_offset + 1
+        last = self.segment.base_offset - 1
+        for header in self.last_headers():
+            last = header.last_offset
+        return last + 1
+
+    @cached_property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of all batches, markers included; -1 without any.
+
+        The time index knows it up to the last entry of the offset index, for Kafka adds to both at once; what follows
+        is walked, because the indexes of a segment that was not closed do not reach its end.
+        """
+        known = self.time_index
+        if known is None or self.offset_index is None:
+            return max((header.max_timestamp for header in self.headers()), default=NO_TIMESTAMP)
+        largest = int(known.timestamps[-1]) if len(known) else NO_TIMESTAMP
+        return max(largest, max((header.max_timestamp for header in self.last_headers()), default=NO_TIMESTAMP))
+
+    def _fits(self, entry: OffsetPosition) -> bool:
+        """Say whether a batch begins at an entry's position, and its offset is not above the entry's."""
+        for header in self.headers(entry.position):
+            is_in_order = self.segment.base_offset <= header.base_offset <= header.last_offset
+            return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
+        return False
+
+    def _first_offset(self, header: BatchHeader, wanted: int) -> int:
+        """Return a batch's first offset. A wrapper's header has the last; brokers of 0.10 indexed the first."""
+        if header.magic >= 2 or header.base_offset <= wanted:
+            return header.base_offset
+        return min((record.offset for record in self.records(header)), default=header.base_offset)
+
+    def _distrust(self, entry: OffsetPosition) -> None:
+        file = self.segment.index
+        reason = f"no batch of offset {entry.offset} or below starts at byte {entry.position} of the segment"
+        self.problems.append(LogDirError(reason, file=None if file is None else file.path))
+        self.offset_index = None  # none of its entries can be trusted
+        self.time_index = None
+
+
+@contextmanager
+def open_segment(filesystem: FileSystem, segment: Segment, *, use_indexes: bool = True) -> Iterator[SegmentReader]:
+    """Open a segment.
+
+    Args:
+        filesystem: holds the segment.
+        segment: from the discovery.
+        use_indexes: False walks headers instead; the answers are the same.
+
+    Raises:
+        LogDirError: it cannot be read.
+    """
+    with filesystem.open(segment.path) as read_at:
+        yield SegmentReader(filesystem, segment, read_at, use_indexes=use_indexes)

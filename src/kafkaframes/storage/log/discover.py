@@ -1,0 +1,254 @@
+"""Find log directories, partitions, segments and their companion files under a path, by listing.
+
+``discover`` takes a log directory, several, a directory of them, a partition's directory, one segment, one KRaft
+snapshot, or a pattern; on a disk or by URL. It lists names, sizes and times, and reads only the
+small text files (checkpoints, ids). A corrupt one does not hide the segments: it is listed in ``problems``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files import checkpoints, names
+from kafkaframes.storage.files.checkpoints import CleanShutdown
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.storage.files.filesystem import (
+    KEY_FILES,
+    FileInfo,
+    FileSystem,
+    has_magic,
+    join,
+    plain_path,
+    split,
+    wrap,
+)
+from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
+from kafkaframes.storage.files.partition_entries import partition_of_entries, read_small
+from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.tiered.listing import Store, find_store, named_objects
+
+_Parsed = TypeVar("_Parsed")
+NESTED_DEPTH = 4  # how many levels of directories are searched for log directories
+
+
+def discover(
+    paths: str | Iterable[str], *, filesystem: Any = None, options: Mapping[str, Any] | None = None
+) -> tuple[LogDirectory, ...]:
+    """Return every log directory under ``paths``, in the order in which they were named.
+
+    Args:
+        paths: one path, URL or pattern, or several.
+        filesystem: a ``FileSystem``, or one of fsspec or pyarrow, for all paths; by default each path's own.
+        options: for the store's constructor, where the path is a URL; ``key_files`` of encrypted tiered segments.
+
+    Raises:
+        LogDirError: a path does not exist, cannot be read, or holds no Kafka log; a pattern matches nothing.
+    """
+    found: list[LogDirectory | Store] = []
+    for given in (paths,) if isinstance(paths, str) else paths:
+        path = plain_path(str(given))
+        chosen = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
+        files: dict[str, list[str]] = {}
+        for match in _expand(chosen, path):
+            if _existing(chosen, match).is_directory:
+                found += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
+            else:
+                files.setdefault(split(match)[0], []).append(split(match)[1])
+        found += [_named_files(chosen, directory, listed) for directory, listed in files.items()]
+    return _merged(_stores_shown(found, options or {}))
+
+
+def _stores_shown(found: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
+    """Return all log directories; tiered stores are shown as such, with what the others know of their partitions."""
+    directories = [one for one in found if isinstance(one, LogDirectory)]
+    if len(directories) == len(found):
+        return directories
+    from kafkaframes.storage.tiered import view  # decompression and zstd: only where there is a tiered store
+
+    knowledge = view.Knowledge.of(_merged(directories))
+    key_files = options.get(KEY_FILES, ())
+    return [one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in found]
+
+
+def discover_partition(filesystem: FileSystem, path: str) -> LogDirectory:
+    """Return one partition's directory, even an empty one, with the checkpoints of the log directory above it.
+
+    Raises:
+        LogDirError: it does not exist, or cannot be read.
+    """
+    found = _single_partition(filesystem, path, filesystem.list_directory(path))
+    is_clean = filesystem.stat(join(found.path, names.CLEAN_SHUTDOWN)) is not None
+    return replace(found, clean_shutdown=CleanShutdown() if is_clean else None)
+
+
+def _expand(filesystem: FileSystem, path: str) -> list[str]:
+    if not has_magic(path) or filesystem.stat(path) is not None:
+        return [path]
+    matches = filesystem.glob(path)
+    if not matches:
+        raise LogDirError("nothing matches the pattern", file=path)
+    return matches
+
+
+def _existing(filesystem: FileSystem, path: str) -> FileInfo:
+    info = filesystem.stat(path)
+    if info is None:
+        raise LogDirError("no such file or directory", file=path)
+    return info
+
+
+def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
+    found = _below(filesystem, path, filesystem.list_directory(path), NESTED_DEPTH)
+    if not found:
+        raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
+    return found
+
+
+def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory | Store]:
+    """Return what one directory is: a partition, a log directory, a tiered store, or a directory of such."""
+    if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
+        return [_single_partition(filesystem, path, entries)]
+    directories = [entry for entry in entries if entry.is_directory]
+    is_partition = (_is_partition(entry) and not _holds_directories(filesystem, entry) for entry in directories)
+    if any(entry.name == names.META_PROPERTIES for entry in entries) or any(is_partition):
+        return [_log_directory(filesystem, path, entries)]
+    if DirectoryName.parse(split(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
+        return [_single_partition(filesystem, path, entries)]
+    store = find_store(filesystem, path, entries)
+    if store is not None:
+        return [store]
+    if depth == 0:
+        return []
+    listed = ((entry.path, filesystem.list_directory(entry.path)) for entry in directories)
+    return [one for child, inner in listed for one in _below(filesystem, child, inner, depth - 1)]
+
+
+def _is_partition(entry: FileInfo) -> bool:
+    return DirectoryName.parse(entry.name) is not None
+
+
+def _holds_directories(filesystem: FileSystem, entry: FileInfo) -> bool:
+    """Say whether an entry holds directories: then it is a log directory, even if its name (``broker-1``) looks
+    like a partition's, because a partition holds files only.
+    """
+    return any(inner.is_directory for inner in filesystem.list_directory(entry.path))
+
+
+def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+    files = {entry.name: entry for entry in entries if not entry.is_directory}
+    problems: list[LogDirError] = []
+
+    def small(name: str, parse: Callable[..., _Parsed]) -> _Parsed | None:
+        return read_small(filesystem, files.get(name), parse, problems)
+
+    read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
+    offsets = {name: values for name, values in read.items() if values is not None}
+    partitions = [
+        partition_of_entries(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets)
+        for entry in entries
+        if entry.is_directory and _is_partition(entry)
+    ]
+    meta = small(names.META_PROPERTIES, checkpoints.read_meta_properties)
+    marker = small(names.CLEAN_SHUTDOWN, checkpoints.read_clean_shutdown)
+    if marker is None and names.CLEAN_SHUTDOWN in files:
+        marker = CleanShutdown()  # Kafka asks only whether the file is there
+    return LogDirectory(
+        path=path,
+        filesystem=filesystem,
+        partitions=_sorted(partitions),
+        meta=meta,
+        clean_shutdown=marker,
+        offset_checkpoints=offsets,
+        bootstrap=files.get("bootstrap.checkpoint"),
+        problems=(*problems, *(problem for partition in partitions for problem in partition.problems)),
+    )
+
+
+def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+    return tuple(sorted(partitions, key=lambda one: (one.topic_partition, one.state, one.directory)))
+
+
+def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+    """Return a partition that was named alone; the broker's checkpoints above it still count."""
+    above = split(path)[0]
+    problems: list[LogDirError] = []
+    offsets: dict[str, Mapping[TopicPartition, int]] = {}
+    for name in names.OFFSET_CHECKPOINTS:
+        try:  # the user may not be allowed to read the directory above
+            entry = filesystem.stat(join(above, name))
+            values = read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
+        except LogDirError as error:
+            problems.append(error)
+            continue
+        if values is not None:
+            offsets[name] = values
+    partition = partition_of_entries(filesystem, path, entries, above, offsets)
+    return LogDirectory(
+        above, filesystem, (partition,), offset_checkpoints=offsets, problems=(*problems, *partition.problems)
+    )
+
+
+def _named_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory | Store:
+    """Return the partition, or the tiered store, of files that were named one by one."""
+    return named_objects(filesystem, directory, listed) or _single_files(filesystem, directory, listed)
+
+
+def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:
+    """Return a partition of the named segments alone, with the companions that lie beside them."""
+    wanted = set()
+    for name in listed:
+        parsed = FileName.parse(name)
+        if parsed is None or parsed.kind not in ("log", "checkpoint"):
+            reason = "neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint)"
+            raise LogDirError(reason, file=join(directory, name))
+        wanted.add(parsed)
+    whole = _single_partition(filesystem, directory, filesystem.list_directory(directory))
+    partition = whole.partitions[0]
+    temporary = tuple(Segment(file) for file in partition.temporary if file.name in wanted)
+    cut = replace(
+        partition,
+        segments=tuple(one for one in (*partition.segments, *temporary) if one.log.name in wanted),
+        kraft_snapshots=tuple(one for one in partition.kraft_snapshots if one.log.name in wanted),
+        temporary=(),
+        orphans=(),
+    )
+    return replace(whole, partitions=(cut,))
+
+
+def _merged(found: list[LogDirectory]) -> tuple[LogDirectory, ...]:
+    """Join results that lie in one directory but were named separately (two segments, two partitions)."""
+    by_path: dict[str, list[LogDirectory]] = {}
+    for directory in found:
+        by_path.setdefault(directory.path, []).append(directory)
+    return tuple(pieces[0] if len(pieces) == 1 else _joined(pieces) for pieces in by_path.values())
+
+
+def _joined(pieces: list[LogDirectory]) -> LogDirectory:
+    partitions: dict[str, list[Partition]] = {}
+    for partition in (partition for piece in pieces for partition in piece.partitions):
+        partitions.setdefault(partition.directory, []).append(partition)
+    whole = max(pieces, key=lambda piece: (piece.meta is not None, len(piece.partitions)))  # the most complete one
+    problems = {str(problem): problem for piece in pieces for problem in piece.problems}
+    return replace(
+        whole,
+        partitions=_sorted(map(_joined_partition, partitions.values())),
+        problems=tuple(problems.values()),
+    )
+
+
+def _joined_partition(copies: list[Partition]) -> Partition:
+    return replace(
+        copies[0],
+        segments=_once(segment for copy in copies for segment in copy.segments),
+        kraft_snapshots=_once(segment for copy in copies for segment in copy.kraft_snapshots),
+        temporary=tuple({file.path: file for copy in copies for file in copy.temporary}.values()),
+        orphans=tuple({file.path: file for copy in copies for file in copy.orphans}.values()),
+    )
+
+
+def _once(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    by_path = {segment.path: segment for segment in segments}
+    return tuple(sorted(by_path.values(), key=lambda segment: (segment.base_offset, segment.path)))

@@ -1,0 +1,145 @@
+"""Decode records of Kafka's own topics: the record's type, its version, and key and value in Kafka's JSON form.
+
+``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata`` and
+``__remote_log_metadata``. No bytes raise an error here: for a record that cannot be decoded ``error`` says why, and
+what could be read is kept. Subscriptions and assignments of consumers are decoded, too; others stay base64.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.errors import CorruptRecordError, DecodeError, OptionError
+from kafkaframes.protocol.messages import envelopes, message
+from kafkaframes.records.control import END_OF_TRANSACTION, control_type
+from kafkaframes.wire.primitives import read_int16
+
+TOPICS: Final = (*envelopes.COORDINATOR_TOPICS, *envelopes.METADATA_TOPICS)
+CONSUMER: Final = "consumer"
+_MEMBER_FIELDS: Final = (
+    ("subscription", "ConsumerProtocolSubscription"),
+    ("assignment", "ConsumerProtocolAssignment"),
+)
+# The message in the value of each control record, by what its key says (KIP-98, KIP-595, KIP-630, KIP-853).
+CONTROL_VALUES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ABORT": "EndTxnMarker",
+        "COMMIT": "EndTxnMarker",
+        "LEADER_CHANGE": "LeaderChangeMessage",
+        "SNAPSHOT_HEADER": "SnapshotHeaderRecord",
+        "SNAPSHOT_FOOTER": "SnapshotFooterRecord",
+        "KRAFT_VERSION": "KRaftVersionRecord",
+        "KRAFT_VOTERS": "VotersRecord",
+    }
+)
+
+
+class InternalRecord(NamedTuple):
+    """One record of an internal topic, decoded.
+
+    Attributes:
+        type: the name of its spec without Key, Value: ``OffsetCommit``, ``TopicRecord``; a control record's type
+            (``COMMIT``); None where the type is unknown.
+        version: of the value's format; None for a tombstone.
+        key, value: JSON texts; a metadata record has no key, a tombstone no value.
+        error: why it could not be decoded.
+    """
+
+    type: str | None = None
+    version: int | None = None
+    key: str | None = None
+    value: str | None = None
+    error: str | None = None
+
+
+def open_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
+    """Decode a record of one of ``TOPICS``.
+
+    Raises:
+        OptionError: the topic is not one of them.
+    """
+    if topic in envelopes.COORDINATOR_TOPICS:
+        return _coordinator(topic, key, value)
+    if topic in envelopes.METADATA_TOPICS:
+        return _metadata(topic, value)
+    raise OptionError(f"{topic!r} is not an internal topic; those are {', '.join(TOPICS)}")
+
+
+def _coordinator(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
+    if key is None:
+        return InternalRecord(error="the record has no key")
+    try:
+        record = envelopes.decode_coordinator_record(topic, key, None)
+    except DecodeError as error:
+        return InternalRecord(error=str(error))
+    spec = record.key.spec
+    opened = InternalRecord(spec.name.removesuffix("Key"), key=_text(record.key.to_json(spec.valid_versions.lowest)))
+    if value is None:
+        return opened
+    try:
+        record = envelopes.decode_coordinator_record(topic, key, value)
+    except DecodeError as error:
+        return opened._replace(error=str(error))
+    data = record.value.to_json(record.value_version)
+    open_members(data)
+    return opened._replace(version=record.value_version, value=_text(data))
+
+
+def _metadata(topic: str, value: bytes | None) -> InternalRecord:
+    if value is None:
+        return InternalRecord(error="the record has no value")
+    try:
+        record = envelopes.decode_metadata_record(topic, value)
+    except DecodeError as error:
+        return InternalRecord(error=str(error))
+    data = record.value.to_json(record.version)
+    return InternalRecord(type(record.value).spec.name, record.version, value=_text(data))
+
+
+def open_control_record(key: bytes | None, value: bytes | None) -> InternalRecord:
+    """Decode a control record (a transaction marker, or one of KRaft's); an unknown type has no value."""
+    try:
+        kind = control_type(key)
+    except CorruptRecordError as error:
+        return InternalRecord(error=str(error))
+    return open_control_value(kind, value)
+
+
+def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = True) -> InternalRecord:
+    """Decode the value of a control record of this type; those of KRaft begin with their version."""
+    name = CONTROL_VALUES.get(kind)
+    if name is None or value is None:
+        return InternalRecord(kind)
+    try:
+        if kind in END_OF_TRANSACTION:
+            found, version = envelopes.decode_versioned(name, value)
+        else:
+            version, _ = read_int16(value, 0)
+            cls = message(name)
+            found = cls.decode(value, min(version, cls.spec.valid_versions.highest))
+    except DecodeError as error:
+        return InternalRecord(kind, error=str(error))
+    known = min(version, found.spec.valid_versions.highest)
+    return InternalRecord(kind, version, value=_text(found.to_json(known, unknown_tags=unknown_tags)))
+
+
+def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
+    """Decode each consumer's subscription and assignment in a group's JSON, in place; others stay base64."""
+    if data.get("protocolType") != CONSUMER:
+        return
+    for member in data.get("members", ()):
+        for field, name in _MEMBER_FIELDS:
+            try:
+                value, version = envelopes.decode_versioned(name, b64decode(member[field] or ""))
+                known = min(version, value.spec.valid_versions.highest)
+                member[field] = value.to_json(known, unknown_tags=unknown_tags)
+            except (DecodeError, KeyError):
+                continue
+
+
+def _text(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)

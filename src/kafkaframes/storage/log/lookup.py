@@ -1,0 +1,213 @@
+"""Look up offsets and timestamps in a partition, with the answers that a broker would give.
+
+The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers from 0.10.2 to 4.3:
+
+* A timestamp is searched in one segment only, the first whose largest timestamp is not below it. A segment without any
+  timestamp (format 0) counts with its file's modification time: such a segment can hide later ones that have the
+  record.
+* The answer is the first record at or after the log start offset, control records included, whose own timestamp is not
+  it.
+* The largest timestamp's offset is that of the first record that has it, in the first segment that does.
+
+All functions take the file system and partition from ``discover``. With ``use_indexes=False`` they walk headers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from kafkaframes.storage.files.directory import Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.storage.files.time_index import ENTRY, NO_TIMESTAMP, TimestampOffset, read_time_index
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """The result of a look-up by time.
+
+    Attributes:
+        offset: -1 where there is none.
+        timestamp: of that record, milliseconds since 1970; -1 where it is not asked for or there is none.
+        leader_epoch: -1 where it is not known.
+    """
+
+    offset: int
+    timestamp: int = -1
+    leader_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBatch:
+    """The batch that holds an offset, or the first one above it.
+
+    Attributes:
+        segment: where it is.
+        header: the batch; its ``position`` is the byte in the segment.
+    """
+
+    segment: Segment
+    header: BatchHeader
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffsets:
+    """What ListOffsets answers for a partition."""
+
+    earliest: FoundOffset
+    latest: FoundOffset
+    max_timestamp: FoundOffset
+
+
+def find_offset(
+    filesystem: FileSystem, partition: Partition, offset: int, *, use_indexes: bool = True
+) -> FoundBatch | None:
+    """Return the batch that holds ``offset``; if no batch does (compaction, a hole), the next one above.
+
+    Returns:
+        None at or above the log's end.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    for segment in partition.segments[_segment_index(partition, offset) :]:
+        with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
+            header = reader.find_batch(offset)
+            if header is not None:
+                return FoundBatch(segment, header)
+    return None
+
+
+def log_end_offset(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> int:
+    """Return the offset that the next record would get; the log start offset of an empty partition.
+
+    Raises:
+        LogDirError: the last segment cannot be read.
+    """
+    if not partition.segments:
+        return partition.log_start_offset
+    with open_segment(filesystem, partition.segments[-1], use_indexes=use_indexes) as reader:
+        return max(reader.next_offset, partition.log_start_offset)
+
+
+def offset_for_timestamp(
+    filesystem: FileSystem, partition: Partition, timestamp_ms: int, *, use_indexes: bool = True
+) -> FoundOffset | None:
+    """Return the first record at or after ``timestamp_ms``, as a consumer's ``offsetsForTimes`` answers.
+
+    Returns:
+        None where the segment that is searched has no such record.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    for segment in partition.segments:
+        if _effective_timestamp(filesystem, partition, segment, use_indexes) >= timestamp_ms:
+            with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
+                return find_timestamp(reader, timestamp_ms, least_offset=partition.log_start_offset)
+    return None
+
+
+def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: int) -> FoundOffset | None:
+    """Return the first record of one segment at or after ``timestamp_ms`` and ``least_offset``.
+
+    Raises:
+        LogDirError: the segment cannot be read.
+    """
+    from_offset = max(reader.time_entry_before(timestamp_ms).offset, least_offset)
+    for header in reader.headers(reader.start_before(from_offset)):
+        if header.max_timestamp < timestamp_ms or header.last_offset < least_offset:
+            continue
+        for record in reader.records(header):
+            if record.timestamp >= timestamp_ms and record.offset >= least_offset:
+                return FoundOffset(record.offset, record.timestamp, header.leader_epoch)
+    return None
+
+
+def list_offsets(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> ListedOffsets:
+    """Return what ListOffsets answers: the earliest, the latest and the largest timestamp's offset.
+
+    The latest one's epoch is the last that the partition's checkpoint has; a live leader answers with its own.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    epochs = partition.leader_epochs or ()
+    start = partition.log_start_offset
+    first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else NO_EPOCH
+    current = epochs[-1].leader_epoch if epochs else 0
+    return ListedOffsets(
+        earliest=FoundOffset(start, leader_epoch=first),
+        latest=FoundOffset(log_end_offset(filesystem, partition, use_indexes=use_indexes), leader_epoch=current),
+        max_timestamp=max_timestamp(filesystem, partition, use_indexes=use_indexes),
+    )
+
+
+def max_timestamp(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> FoundOffset:
+    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none.
+
+    As in Kafka the log start offset plays no part: the record may lie below it. Where all timestamps are -1 it is the
+    first record; a message of format 0 has none.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    largest, where = NO_TIMESTAMP - 1, None
+    for segment in partition.segments:
+        of_segment = largest_timestamp(filesystem, partition, segment, use_indexes=use_indexes)
+        if of_segment > largest:
+            largest, where = of_segment, segment
+    if where is None:
+        return FoundOffset(NO_OFFSET)
+    with open_segment(filesystem, where, use_indexes=use_indexes) as reader:
+        found = find_timestamp(reader, largest, least_offset=0)
+        batch = None if found is None else reader.find_batch(found.offset)
+        return FoundOffset(NO_OFFSET) if found is None or batch is None or batch.magic == 0 else found
+
+
+def largest_timestamp(
+    filesystem: FileSystem, partition: Partition, segment: Segment, *, use_indexes: bool = True
+) -> int:
+    """Return the largest timestamp of a segment, milliseconds since 1970; -1 where no record has one.
+
+    Of every segment but the last one, Kafka has written the largest timestamp at the end of the time index when it
+    closed the segment; where that entry is there, nothing else is read.
+
+    Raises:
+        LogDirError: the segment cannot be read.
+    """
+    if use_indexes and segment is not partition.segments[-1]:
+        closing = _closing_entry(filesystem, partition, segment)
+        if closing is not None:
+            return closing.timestamp
+    with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
+        return reader.largest_timestamp
+
+
+def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segment) -> TimestampOffset | None:
+    """Return the last entry of a closed segment's time index, if it can be one."""
+    index = segment.time_index
+    if index is None or index.size_bytes == 0 or index.size_bytes % ENTRY.itemsize:
+        return None
+    raw = filesystem.read(index.path, position=index.size_bytes - ENTRY.itemsize)
+    if len(raw) != ENTRY.itemsize or not any(raw):  # zeros are the tail of an index that was not closed
+        return None
+    entry = read_time_index(raw, base_offset=segment.base_offset, strict=False)[0]
+    after = partition.segments[_segment_index(partition, segment.base_offset) + 1].base_offset
+    return entry if segment.base_offset <= entry.offset < after and entry.timestamp >= 0 else None
+
+
+def _segment_index(partition: Partition, offset: int) -> int:
+    """Return the last segment whose base offset is at or below ``offset``; the first where none is."""
+    return max(bisect_right(partition.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+
+def _effective_timestamp(filesystem: FileSystem, partition: Partition, segment: Segment, use_indexes: bool) -> int:
+    """Return the largest timestamp; the file's modification time where no record has one (LogSegment)."""
+    largest = largest_timestamp(filesystem, partition, segment, use_indexes=use_indexes)
+    return segment.log.mtime_ms if largest < 0 and segment.log.mtime_ms is not None else largest

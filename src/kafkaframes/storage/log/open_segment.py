@@ -1,0 +1,175 @@
+"""Open a segment, on a disk, in a store or tiered, and read it on behind damaged chunks.
+
+This is the one loop of everybody who reads records or batches of a segment. A tiered segment of which a chunk cannot be
+undone is read in *runs*: from its start up to the damaged chunk, then from the first batch that is known to start
+behind the chunk, and so on. Every other segment is one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.records.chunks import Source
+from kafkaframes.records.scan import End
+from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
+from kafkaframes.storage.files.offset_index import read_offset_index
+from kafkaframes.storage.files.segment_file import SHORTER, VANISHED, Meter, open_segment_file
+from kafkaframes.storage.log.segment_source import ChunkedSegment, StoredSegment, TieredSource, counting
+from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.tiered.chunks import ChunkReader
+from kafkaframes.storage.tiered.names import ViewPath
+
+
+@dataclass(slots=True)
+class Run:
+    """A part of a segment that is read without a break: up to its end, or to a damaged chunk.
+
+    Attributes:
+        start: the position of its first batch.
+        end: where and why its batches ended; whoever reads the run sets it. None says that no more were wanted.
+    """
+
+    start: int
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What is not read of a segment because a chunk of it is damaged.
+
+    Attributes:
+        damage: which chunk it is, and why it cannot be undone.
+        start: the position behind the last batch that was read.
+        end: the position of the next run; None where nothing behind the chunk is read.
+    """
+
+    damage: DamagedChunkError
+    start: int
+    end: int | None
+
+    def __str__(self) -> str:
+        rest = "nothing behind it is read" if self.end is None else f"read on at byte {self.end}"
+        first, last = self.damage.lost
+        return f"{self.damage}; bytes {first} to {last} of the segment are lost, {rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A segment whose bytes can be read.
+
+    Attributes:
+        filesystem: who has the segment and its index.
+        path: of the segment.
+        source: its bytes.
+    """
+
+    filesystem: FileSystem
+    path: str
+    source: Source
+
+    def runs(
+        self, *, start: int = 0, end: int | None = None, mode: str, on_gap: Callable[[Gap], object]
+    ) -> Iterator[Run]:
+        """Yield the runs of the segment; each is to be read, and its ``end`` set, before the next one is asked for.
+
+        Args:
+            start: a position at which a batch starts.
+            end: a position that the batches are known to reach; None for wherever they end.
+            mode: ``FAILFAST`` raises where a chunk is damaged; the others read on.
+            on_gap: is told each gap before the next run begins.
+
+        Raises:
+            DamagedChunkError: a chunk is damaged, in mode FAILFAST.
+            LogDirError: the file was cut while it was read: it does not reach ``end`` any more.
+        """
+        position: int | None = start
+        while position is not None:
+            run = Run(position)
+            yield run
+            if run.end is None:
+                return
+            damage = self.take_damage()
+            if damage is None:
+                if end is not None and run.end.position < end:
+                    _check_not_cut(self.filesystem, self.path, end)
+                return
+            if mode == "FAILFAST":
+                raise damage
+            position = self._position_behind(damage)
+            if position is not None and end is not None and position >= end:
+                position = None
+            on_gap(Gap(damage, run.end.position, position))
+
+    def take_damage(self) -> DamagedChunkError | None:
+        """Return the damaged chunk before which the bytes ended, once; None where there was none."""
+        source = self.source
+        if not isinstance(source, TieredSource):
+            return None
+        damage, source.damage = source.damage, None
+        return damage
+
+    def _position_behind(self, damage: DamagedChunkError) -> int | None:
+        """Return where the first batch that is known to start behind a chunk does, by the index; None for none."""
+        view = ViewPath.parse(self.path)
+        if view is None:
+            return None
+        file = self.path.removesuffix(".log") + ".index"
+        try:
+            index = read_offset_index(self.filesystem.read(file), base_offset=int(view.name[:20]), file=file)
+        except (LogDirError, ValueError):
+            return None
+        return min((int(place) for place in index.positions if place >= damage.lost[1]), default=None)
+
+
+def open_planned(
+    path: str, end: int | None = None, *, options: Mapping[str, Any] | None = None, meter: Meter | None = None
+) -> AbstractContextManager[OpenSegment]:
+    """Open a segment of which the bytes up to ``end`` are to be read, as its listing promised.
+
+    Args:
+        path: of the segment.
+        end: no byte behind it is fetched; None for all that the segment has now.
+        options: of the store.
+        meter: counts what is fetched.
+
+    Raises:
+        LogDirError: it cannot be read, or has lost bytes since the read was planned.
+    """
+    return open_planned_on(filesystem_for(path, options=options), path, end, meter=meter)
+
+
+@contextmanager
+def open_planned_on(
+    filesystem: FileSystem, path: str, end: int | None = None, *, meter: Meter | None = None
+) -> Iterator[OpenSegment]:
+    """Open a segment as ``open_planned``, of a file system that is known."""
+    if isinstance(filesystem, LocalFileSystem):
+        with open_segment_file(path, meter=meter, planned_bytes=end) as file:
+            yield OpenSegment(filesystem, path, file)
+        return
+    found = _check_not_cut(filesystem, path, end or 0)
+    size_bytes = found if end is None else end
+    stored = filesystem if meter is None else counting(filesystem, meter)
+    with stored.open(path) as read_at:
+        if isinstance(read_at, ChunkReader):
+            yield OpenSegment(filesystem, path, ChunkedSegment(path, size_bytes, read_at))
+        else:
+            yield OpenSegment(filesystem, path, StoredSegment(path, size_bytes, read_at))
+
+
+def _check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
+    """Return the size of a segment that still has the bytes up to ``end``.
+
+    Raises:
+        LogDirError: it has vanished, or become shorter.
+    """
+    found = filesystem.stat(path)
+    if found is None:
+        raise LogDirError(VANISHED, file=path)
+    if found.size_bytes < end:
+        raise LogDirError(SHORTER, file=path)
+    return found.size_bytes

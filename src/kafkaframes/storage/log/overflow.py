@@ -1,0 +1,214 @@
+"""Segments whose offsets do not fit an index, and the segments that Kafka splits them into (KAFKA-6264).
+
+An index entry has 31 bits for an offset, counted from the segment's base offset. Cleaners before 1.1 could join
+segments of a compacted topic whose offsets lie further apart; such logs still exist. Kafka splits such a segment when
+its recovery or its cleaner meets it (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment): the batches stay as
+they are, a new segment begins, named after its first batch, where an offset does not fit. ``SplitView`` shows the
+result without copying a byte: each piece is a file of its own, read where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from kafkaframes.records.scan import Batches
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.directory import LogFile, Partition, Segment
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt
+from kafkaframes.storage.files.names import FileName
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+
+MOST_OFFSETS = 2**31 - 1  # the largest distance of an index entry from its segment's base offset
+
+
+class Piece(NamedTuple):
+    """A segment that is split off: bytes ``start`` to ``end`` of the one that overflows.
+
+    Attributes:
+        path: its path in a ``SplitView``.
+    """
+
+    base_offset: int
+    start: int
+    end: int
+    path: str
+
+    @property
+    def file(self) -> LogFile:
+        """The piece as the ``.log`` of a segment, without a time."""
+        return LogFile(FileName(self.base_offset, "log"), self.path, self.end - self.start, None)
+
+
+@dataclass(frozen=True)
+class SplitView:
+    """A file system in which pieces are files.
+
+    Attributes:
+        filesystem: has everything else.
+        parts: path of a piece -> the file it lies in, and from where to where.
+        listings: the directories whose listing differs from the real one.
+    """
+
+    filesystem: FileSystem
+    parts: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    listings: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict)
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name."""
+        found = self.listings.get(path)
+        return self.filesystem.list_directory(path) if found is None else list(found)
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+        if path not in self.parts:
+            return self.filesystem.stat(path)
+        _, start, end = self.parts[path]
+        return FileInfo(path, path.rpartition("/")[2], end - start)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        with self.open(path) as read_at:
+            return read_at(position, -1 if length is None else length)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        """Open a file for many reads."""
+        source, start, end = self.parts.get(path, (path, 0, None))
+        with self.filesystem.open(source) as read_at:
+            yield read_at if end is None else _within(read_at, start, end)
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted; pieces are not among them."""
+        return self.filesystem.glob(pattern)
+
+
+def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:
+    def read(position: int, length: int) -> bytes:
+        left = max(end - start - position, 0)
+        return read_at(start + position, left if length < 0 else min(length, left))
+
+    return read
+
+
+def view_of(filesystem: FileSystem, pieces: Mapping[str, tuple[Piece, ...]]) -> SplitView:
+    """Return a view in which files are split.
+
+    Args:
+        pieces: by the path of the file that is split.
+    """
+    parts = {one.path: (source, one.start, one.end) for source, found in pieces.items() for one in found}
+    return SplitView(filesystem, parts)
+
+
+def pieces_of(filesystem: FileSystem, file: LogFile) -> tuple[Piece, ...]:
+    """Return the pieces that Kafka splits a segment into; empty if its last batch fits, which is the usual case.
+
+    Like Kafka this reads headers only. Bytes after the last whole batch belong to the last piece; its recovery judges
+    them. A log whose offsets decrease is not split: no broker would start with it.
+
+    Raises:
+        LogDirError: the file cannot be read.
+    """
+    starts: list[tuple[int, int]] = []  # base offset, position
+    last = -1
+    segment = Segment(file)
+    with filesystem.open(file.path) as read_at:
+        reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
+        for window in scan_segment(read_at, size_bytes=file.size_bytes, file=file.path):
+            starts += _starts(reader, window.batches, starts[-1][0] if starts else None, last)
+            last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
+    bases = [base for base, _ in starts]
+    if last - file.name.offset <= MOST_OFFSETS or bases != sorted(set(bases)):
+        return ()
+    ends = [position for _, position in starts[1:]] + [file.size_bytes]
+    return tuple(
+        Piece(base, position, end, f"{file.path}!{position}-{end}")
+        for (base, position), end in zip(starts, ends, strict=True)
+    )
+
+
+def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int) -> Iterator[tuple[int, int]]:
+    """Yield base offset and position of each piece that begins among these batches."""
+    lasts, positions = batches.column("last_offset").tolist(), batches.column("position").tolist()
+    for row, (end, position) in enumerate(zip(lasts, positions, strict=True)):
+        if base is None or not 0 <= end - base <= MOST_OFFSETS:
+            base = _first_offset(reader, batches, row, last + 1)
+            yield base, position
+        last = end
+
+
+def _first_offset(reader: SegmentReader, batches: Batches, row: int, at_least: int) -> int:
+    """Return a batch's first offset; a wrapper of formats 0 and 1 is opened for it, as Kafka does."""
+    named = int(batches.column("base_offset")[row])
+    if not batches.is_wrapper[row]:
+        return named
+    header = next(iter(reader.headers(int(batches.column("position")[row]))))
+    return min((record.offset for record in reader.records(header)), default=at_least)
+
+
+def overflows(filesystem: FileSystem, segment: Segment, next_base: int | None) -> bool:
+    """Say whether a segment has an offset that does not fit an index.
+
+    Its last batch is read only if the next segment's base offset does not rule that out.
+
+    Args:
+        filesystem, segment: from the discovery.
+        next_base: of the segment behind it; None behind the last.
+
+    Raises:
+        LogDirError: the segment cannot be read.
+    """
+    if not segment.size_bytes or (next_base is not None and next_base - 1 - segment.base_offset <= MOST_OFFSETS):
+        return False
+    return _last_offset(filesystem, segment) - segment.base_offset > MOST_OFFSETS
+
+
+def _last_offset(filesystem: FileSystem, segment: Segment) -> int:
+    if segment.index is not None or segment.end_offset is not None:
+        with open_segment(filesystem, segment) as reader:
+            return reader.next_offset - 1
+    last = segment.base_offset - 1
+    with filesystem.open(segment.path) as read_at:  # all headers: in columns
+        for window in scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path):
+            last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
+    return last
+
+
+def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
+    """Return a partition as Kafka would have it, each segment that overflows split; as it is where none does.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    nexts = [*(one.base_offset for one in partition.segments), None][1:]
+    pieces: dict[int, tuple[Piece, ...]] = {}
+    for segment, next_base in zip(partition.segments, nexts, strict=True):
+        if overflows(filesystem, segment, next_base):
+            pieces[segment.base_offset] = pieces_of(filesystem, segment.log)
+    pieces = {base: found for base, found in pieces.items() if found}
+    if not pieces:
+        return filesystem, partition
+    segments: list[Segment] = []
+    entries = [one for one in filesystem.list_directory(partition.directory) if not _is_of(one.name, pieces)]
+    for segment in partition.segments:
+        if segment.base_offset not in pieces:
+            segments.append(segment)
+            continue
+        for piece in pieces[segment.base_offset]:
+            log = replace(piece.file, mtime_ms=segment.log.mtime_ms)
+            entries.append(FileInfo(log.path, str(log.name), log.size_bytes, log.mtime_ms))
+            segments.append(Segment(log))
+    sources = {one.path: pieces[one.base_offset] for one in partition.segments if one.base_offset in pieces}
+    listing = tuple(sorted(entries, key=lambda one: one.name))
+    view = replace(view_of(filesystem, sources), listings={partition.directory: listing})
+    return view, replace(partition, segments=tuple(segments))
+
+
+def _is_of(name: str, bases: Mapping[int, object]) -> bool:
+    """Say whether a file belongs to a segment: its log, an index or a snapshot of its base offset."""
+    parsed = FileName.parse(name)
+    return parsed is not None and parsed.kind in names.SEGMENT_KINDS and not parsed.temporary and parsed.offset in bases

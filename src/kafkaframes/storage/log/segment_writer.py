@@ -1,0 +1,342 @@
+"""Write one partition's directory from a stream of batches: segments, their indexes, snapshots, leader epochs.
+
+Batches come in the order of their offsets, holes allowed, and are written byte for byte. A segment is rolled where
+Kafka's ``LogSegment.shouldRoll`` would for its size or its offsets, or where the caller says. The files that a broker
+keeps beside a ``.log`` are made as the broker makes them: ``.index`` and ``.timeindex``, a ``.txnindex`` where a
+transaction was aborted, a producer snapshot at each roll and at the end, and ``leader-epoch-checkpoint``. Each file is
+whole or absent; the caller makes sure of the same for the directory (``storage/files/atomic.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import numpy as np
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.records.decode import count_records
+from kafkaframes.records.scan import FILE, Batches, as_array, scan_all
+from kafkaframes.storage.files import atomic, leader_epochs, names
+from kafkaframes.storage.files.checkpoints import (
+    EpochStart,
+    PartitionMetadata,
+    write_leader_epochs,
+    write_partition_metadata,
+)
+from kafkaframes.storage.files.directory import LogFile, Segment
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.names import FileName
+from kafkaframes.storage.files.offset_index import write_offset_index
+from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
+from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.files.txn_index import write_txn_index
+from kafkaframes.storage.log.producer_snapshots import in_file_order
+from kafkaframes.storage.log.producer_state import ProducerStates
+from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkaframes.storage.log.transactions import OpenTransactions
+
+LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
+DEFAULT_SEGMENT_BYTES = 1 << 30  # the default of segment.bytes
+_LARGEST_DELTA = 2**31 - 1  # offsets in an index are int32 from the base offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSettings:
+    """How a partition is cut and indexed; picklable.
+
+    Attributes:
+        segment_bytes: ``segment.bytes``: a segment ends before it would grow larger.
+        index_interval_bytes: ``index.interval.bytes``.
+    """
+
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no segment has.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        if not 1 <= self.segment_bytes <= LARGEST_SEGMENT or self.index_interval_bytes < 0:
+            raise OptionError(
+                f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}; index_interval_bytes is not negative"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSegment:
+    """One segment that was written; ``size_bytes`` is that of its ``.log``, ``records`` are what its batches hold."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    batches: int
+    records: int
+
+
+@dataclass(slots=True)
+class WrittenPartition:
+    """What a partition's directory holds.
+
+    Attributes:
+        log_start_offset: the first segment's base offset.
+        log_end_offset: the offset that the next record gets.
+        epochs: as in its ``leader-epoch-checkpoint``; empty where no batch names a leader epoch.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    segments: list[WrittenSegment] = field(default_factory=list)
+    epochs: tuple[EpochStart, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments' ``.log`` files."""
+        return sum(one.size_bytes for one in self.segments)
+
+    @property
+    def records(self) -> int:
+        """Records of the segments' batches."""
+        return sum(one.records for one in self.segments)
+
+
+class PartitionWriter:
+    """The writer of one partition's directory; ``close`` completes it, an exception removes its open file.
+
+    >>> with PartitionWriter(directory, topic_id=topic_id) as writer:      # doctest: +SKIP
+    ...     writer.append(build_records(rows))
+    ...     written = writer.close()
+
+    Args:
+        directory: exists, and is empty.
+        start_offset: the base offset of the first segment, at most the first batch's.
+        topic_id: for ``partition.metadata``; none is written without it.
+        epochs, producers: what the log has before ``start_offset``, where it goes on there.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        start_offset: int = 0,
+        settings: SegmentSettings | None = None,
+        topic_id: str | None = None,
+        epochs: tuple[EpochStart, ...] = (),
+        producers: ProducerStates | None = None,
+    ) -> None:
+        self.written = WrittenPartition(start_offset, start_offset, epochs=epochs)
+        self._directory = Path(directory)
+        self._settings = settings or SegmentSettings()
+        self._topic_id = topic_id
+        self._segment: _OpenSegment | None = None
+        self._transactions = OpenTransactions()
+        self._producers = ProducerStates() if producers is None else producers
+        self._last_snapshot = start_offset
+
+    def __enter__(self) -> PartitionWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._segment is not None:
+            self._segment.abandon()
+            self._segment = None
+
+    def append(self, data: bytes | bytearray | memoryview, *, mtime_ms: int | None = None) -> None:
+        """Write whole batches, of any formats.
+
+        Args:
+            data: whole batches only, whose offsets are above all earlier ones.
+            mtime_ms: the segment's file gets the latest such time (formats 0 and 1: Kafka takes it for a timestamp).
+
+        Raises:
+            LogDirError: the bytes are not whole batches, offsets decrease, or the disk fails.
+        """
+        batches = scan_all(data, rules=FILE)
+        self._check(batches, len(data))
+        view, first = memoryview(data), 0
+        starts, sizes = batches.column("position"), batches.column("size")
+        while first < len(batches):
+            segment = self._segment or self._begin(self._base_for(batches, first))
+            until = self._fitting(segment, batches, first)
+            if until == first and segment.size_bytes:
+                self.roll(self._base_for(batches, first))
+                continue
+            last = max(until, first + 1) - 1  # a batch that is larger than segment_bytes gets a segment of its own
+            segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
+            written = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
+            segment.records += count_records(as_array(data), written)
+            self.written.log_end_offset = int(batches.column("last_offset")[last]) + 1
+            first = last + 1
+
+    def roll(self, base_offset: int | None = None) -> None:
+        """End the segment; the next one begins at ``base_offset``, by default at the log's end.
+
+        Raises:
+            LogDirError: the segment cannot be written, or ``base_offset`` lies below the log's end.
+        """
+        base = self.written.log_end_offset if base_offset is None else base_offset
+        if base < self.written.log_end_offset:
+            reason = f"a segment cannot begin at {base}, below the log's end {self.written.log_end_offset}"
+            raise LogDirError(reason, file=str(self._directory))
+        if self._segment is None and not self.written.segments:
+            self._begin(self.written.log_start_offset)
+        if self._segment is None or base != self._segment.base_offset:  # an empty segment can be used as the next one
+            self.end_segment()
+            self._begin(base)
+
+    def end_segment(self) -> None:
+        """Complete the segment that is being written; the next batch begins another.
+
+        Raises:
+            LogDirError: the disk fails.
+        """
+        segment = self._segment
+        if segment is None:
+            return
+        self._segment = None
+        path = segment.finish()
+        indexes = rebuild_indexes(
+            LocalFileSystem(),
+            Segment(LogFile(FileName(segment.base_offset, "log"), str(path), segment.size_bytes, None)),
+            index_interval_bytes=self._settings.index_interval_bytes,
+            follow=self._transactions,
+            producers=self._producers,
+        )
+        self._write_indexes(segment, indexes)
+        self.written.epochs = leader_epochs.recovered(self.written.epochs, indexes.epochs)
+        self.written.segments.append(
+            WrittenSegment(
+                segment.base_offset, indexes.next_offset, segment.size_bytes, segment.batches, segment.records
+            )
+        )
+
+    @property
+    def open_transactions(self) -> tuple[ProducerEntry, ...]:
+        """The producers whose transactions have no marker in the segments that are complete."""
+        opened = self._transactions.first_offsets
+        return tuple(entry for entry in self._producers.entries.values() if entry.producer_id in opened)
+
+    def close(self) -> WrittenPartition:
+        """Complete the directory and return its content; a log without batches has one empty segment.
+
+        Raises:
+            LogDirError: the disk fails.
+        """
+        if self._segment is None and not self.written.segments:
+            self._begin(self.written.log_start_offset)
+        if self._segment is not None:
+            self.written.log_end_offset = max(self.written.log_end_offset, self._segment.base_offset)
+        self.end_segment()
+        self._take_snapshot(self.written.log_end_offset)
+        self._write(names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(self.written.epochs))
+        if self._topic_id is not None:
+            self._write(names.PARTITION_METADATA, write_partition_metadata(PartitionMetadata(self._topic_id)))
+        return self.written
+
+    # ------------------------------------------------------------------------------------------------- segments
+
+    @property
+    def _least_offset(self) -> int:
+        """The least offset that the next batch may begin with."""
+        return max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)
+
+    def _check(self, batches: Batches, size_bytes: int) -> None:
+        if batches.end.position != size_bytes:
+            reason = f"{size_bytes} bytes are not whole batches: {batches.end.reason}"
+            raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
+        firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
+        ends = np.concatenate(([self._least_offset], lasts[:-1] + 1))[: len(lasts)]
+        wrong = np.flatnonzero((firsts < ends) | (lasts < firsts))
+        if len(wrong):
+            at = int(wrong[0])
+            reason = f"offsets {firsts[at]} to {lasts[at]} after {ends[at] - 1}: they must ascend"
+            raise LogDirError(reason, position=int(batches.column("position")[at]), file=str(self._directory))
+
+    def _base_for(self, batches: Batches, row: int) -> int:
+        """Return the base offset of a segment that begins with a batch: Kafka's for a follower's append.
+
+        A message set of formats 0 and 1 names its last offset only, so the log's end is the base there.
+        """
+        if not self.written.segments and self._segment is None:
+            return self.written.log_start_offset
+        first, last = (int(batches.column(name)[row]) for name in ("base_offset", "last_offset"))
+        is_legacy = int(batches.column("magic")[row]) < 2
+        return max(self.written.log_end_offset, last - _LARGEST_DELTA) if is_legacy else first
+
+    def _fitting(self, segment: _OpenSegment, batches: Batches, first: int) -> int:
+        """Return the batch after the last one that the segment takes."""
+        starts, sizes = batches.column("position")[first:], batches.column("size")[first:]
+        grown = segment.size_bytes + starts + sizes - starts[0]
+        deltas = batches.column("last_offset")[first:] - segment.base_offset
+        refused = (grown > self._settings.segment_bytes) | (deltas > _LARGEST_DELTA)
+        return first + (int(refused.argmax()) if refused.any() else len(refused))
+
+    def _begin(self, base_offset: int) -> _OpenSegment:
+        self._take_snapshot(base_offset)
+        self._segment = _OpenSegment(self._directory, base_offset)
+        return self._segment
+
+    def _write_indexes(self, segment: _OpenSegment, indexes: RebuiltIndexes) -> None:
+        found = {
+            "index": write_offset_index(indexes.offset_index),
+            "timeindex": write_time_index(indexes.time_index),
+            "txnindex": write_txn_index(indexes.aborted),
+        }
+        for kind, raw in found.items():
+            if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
+                self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
+
+    def _take_snapshot(self, offset: int) -> None:
+        if offset > self._last_snapshot:
+            raw = write_producer_snapshot(in_file_order(self._producers.entries.values()))
+            self._write(names.segment_file_name(offset, "snapshot"), raw)
+            self._last_snapshot = offset
+
+    def _write(self, name: str, raw: bytes, *, mtime_ms: int | None = None) -> None:
+        with atomic.new_file(self._directory / name, mtime_ms=mtime_ms) as out:
+            out.write(raw)
+
+
+class _OpenSegment:
+    """The ``.log`` that is being written."""
+
+    def __init__(self, directory: Path, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self.batches = 0
+        self.records = 0
+        self.mtime_ms: int | None = None
+        self._path = directory / names.segment_file_name(base_offset, "log")
+        self._stack = ExitStack()
+        self._out: BinaryIO = self._stack.enter_context(atomic.new_file(self._path))
+
+    def write(self, data: memoryview, batches: int, mtime_ms: int | None) -> None:
+        with atomic.writing(self._path):
+            self._out.write(data)
+        self.size_bytes += len(data)
+        self.batches += batches
+        if mtime_ms is not None:
+            self.mtime_ms = max(mtime_ms, self.mtime_ms or mtime_ms)
+
+    def finish(self) -> Path:
+        self._stack.close()
+        if self.mtime_ms is not None:
+            os.utime(self._path, ns=(self.mtime_ms * 1_000_000,) * 2)
+        return self._path
+
+    def abandon(self) -> None:
+        """Remove the file that was begun."""
+        with suppress(_AbandonedError), self._stack:
+            raise _AbandonedError
+
+
+class _AbandonedError(Exception):
+    """Raised inside ``new_file``, so that it removes the file."""

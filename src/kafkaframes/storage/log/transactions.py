@@ -1,0 +1,295 @@
+"""What a ``read_committed`` consumer receives: aborted and open transactions, the last stable offset (KIP-98).
+
+Headers alone are read, and the one record of each marker. Where a segment has its ``.txnindex`` the aborted
+transactions are the index's; where it is missing or corrupt they are found from the markers, with the same result.
+Kafka writes that file only for aborted transactions, so a missing one is normal.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.records.batch import Record, read_values
+from kafkaframes.records.scan import FILE, Batches, Bytes, Flags
+from kafkaframes.storage.files.directory import LogFile, Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader, headers_from
+from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.storage.files.txn_index import AbortedTransaction, read_txn_index
+
+ISOLATIONS = ("read_uncommitted", "read_committed")
+_NO_MARKER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A transaction marker: the control record that commits or aborts a producer's transaction.
+
+    Attributes:
+        offset: of the control record.
+        kind: ``ABORT`` or ``COMMIT``; other control records are not markers.
+    """
+
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    kind: str
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True)
+class TransactionState:
+    """The transactions of one partition.
+
+    Attributes:
+        aborted: by the offset of their markers.
+        open: producer id to the first offset of the transaction that has no marker yet.
+        log_end_offset: the offset after the last batch.
+        problems: transaction indexes that were not used, with the reason.
+        has_producers: whether any batch was written by an idempotent or transactional producer.
+    """
+
+    aborted: tuple[AbortedTransaction, ...] = ()
+    open: dict[int, int] = field(default_factory=dict)
+    log_end_offset: int = 0
+    problems: tuple[LogDirError, ...] = ()
+    has_producers: bool = False
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where ``read_committed`` ends: the first offset of any open transaction, else the log's end."""
+        return min((*self.open.values(), self.log_end_offset))
+
+    def end_offset(self, isolation: str) -> int:
+        """Return what ``endOffsets`` answers under an isolation level."""
+        return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
+
+    def aborted_batches(self, batches: Batches) -> Flags:
+        """Return which batches a ``read_committed`` consumer leaves out; False for markers, which are not data."""
+        found = np.zeros(len(batches), np.bool_)
+        base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
+        is_data = batches.is_transactional & ~batches.is_control
+        for producer_id, (firsts, lasts) in self._by_producer.items():
+            rows = np.flatnonzero(is_data & (producer_ids == producer_id))
+            places = np.searchsorted(firsts, base_offsets[rows], side="right") - 1
+            found[rows] = (places >= 0) & (base_offsets[rows] < np.asarray(lasts)[np.maximum(places, 0)])
+        return found
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Say whether a batch's records belong to an aborted transaction."""
+        if not header.is_transactional or header.is_control or header.producer_id not in self._by_producer:
+            return False
+        firsts, lasts = self._by_producer[header.producer_id]
+        place = bisect_right(firsts, header.base_offset) - 1
+        return place >= 0 and header.base_offset < lasts[place]
+
+    @cached_property
+    def _by_producer(self) -> dict[int, tuple[list[int], list[int]]]:
+        """First and last offsets of each producer's aborted transactions; a producer's do not overlap."""
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for one in sorted(self.aborted, key=lambda one: one.first_offset):
+            firsts, lasts = found.setdefault(one.producer_id, ([], []))
+            firsts.append(one.first_offset)
+            lasts.append(one.last_offset)
+        return found
+
+
+class OpenTransactions:
+    """The open transactions of a partition, updated batch by batch: data opens one, a marker ends it."""
+
+    def __init__(self) -> None:
+        self.first_offsets: dict[int, int] = {}
+
+    def data(self, header: BatchHeader) -> None:
+        """Process a data batch: the first one of a transaction opens it."""
+        if header.is_transactional and header.has_producer:
+            self.first_offsets.setdefault(header.producer_id, header.base_offset)
+
+    def end(self, marker: Marker) -> AbortedTransaction | None:
+        """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""
+        first = self.first_offsets.pop(marker.producer_id, None)
+        if first is None or marker.kind != "ABORT":
+            return None
+        stable = min(self.first_offsets.values(), default=marker.offset + 1)
+        return AbortedTransaction(marker.producer_id, first, marker.offset, stable)
+
+
+def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> TransactionState:
+    """Read the transactions of a partition.
+
+    Args:
+        filesystem, partition: from the discovery.
+        use_indexes: False finds everything from the markers.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    follow = OpenTransactions()
+    aborted: list[AbortedTransaction] = []
+    problems: list[LogDirError] = []
+    end, has_producers = partition.log_start_offset, False
+    settled = _settled(filesystem, partition, follow, aborted) if use_indexes else 0
+    if settled:
+        end = max(end, (partition.segments[settled - 1].end_offset or 0) + 1)
+    for segment in partition.segments[settled:]:
+        found: list[AbortedTransaction] = []
+        with open_segment(filesystem, segment) as reader:
+            for header in reader.producer_headers():
+                found += _follow(reader, header, follow)
+                end = max(end, header.last_offset + 1)
+                has_producers = has_producers or header.has_producer
+        indexed = _indexed(filesystem, segment, problems) if use_indexes else None
+        aborted += found if indexed is None else indexed
+    if partition.segments:  # an empty last segment begins at the log end offset, which may be above the last batch
+        end = max(end, partition.segments[-1].base_offset)
+    aborted.sort(key=lambda one: one.last_offset)
+    return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems), has_producers)
+
+
+def transactions_of_fetched(
+    data: bytes | memoryview | Bytes, batches: Batches, aborted: Sequence[tuple[int, int]]
+) -> TransactionState:
+    """Return the transactions of a Fetch answer, which names the aborted ones and has their markers among its batches.
+
+    Args:
+        data: the answer's bytes.
+        batches: the headers of its whole batches.
+        aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
+            transaction without marker in ``data`` continues after it.
+    """
+    aborts = [one for one in _markers_in(data, batches) if one.kind == "ABORT"] if aborted else []
+    found = []
+    for producer_id, first in aborted:
+        ends = (one.offset for one in aborts if one.producer_id == producer_id and one.offset >= first)
+        found.append(AbortedTransaction(producer_id, first, min(ends, default=_NO_MARKER), -1))
+    last = batches.column("last_offset")
+    end = int(last[-1]) + 1 if len(last) else 0
+    return TransactionState(tuple(sorted(found, key=lambda one: one.last_offset)), log_end_offset=end)
+
+
+def _markers_in(data: bytes | memoryview | Bytes, batches: Batches) -> Iterator[Marker]:
+    for header in headers_from(batches.chosen(batches.is_control)):
+        yield from markers_in(data, header)
+
+
+def _settled(
+    filesystem: FileSystem, partition: Partition, follow: OpenTransactions, aborted: list[AbortedTransaction]
+) -> int:
+    """Collect the transactions of leading segments from index and snapshot files alone; return how many segments.
+
+    For a tiered segment it is known whether it has a transaction index, and the producer snapshot at its end names the
+    transactions that are open there. Walking its headers would mean to fetch all of it.
+    """
+    count = next(
+        (place for place, one in enumerate(partition.segments) if one.end_offset is None or one.index is None),
+        len(partition.segments),
+    )
+    if not count:
+        return 0
+    behind = (partition.segments[count - 1].end_offset or 0) + 1
+    snapshot = next((file for file in partition.producer_snapshots if file.name.offset == behind), None)
+    problems: list[LogDirError] = []
+    found = [_indexed(filesystem, segment, problems) for segment in partition.segments[:count]]
+    producers = () if snapshot is None else _producers(filesystem, snapshot, problems)
+    if problems or snapshot is None:
+        return 0
+    aborted += {one: None for indexed in found for one in indexed or ()}  # segments that overlap both name some
+    follow.first_offsets |= {
+        one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0
+    }
+    return count
+
+
+def _producers(filesystem: FileSystem, snapshot: LogFile, problems: list[LogDirError]) -> tuple[ProducerEntry, ...]:
+    try:
+        return read_producer_snapshot(filesystem.read(snapshot.path), file=snapshot.path)
+    except LogDirError as problem:
+        problems.append(problem)
+        return ()
+
+
+def _follow(reader: SegmentReader, header: BatchHeader, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
+    if not header.is_transactional:
+        return
+    if not header.is_control:
+        follow.data(header)
+        return
+    for marker in markers_of(reader, header):
+        ended = follow.end(marker)
+        if ended is not None:
+            yield ended
+
+
+def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
+    """Yield the transaction markers of a control batch; records that cannot be read are left out."""
+    return _markers_among(reader.records(header), header)
+
+
+def markers_in(data: bytes | memoryview | Bytes, header: BatchHeader) -> Iterator[Marker]:
+    """Yield the transaction markers of a control batch that lies in ``data``, where its header says."""
+    for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
+        yield from _markers_among(batch.records, header)
+
+
+def _markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[Marker]:
+    """Yield the transaction markers among the records of a control batch."""
+    for record in records:
+        try:
+            kind, epoch = record.control_type, record.coordinator_epoch
+        except CorruptRecordError:
+            continue
+        if kind is not None and epoch is not None:
+            yield Marker(record.offset, header.producer_id, header.producer_epoch, kind, epoch)
+
+
+def _indexed(filesystem: FileSystem, segment: Segment, problems: list[LogDirError]) -> list[AbortedTransaction] | None:
+    file = segment.txn_index
+    if file is None:
+        return None
+    try:
+        raw = filesystem.read(file.path)
+        return list(read_txn_index(raw, base_offset=segment.base_offset, file=file.path))
+    except LogDirError as problem:
+        problems.append(problem)
+        return None
+
+
+def delivered_offsets(
+    filesystem: FileSystem, partition: Partition, *, isolation: str, state: TransactionState | None = None
+) -> Iterator[int]:
+    """Yield the offset of every record that a consumer receives when it reads from the beginning.
+
+    It receives no control records, and no records below the log start offset, though a batch may still hold them;
+    with ``read_committed`` no aborted ones either, and none at or above the last stable offset.
+
+    Args:
+        filesystem, partition: from the discovery.
+        isolation: one of ``ISOLATIONS``.
+        state: from ``transactions_of``, if it is known already.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    committed = isolation == "read_committed"
+    known = transactions_of(filesystem, partition) if state is None else state
+    end = known.end_offset(isolation)
+    for segment in partition.segments:
+        with open_segment(filesystem, segment) as reader:
+            for header in reader.headers():
+                if not header.is_control and not (committed and known.is_aborted(header)):
+                    offsets = _offsets_of(reader, header)
+                    yield from (offset for offset in offsets if partition.log_start_offset <= offset < end)
+
+
+def _offsets_of(reader: SegmentReader, header: BatchHeader) -> Iterable[int]:
+    """Return the offsets of a batch's records; a batch without holes is not decompressed."""
+    if header.magic >= 2 and header.record_count == header.last_offset - header.base_offset + 1:
+        return range(header.base_offset, header.last_offset + 1)
+    return [record.offset for record in reader.records(header)]

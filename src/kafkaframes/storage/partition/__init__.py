@@ -1,0 +1,26 @@
+"""A partition's log, written to as a broker writes it, and the log directory that holds such logs."""
+
+from kafkaframes.storage.files.disk import Disk, LocalDisk, OnlineDisk
+from kafkaframes.storage.partition.appending import LogAppendInfo
+from kafkaframes.storage.partition.fetch import FetchData
+from kafkaframes.storage.partition.flushing import Flush
+from kafkaframes.storage.partition.loading import create_log, open_log
+from kafkaframes.storage.partition.log import PartitionLog
+from kafkaframes.storage.partition.manager import LogManager, ManagerSettings, open_log_directory
+from kafkaframes.storage.partition.settings import LogSettings
+
+__all__ = [
+    "Disk",
+    "FetchData",
+    "Flush",
+    "LocalDisk",
+    "LogAppendInfo",
+    "LogManager",
+    "LogSettings",
+    "ManagerSettings",
+    "OnlineDisk",
+    "PartitionLog",
+    "create_log",
+    "open_log",
+    "open_log_directory",
+]

@@ -1,0 +1,312 @@
+"""Append the batches of a producer, a leader or a mirror to a log (UnifiedLog.append).
+
+A producer's records are checked, and get their offsets, by the room ``append``; batches of a leader or of a mirror come
+with theirs, and are checked here. Then all go one way: producers, rolling, epochs, the segment, transactions.
+Every check comes before the first effect, so that a refused append changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
+from kafkaframes.records.append.entry import assign_at
+from kafkaframes.records.append.headers import valid_batches
+from kafkaframes.records.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME, REASSIGN
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, OVERHEAD_BYTES
+from kafkaframes.records.scan import as_array
+from kafkaframes.storage.files.headers import BatchHeader, headers_from, headers_of, parse_header
+from kafkaframes.storage.log.transactions import markers_in
+from kafkaframes.storage.partition.flushing import flush, roll
+from kafkaframes.storage.partition.producers import CLIENT, REPLICATION, Prepared, Seen
+from kafkaframes.storage.partition.segment import LogSegment
+from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings
+from kafkaframes.storage.partition.state import LogState
+from kafkaframes.wire.checksum import crc32c
+
+NO_TIME = -1
+NO_EPOCH = -1
+NO_OFFSET = -1
+_OFFSET_BYTES = 8
+_FIRST_OFFSET = bytes(_OFFSET_BYTES)
+_NOTHING = Prepared({}, {})
+_CRC_FROM = BATCH_V2.end_of("crc")
+
+
+class LogAppendInfo(NamedTuple):
+    """What became of an append; what a producer is answered with (LogAppendInfo).
+
+    Attributes:
+        first_offset, last_offset: of the records; of a duplicate, those of the batch that is in the log. A follower of
+            format 0 or 1 knows the last offset of the first batch only, and that is given.
+        last_leader_epoch: of the last batch, -1 in formats 0 and 1.
+        max_timestamp: the largest, milliseconds since 1970; -1 for none.
+        append_time_ms: the time that the log gave the records; -1 where the producer's stays.
+        log_start_offset, log_end_offset: of the log afterwards.
+        valid_bytes: of whole batches that came in; what followed them was cut off.
+        is_duplicate: nothing was written: the last five batches of its producer have it.
+        rolled: a new segment was begun for it.
+        recompressed_bytes: bytes, uncompressed, that went through a compressor.
+    """
+
+    first_offset: int
+    last_offset: int
+    last_leader_epoch: int
+    max_timestamp: int
+    append_time_ms: int
+    log_start_offset: int
+    log_end_offset: int
+    valid_bytes: int
+    is_duplicate: bool = False
+    rolled: bool = False
+    recompressed_bytes: int = 0
+
+    @property
+    def record_count(self) -> int:
+        """How many offsets the records take."""
+        return self.last_offset - self.first_offset + 1
+
+
+def append_as_leader(state: LogState, records: bytes, *, leader_epoch: int, now_ms: int, origin: str) -> LogAppendInfo:
+    """Append as ``PartitionLog.append_as_leader`` says."""
+    if origin == CLIENT:
+        if state.settings.on_noncontiguous == KEEP:
+            return _append_kept(state, records, now_ms=now_ms)
+        if state.settings.on_noncontiguous != REASSIGN:
+            _check_client_offset(records)
+    settings = state.settings_of_append(leader_epoch, origin)
+    start = state.log_end_offset
+    appended = assign_at(records, start, settings, now_ms)
+    headers = headers_of(appended.records) if appended.records else []
+    info = _append(state, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
+    if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
+        return info if info.valid_bytes == appended.valid_bytes else info._replace(valid_bytes=appended.valid_bytes)
+    return info._replace(
+        valid_bytes=appended.valid_bytes,
+        append_time_ms=now_ms if settings.append_time and not info.is_duplicate else info.append_time_ms,
+        recompressed_bytes=appended.recompressed_bytes,
+    )
+
+
+def append_as_follower(state: LogState, records: bytes, *, now_ms: int, leader_epoch: int | None) -> LogAppendInfo:
+    """Append as ``PartitionLog.append_as_follower`` says."""
+    data, headers = _analyze(records, log_end_offset=state.log_end_offset, leader_epoch=leader_epoch)
+    first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
+    return _append(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+
+
+def _append_kept(state: LogState, records: bytes, *, now_ms: int) -> LogAppendInfo:
+    """Append a mirror's batches with the offsets that they have; only headers and CRCs are looked at."""
+    data, headers = _analyze_kept(records, log_end_offset=state.log_end_offset, settings=state.settings)
+    data, headers = _with_leader_epochs(data, headers, state.epochs.latest)
+    first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
+    return _append(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+
+
+# ------------------------------------------------------------------------------------- what is checked of batches
+
+
+def _check_client_offset(data: bytes) -> None:
+    """Refuse a batch of format 2 that a client has given an offset.
+
+    Raises:
+        AppendRefusedError: as Kafka refuses it.
+    """
+    if len(data) >= BATCH_V2.size and data[BYTES_TO_MAGIC - 1] == 2 and data[:_OFFSET_BYTES] != _FIRST_OFFSET:
+        offset = int.from_bytes(data[:_OFFSET_BYTES], "big", signed=True)
+        raise AppendRefusedError("InvalidRecordException", f"a client's batch has base offset {offset}, not 0")
+
+
+def _analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> tuple[bytes, list[BatchHeader]]:
+    """Check batches that come with their offsets, and return those to append.
+
+    Args:
+        data: from a leader; a part of a batch at the end is cut off.
+        log_end_offset: below which nothing may lie.
+        leader_epoch: the one that the follower was told of; batches from the first of a later epoch on are left for a
+            later fetch.
+
+    Raises:
+        AppendRefusedError: damage, offsets that do not increase, or below the log's end.
+    """
+    headers = _ordinary(data)
+    valid = len(data)
+    if not headers:
+        batches, valid = valid_batches(as_array(data))
+        headers = headers_from(batches)
+    if leader_epoch is not None:
+        later = next((one for one in headers if one.leader_epoch > leader_epoch), None)
+        if later is not None:
+            valid, headers = later.position, [one for one in headers if one.position < later.position]
+    _check_offsets(
+        headers, log_end_offset, disorder="OffsetsOutOfOrderException", below="UnexpectedAppendOffsetException"
+    )
+    return data if valid == len(data) else data[:valid], headers
+
+
+def _analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) -> tuple[bytes, list[BatchHeader]]:
+    """Check batches that a mirror sends with the offsets that they have, by their headers and CRCs alone.
+
+    They may be of any format: a log that went from format to format has several, and so has its copy.
+
+    Raises:
+        AppendRefusedError: damage, a batch that is too large, or offsets that do not increase or lie below the log's
+            end.
+    """
+    batches, valid = valid_batches(as_array(data))
+    data, headers = data[:valid], headers_from(batches)
+    for header in headers:
+        if header.size > settings.max_message_bytes:
+            reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
+            raise AppendRefusedError("RecordTooLargeException", reason)
+    _check_offsets(headers, log_end_offset, disorder="InvalidRecordException", below="InvalidRecordException")
+    return data, headers
+
+
+def _with_leader_epochs(data: bytes, headers: Sequence[BatchHeader], latest: int) -> tuple[bytes, list[BatchHeader]]:
+    """Return a mirror's batches with leader epochs that can follow ``latest``, which lie outside the CRC.
+
+    What has none, or none that is older, keeps its own: the copy answers OffsetsForLeaderEpoch as the original does.
+    """
+    place = BATCH_V2.place_of("leader_epoch")
+    out, found = bytearray(), list[BatchHeader]()
+    for header in headers:
+        is_old = header.magic >= 2 and 0 <= header.leader_epoch < latest
+        if is_old:
+            out = out or bytearray(data)
+            at = header.position + place
+            out[at : at + 4] = latest.to_bytes(4, "big", signed=True)
+        found.append(header._replace(leader_epoch=latest) if is_old else header)
+        latest = max(latest, header.leader_epoch)
+    return bytes(out) if out else data, found
+
+
+def _ordinary(data: bytes) -> list[BatchHeader]:
+    """Return the header of one intact batch of format 2, the usual case, without the scan's arrays; else nothing."""
+    if len(data) < BATCH_V2.size or data[BYTES_TO_MAGIC - 1] != 2:
+        return []
+    size = int.from_bytes(data[_OFFSET_BYTES:OVERHEAD_BYTES], "big", signed=True)
+    if size + OVERHEAD_BYTES != len(data):
+        return []
+    header = parse_header(data, at=0, position=0, size=len(data))
+    is_intact = header.codec < len(CODECS) and crc32c(memoryview(data)[_CRC_FROM:]) == header.crc
+    return [header] if is_intact else []
+
+
+def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disorder: str, below: str) -> None:
+    """Refuse offsets that do not increase (with the exception ``disorder``), or lie below the log's end (``below``)."""
+    last = NO_OFFSET
+    for header in headers:
+        if not last < header.base_offset <= header.last_offset < LARGEST_INT64:
+            offsets = f"offsets {header.base_offset} to {header.last_offset} follow {last}"
+            raise AppendRefusedError(disorder, offsets)
+        last = header.last_offset
+    if headers and _first_or_last_offset(headers[0]) < log_end_offset:
+        reason = f"offset {_first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
+        raise AppendRefusedError(below, reason)
+
+
+def _first_or_last_offset(header: BatchHeader) -> int:
+    """Return a batch's first offset; in formats 0 and 1 its last, the only one in the header."""
+    return header.base_offset if header.magic >= 2 else header.last_offset
+
+
+def seen_of(data: bytes, headers: Sequence[BatchHeader]) -> Iterator[Seen]:
+    """Yield the batches that have a producer, with the markers of control batches."""
+    for header in headers:
+        if header.producer_id >= 0 and header.magic >= 2:
+            yield header, tuple(markers_in(data, header)) if header.is_control else ()
+
+
+# --------------------------------------------------------------------------------------------- how they are added
+
+
+def _append(
+    state: LogState, data: bytes, headers: Sequence[BatchHeader], *, first_offset: int, now_ms: int, origin: str
+) -> LogAppendInfo:
+    """Append batches that have their offsets.
+
+    Raises:
+        AppendRefusedError: too large, or a producer's epoch, sequence or transaction is wrong.
+        OptionError: the log is closed.
+        StorageError: the disk fails; nothing is appended. If all that it lacks is space, the next append may succeed.
+    """
+    if state.is_closed:
+        raise OptionError(f"the log of {state.topic_partition} is closed")
+    if not headers:
+        return _unchanged(state, first_offset, first_offset - 1, valid_bytes=len(data))
+    size, settings = len(data), state.settings
+    if size > settings.segment_bytes:
+        reason = f"{size} bytes do not fit into a segment of {settings.segment_bytes}"
+        raise AppendRefusedError("RecordBatchTooLargeException", reason)
+    prepared = _prepared(state, data, headers, origin)
+    if prepared.duplicate is not None:
+        one = prepared.duplicate
+        info = _unchanged(state, one.first_offset, one.last_offset, valid_bytes=size)
+        return info._replace(is_duplicate=True, append_time_ms=one.timestamp)
+    last = headers[-1]
+    largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
+    segment, rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
+    before = segment.mark()
+    try:
+        _assign_epochs(state, headers)
+        segment.append(data, headers, settings)
+        for aborted in state.producers.aborted_by(prepared):
+            segment.add_aborted(aborted)
+    except StorageError:
+        state.disk.back_online(lambda: segment.go_back(before, state.log_end_offset))
+        raise
+    state.log_end_offset = end = last.last_offset + 1
+    if prepared is not _NOTHING:
+        state.producers.commit(prepared)
+    if end - state.recovery_point >= settings.flush_messages:
+        flush(state, now_ms=now_ms)
+    start = state.log_start_offset
+    epoch = last.leader_epoch
+    return LogAppendInfo(first_offset, end - 1, epoch, largest, NO_TIME, start, end, size, rolled=rolled)
+
+
+def _unchanged(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
+    """Return what is answered where nothing is written."""
+    bounds = state.log_start_offset, state.log_end_offset
+    return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIME, NO_TIME, *bounds, valid_bytes)
+
+
+def _prepared(state: LogState, data: bytes, headers: Sequence[BatchHeader], origin: str) -> Prepared:
+    """Return what the append will change of producers: nothing, where no batch has one."""
+    for header in headers:
+        if header.producer_id >= 0:
+            return state.producers.prepare(seen_of(data, headers), origin=origin)
+    return _NOTHING
+
+
+def _segment_for(
+    state: LogState, data: bytes, headers: Sequence[BatchHeader], first_offset: int, largest: int, now_ms: int
+) -> tuple[LogSegment, bool]:
+    """Return the active segment, or a new one if the append must not go into it (UnifiedLog.maybeRoll)."""
+    active, last_offset = state.segments.active, headers[-1].last_offset
+    is_due = active.should_roll(
+        state.settings, size_bytes=len(data), max_timestamp=largest, last_offset=last_offset, now_ms=now_ms
+    )
+    if not is_due:
+        return active, False
+    is_known = headers[0].magic >= 2  # the header of a compressed set of formats 0 and 1 does not have the first offset
+    expected = first_offset if is_known else last_offset - LARGEST_INT32
+    base = max(expected, state.log_end_offset)
+    if last_offset - base > LARGEST_INT32:
+        raise AppendRefusedError("LogSegmentOffsetOverflowException", f"offset {last_offset} is too far from {base}")
+    roll(state, expected, now_ms=now_ms)
+    return state.segments.active, True
+
+
+def _assign_epochs(state: LogState, headers: Sequence[BatchHeader]) -> None:
+    epochs = state.epochs
+    for header in headers:
+        if header.magic < 2:
+            if (
+                epochs.entries
+            ):  # an old leader wrote these batches without epochs: the known epochs are no longer complete
+                epochs.clear()
+        elif header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)

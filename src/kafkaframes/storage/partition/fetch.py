@@ -1,0 +1,142 @@
+"""Read an open log: batches up to a watermark, aborted transactions, offsets by time (LocalLog.read)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkaframes.errors import OffsetOutOfRangeError, OptionError
+from kafkaframes.storage.files.time_index import NO_TIMESTAMP
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.log.lookup import NO_OFFSET, FoundOffset, find_timestamp
+from kafkaframes.storage.partition.segment import FoundBatch, LogSegment
+from kafkaframes.storage.partition.state import LogState
+from kafkaframes.storage.partition.stretch import Stretch
+
+LOG_END, HIGH_WATERMARK, TXN_COMMITTED = "log_end", "high_watermark", "txn_committed"
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+
+class FetchData(NamedTuple):
+    """The answer to a fetch.
+
+    Attributes:
+        records: batches; as in Kafka the last one may be incomplete, because the answer is cut at its size.
+        high_watermark, last_stable_offset, log_start_offset: of the log.
+        aborted: the transactions that a ``read_committed`` consumer leaves out; None for other isolations.
+        first_entry_incomplete: ``max_bytes`` was less than the first batch.
+        stretch: the records as a range of the file instead of ``records``; only on request, for large answers.
+    """
+
+    records: bytes
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    first_entry_incomplete: bool = False
+    stretch: Stretch | None = None
+
+
+def read(
+    state: LogState,
+    offset: int,
+    *,
+    max_bytes: int,
+    isolation: str,
+    min_one_message: bool,
+    stretch_bytes: int | None = None,
+) -> FetchData:
+    """Read as ``PartitionLog.read`` says."""
+    if not state.log_start_offset <= offset <= state.log_end_offset:
+        reason = f"offset {offset} is not from {state.log_start_offset} to {state.log_end_offset}"
+        raise OffsetOutOfRangeError(f"{state.topic_partition}: {reason}")
+    stable = state.last_stable_offset
+    ends = {LOG_END: state.log_end_offset, HIGH_WATERMARK: state.high_watermark, TXN_COMMITTED: stable}
+    if isolation not in ends:
+        raise OptionError(f"isolation is one of {', '.join(ends)}, not {isolation!r}")
+    end = ends[isolation]
+    records, stretch = b"", None
+    aborted: tuple[AbortedTransaction, ...] | None = () if isolation == TXN_COMMITTED else None
+    incomplete = False
+    if offset < end:
+        segments = state.segments
+        for segment in segments.from_floor(offset):
+            first = segment.find_batch(offset)
+            if first is not None:
+                wanted = max(max_bytes, first.size) if min_one_message else max_bytes
+                size = max(min(_end_position(state, segment, end) - first.position, wanted), 0)
+                if isolation == TXN_COMMITTED:
+                    aborted = _aborted(state, segment, offset, first.position + size)
+                if stretch_bytes is not None and size >= stretch_bytes:
+                    stretch = segment.stretch(first.position, size)
+                if stretch is None:
+                    records = _records(segment, first, size)
+                incomplete = wanted < first.size
+                break
+            if (position := segment.whole_until(offset)) < segment.size_bytes:
+                state.torn[segment.path] = position
+    return FetchData(records, state.high_watermark, stable, state.log_start_offset, aborted, incomplete, stretch)
+
+
+def _records(segment: LogSegment, first: FoundBatch, size: int) -> bytes:
+    found = first.within(size)
+    return segment.read_at(first.position, size) if found is None else found
+
+
+def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
+    """Return the position in a segment up to which may be read: that of the batch at the watermark."""
+    if end >= state.log_end_offset:
+        return segment.size_bytes
+    found = segment.find_batch(end)
+    return segment.size_bytes if found is None else found.position
+
+
+def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
+    """Return an offset that no record before ``position`` reaches (LogSegment.fetchUpperBoundOffset)."""
+    index = segment.index.entries
+    at = int(index.positions.searchsorted(position, side="left"))
+    if at < len(index):
+        return int(index.offsets[at])
+    after = state.segments.next_base(segment)
+    return state.log_end_offset if after is None else after
+
+
+def _aborted(state: LogState, segment: LogSegment, offset: int, position: int) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions from ``offset`` to ``position`` (LocalLog.collectAbortedTransactions)."""
+    segments = state.segments.from_floor(segment.base_offset)
+    if not any(one.txn_index.aborted for one in segments):
+        return ()
+    upper = _upper_bound(state, segment, position)
+    found = []
+    for one in segments:
+        for transaction in one.txn_index.aborted:
+            if transaction.last_offset >= offset and transaction.first_offset < upper:
+                found.append(transaction)
+            if transaction.last_stable_offset >= upper:
+                return tuple(found)
+    return tuple(found)
+
+
+def offset_for_timestamp(state: LogState, timestamp_ms: int) -> FoundOffset | None:
+    """Answer as ``PartitionLog.offset_for_timestamp`` says."""
+    epochs = state.epochs
+    if timestamp_ms == LATEST:
+        return FoundOffset(state.log_end_offset, leader_epoch=epochs.latest)
+    if timestamp_ms == EARLIEST:
+        return FoundOffset(state.log_start_offset, leader_epoch=epochs.epoch_of(state.log_start_offset))
+    if timestamp_ms == MAX_TIMESTAMP:
+        return _max_timestamp(state)
+    for segment in state.segments:
+        if segment.largest_timestamp >= timestamp_ms:
+            return find_timestamp(segment.reader(), timestamp_ms, least_offset=state.log_start_offset)
+    return None
+
+
+def _max_timestamp(state: LogState) -> FoundOffset:
+    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none."""
+    largest, where = NO_TIMESTAMP, None
+    for segment in state.segments:
+        if segment.largest.timestamp > largest:
+            largest, where = segment.largest.timestamp, segment
+    if where is None:
+        return FoundOffset(NO_OFFSET)
+    return find_timestamp(where.reader(), largest, least_offset=0) or FoundOffset(NO_OFFSET)

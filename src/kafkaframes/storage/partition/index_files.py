@@ -1,0 +1,231 @@
+"""The three indexes of a segment while it is written: in memory for look-ups, and on the disk (AbstractIndex).
+
+While a segment is active its offset and time index are allocated at their full size, with zeros behind the entries;
+rolling and closing trim them. An index that cannot be read raises no error: it counts as empty, and look-ups walk the
+batches instead.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files._entries import Int64s
+from kafkaframes.storage.files.disk import Disk, DiskFile
+from kafkaframes.storage.files.offset_index import OffsetIndex, read_offset_index
+from kafkaframes.storage.files.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
+from kafkaframes.storage.files.txn_index import ENTRY_SIZE_BYTES, AbortedTransaction, read_txn_index, write_txn_index
+
+_FEWEST = 64
+
+
+class _EntryFile:
+    """A file of entries of two numbers each; two columns in memory, which are read when they are first needed."""
+
+    _entry: struct.Struct
+
+    def __init__(self, disk: Disk, path: str, *, base_offset: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._disk = disk
+        self._file: DiskFile | None = None
+        self._first: Int64s = np.empty(0, np.int64)
+        self._second: Int64s = np.empty(0, np.int64)
+        self._count = -1  # not read yet
+        self._most = 0
+
+    def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        if self._count < 0:
+            self._load()
+        return self._count
+
+    def _load(self) -> None:
+        found = self._disk.stat(self.path)
+        try:
+            self._first, self._second = self._read(b"" if found is None else self._disk.read(self.path))
+        except LogDirError:  # look-ups walk the batches instead
+            self._first = self._second = np.empty(0, np.int64)
+        self._count = len(self._first)
+
+    def allocate(self, size_bytes: int) -> None:
+        """Open the file for entries, at its full size (``segment.index.bytes``, rounded down to whole entries)."""
+        self._most = max(size_bytes // self._entry.size, len(self))
+        if self._file is None:
+            self._file = self._disk.open_file(self.path)
+        self._file.truncate(self._most * self._entry.size)
+
+    def _add(self, first: int, second: int, relative: bytes) -> None:
+        count = len(self)
+        if self._file is None:
+            raise LogDirError("the index is closed", file=self.path)
+        self._file.write(count * self._entry.size, relative)
+        if count == len(self._first):
+            self._first, self._second = (
+                np.concatenate((column, np.zeros(max(count, _FEWEST), np.int64)))
+                for column in (self._first, self._second)
+            )
+        self._first[count], self._second[count] = first, second
+        self._count = count + 1
+
+    def keep(self, count: int) -> None:
+        """Drop the entries from ``count`` on; the file keeps its allocated size."""
+        if self._file is None or count >= len(self):
+            return
+        self._file.truncate(count * self._entry.size)
+        self._file.truncate(self._most * self._entry.size)
+        self._count = count
+
+    def trim(self) -> None:
+        """Cut off the zeros behind the last entry."""
+        if self._file is not None:
+            self._most = len(self)
+            self._file.truncate(self._most * self._entry.size)
+
+    def flush(self) -> None:
+        """Return when everything written is on the disk."""
+        if self._file is not None:
+            self._file.fsync()
+        elif self._disk.stat(self.path) is not None:
+            file = self._disk.open_file(self.path)
+            file.fsync()
+            file.close()
+
+    def close(self) -> None:
+        """Close the file without trimming it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the entries have, without the zeros behind them."""
+        return len(self) * self._entry.size
+
+    def _columns(self) -> tuple[Any, Any]:
+        count = len(self)
+        return self._first[:count], self._second[:count]
+
+
+class OffsetIndexFile(_EntryFile):
+    """``N.index`` (OffsetIndex)."""
+
+    _entry = struct.Struct(">ii")
+
+    def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
+        read = read_offset_index(raw, base_offset=self.base_offset, file=self.path)
+        return read.offsets, read.positions
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
+        return (len(self) if self._count < 0 else self._count) >= self._most
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """Return offset and position of the last entry at or before ``offset``; the segment's start without one."""
+        at = int(self._first[: len(self)].searchsorted(offset, side="right")) - 1
+        return (int(self._first[at]), int(self._second[at])) if at >= 0 else (self.base_offset, 0)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; both numbers must be above those of the last one."""
+        self._add(offset, position, self._entry.pack(offset - self.base_offset, position))
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries below ``offset``."""
+        self.keep(int(np.searchsorted(self.entries.offsets, offset, side="left")))
+
+    @property
+    def entries(self) -> OffsetIndex:
+        """The entries so far."""
+        return OffsetIndex(self.base_offset, *self._columns())
+
+
+class TimeIndexFile(_EntryFile):
+    """``N.timeindex`` (TimeIndex)."""
+
+    _entry = struct.Struct(">qi")
+
+    def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
+        read = read_time_index(raw, base_offset=self.base_offset, file=self.path)
+        return read.timestamps, read.offsets
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the place that is reserved for the segment's last entry is left."""
+        return (len(self) if self._count < 0 else self._count) >= self._most - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; (-1, base offset) without one."""
+        last = len(self) - 1
+        if last < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampOffset(int(self._first[last]), int(self._second[last]))
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry, unless its timestamp is not above the last one's."""
+        if timestamp > self.last_entry.timestamp:
+            self._add(timestamp, offset, self._entry.pack(timestamp, offset - self.base_offset))
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries below ``offset``."""
+        self.keep(int(np.searchsorted(self.entries.offsets, offset, side="left")))
+
+    @property
+    def entries(self) -> TimeIndex:
+        """The entries so far."""
+        return TimeIndex(self.base_offset, *self._columns())
+
+
+class TxnIndexFile:
+    """``N.txnindex`` (TransactionIndex): aborted transactions; the file is made for the first one."""
+
+    def __init__(self, disk: Disk, path: str, *, base_offset: int) -> None:
+        self.path = path
+        self._base_offset = base_offset
+        self._disk = disk
+        self._aborted: list[AbortedTransaction] | None = None
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """By the offset of their markers.
+
+        Raises:
+            LogDirError: the file is corrupt, so it is not known which records are committed.
+        """
+        if self._aborted is None:
+            there = self._disk.stat(self.path) is not None
+            raw = self._disk.read(self.path) if there else b""
+            self._aborted = list(read_txn_index(raw, base_offset=self._base_offset, file=self.path))
+        return self._aborted
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add an aborted transaction."""
+        known = self.aborted
+        file = self._disk.open_file(self.path)
+        try:
+            file.write(len(known) * ENTRY_SIZE_BYTES, write_txn_index([transaction]))
+        finally:
+            file.close()
+        known.append(transaction)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the transactions whose marker lies below ``offset``, and no part of another."""
+        kept, there = [one for one in self.aborted if one.last_offset < offset], self._disk.stat(self.path)
+        if there is not None and there.size_bytes != len(kept) * ENTRY_SIZE_BYTES:
+            file = self._disk.open_file(self.path)
+            file.truncate(len(kept) * ENTRY_SIZE_BYTES)
+            file.close()
+        self._aborted = kept
+
+    def flush(self) -> None:
+        """Return when everything written is on the disk."""
+        if self._disk.stat(self.path) is not None:
+            file = self._disk.open_file(self.path)
+            file.fsync()
+            file.close()

@@ -1,0 +1,330 @@
+"""Open a partition's log; a recovery that ``log.recovery`` has planned is carried out in place (LogLoader).
+
+The order of effects makes sure that a crash at any point is recovered to the same result: later segments are deleted
+before a damaged one is truncated, and new files are written under a name that the next start deletes, then renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.checkpoints import (
+    CleanShutdown,
+    PartitionMetadata,
+    read_leader_epochs,
+    write_partition_metadata,
+)
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.disk import Disk, OnlineDisk, online, write_whole
+from kafkaframes.storage.files.filesystem import join, split
+from kafkaframes.storage.files.segment_reader import open_segment
+from kafkaframes.storage.log.discover import discover_partition
+from kafkaframes.storage.log.overflow import Piece
+from kafkaframes.storage.partition import retention
+from kafkaframes.storage.partition.epochs import LeaderEpochs
+from kafkaframes.storage.partition.log import PartitionLog
+from kafkaframes.storage.partition.producers import Producers
+from kafkaframes.storage.partition.segment import DELETED, LogSegment
+from kafkaframes.storage.partition.segments import Segments
+from kafkaframes.storage.partition.settings import LogSettings
+from kafkaframes.storage.partition.snapshots import Snapshots
+from kafkaframes.storage.partition.state import Deleted, LogState
+from kafkaframes.storage.partition.swapping import CLEANED, SWAP
+from kafkaframes.storage.recovery.draft import Action, Kind
+from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
+from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, work_out
+
+LARGEST_OFFSET = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """What the checkpoints of the log directory say about one partition.
+
+    Attributes:
+        is_clean: the broker was stopped cleanly.
+        offsets: by the checkpoint's file name.
+    """
+
+    is_clean: bool = True
+    offsets: tuple[tuple[str, int], ...] = ()
+
+
+def create_log(
+    directory: str,
+    *,
+    settings: LogSettings | None = None,
+    now_ms: int,
+    disk: Disk | None = None,
+    topic_id: str | None = None,
+) -> PartitionLog:
+    """Make the directory of a new, empty log and open it.
+
+    The result is that of ``open_log`` on an empty directory, without the search for files to recover.
+
+    Args:
+        directory: ``<log directory>/<topic>-<partition>``.
+        settings: of the log.
+        now_ms: the clock.
+        disk: this machine's by default.
+        topic_id: for ``partition.metadata`` (KIP-516).
+
+    Raises:
+        LogDirError: the name is not that of a partition, or the directory exists.
+        StorageError: the disk fails.
+    """
+    there = online(disk)
+    name = names.DirectoryName.parse(split(directory)[1])
+    if name is None:
+        raise LogDirError("is not named <topic>-<partition>", file=directory)
+    if there.stat(directory) is not None:
+        raise LogDirError("exists already", file=directory)
+    there.make_directory(directory)
+    there.sync_directory(split(directory)[0])
+    chosen = settings or LogSettings()
+    segment = LogSegment(there, directory, 0, size_bytes=0, now_ms=now_ms)
+    segment.activate(chosen, is_new=True)
+    there.open_file(join(directory, names.LEADER_EPOCH_CHECKPOINT)).close()
+    if topic_id is not None:
+        raw = write_partition_metadata(PartitionMetadata(topic_id))
+        write_whole(there, join(directory, names.PARTITION_METADATA), raw)
+    there.sync_directory(directory)
+    state = LogState(
+        disk=there,
+        directory=directory,
+        topic_partition=name.topic_partition,
+        settings=chosen,
+        segments=Segments([segment]),
+        epochs=LeaderEpochs(there, directory, ()),
+        producers=Producers(expiration_ms=chosen.producer_id_expiration_ms),
+        snapshots=Snapshots(there, directory),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        last_flush_ms=now_ms,
+        topic_id=topic_id,
+    )
+    return PartitionLog(state)
+
+
+def open_log(
+    directory: str,
+    *,
+    settings: LogSettings | None = None,
+    now_ms: int,
+    disk: Disk | None = None,
+    checkpointed: Checkpointed | None = None,
+) -> PartitionLog:
+    """Open a partition's log for reading and writing; after an unclean stop it is recovered first, in place.
+
+    Args:
+        directory: ``<log directory>/<topic>-<partition>``.
+        settings: of the log.
+        now_ms: the clock.
+        disk: this machine's by default.
+        checkpointed: what the log directory says; read from the directory above by default.
+
+    Raises:
+        LogDirError: the directory is missing, or a file cannot be read.
+        StorageError: the disk fails.
+    """
+    there, chosen = online(disk), settings or LogSettings()
+    found = discover_partition(there, directory)
+    if checkpointed is not None:
+        found = _as_checkpointed(found, checkpointed)
+    plan = _planned(found)
+    _refuse_an_odd_end(plan, directory)
+    wanted = RecoverySettings(
+        now_ms,
+        index_interval_bytes=chosen.index_interval_bytes,
+        producer_id_expiration_ms=chosen.producer_id_expiration_ms,
+        record_format=chosen.record_format,
+    )
+    recovered = work_out(found, plan, wanted)
+    apply_in_place(there, recovered)
+    return _opened(there, recovered, chosen, now_ms)
+
+
+def _refuse_an_odd_end(plan: RecoveryPlan, directory: str) -> None:
+    """Refuse, before anything is changed, a log that nothing can be appended to.
+
+    Raises:
+        LogDirError: no offset is left for its end, or its last file was given another name.
+    """
+    if plan.log_end_offset > LARGEST_OFFSET:
+        raise LogDirError(
+            "its last record has the largest offset there is: none is left for the log's end", file=directory
+        )
+    active = plan.segments[-1]
+    if plan.log_end_offset < active.base_offset:  # Kafka opens it after a clean stop, and fails at the first append
+        last, name = plan.log_end_offset - 1, names.segment_file_name(active.base_offset, "log")
+        raise LogDirError(f"its last record has offset {last:,}, below {name}, the file that it is in", file=directory)
+
+
+def _as_checkpointed(found: LogDirectory, checkpointed: Checkpointed) -> LogDirectory:
+    partition = replace(found.partitions[0], checkpointed=dict(checkpointed.offsets))
+    marker = CleanShutdown() if checkpointed.is_clean else None
+    return replace(found, partitions=(partition,), clean_shutdown=marker)
+
+
+def _planned(found: LogDirectory) -> RecoveryPlan:
+    """Plan as Kafka does, except that a clean log whose last bytes are not a whole batch is recovered, too.
+
+    Kafka would append after such bytes, and lose all of that at its next recovery.
+    """
+    plan = plan_recovery(found, found.partitions[0])
+    last = plan.segments[-1]
+    if not plan.is_clean or last.is_recovered or _ends_whole(found, plan):
+        return plan
+    return plan_recovery(replace(found, clean_shutdown=None), _not_flushed(found.partitions[0], last.base_offset))
+
+
+def _not_flushed(partition: Partition, base_offset: int) -> Partition:
+    point = min(partition.recovery_point, base_offset)
+    return replace(partition, checkpointed={**partition.checkpointed, names.RECOVERY_POINT_CHECKPOINT: point})
+
+
+def _ends_whole(found: LogDirectory, plan: RecoveryPlan) -> bool:
+    last = plan.segments[-1]
+    segment = next((one for one in found.partitions[0].segments if one.base_offset == last.base_offset), None)
+    if segment is None or segment.size_bytes == 0:
+        return True
+    with open_segment(found.filesystem, segment) as reader:
+        end = max((header.end for header in reader.last_headers()), default=0)
+    return end == segment.size_bytes
+
+
+def apply_in_place(disk: Disk, recovered: Recovered) -> None:
+    """Change a partition's directory as its recovery has worked out.
+
+    Raises:
+        StorageError: the disk fails; the next opening starts again and comes to the same result.
+    """
+    directory = recovered.plan.partition.directory
+    cuts = [action for action in recovered.plan.actions if action.kind is Kind.TRUNCATE]
+    for action in recovered.plan.actions:
+        if action.kind is not Kind.TRUNCATE:
+            _ACTIONS[action.kind](disk, action)
+    if cuts:  # later segments are deleted first, so that a crash leaves no hole
+        disk.sync_directory(directory)
+    for action in cuts:
+        _truncate(disk, action)
+    if recovered.plan.view is not None:  # pieces must have their names before anything is called .cleaned again
+        disk.sync_directory(directory)
+    before = {one.name for one in disk.list_directory(directory) if not one.is_directory}
+    changed = bool(recovered.plan.actions)
+    for name, content in recovered.files.items():
+        path = join(directory, name)
+        if isinstance(content, bytes) and not (name in before and disk.read(path) == content):
+            is_taken = name + DELETED in recovered.files  # of the segment that was split
+            write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
+            changed = True
+    for name in sorted(before - recovered.files.keys()):
+        disk.delete(join(directory, name))
+        changed = True
+    if changed:
+        disk.sync_directory(directory)
+
+
+def _delete(disk: Disk, action: Action) -> None:
+    disk.delete(action.path)
+
+
+def _split(disk: Disk, action: Action) -> None:
+    """Write the pieces and rename the last one first: after a crash a ``.cleaned`` piece is left, or all are there."""
+    directory = split(action.path)[0]
+    paths = [join(directory, str(piece.file.name)) for piece in action.pieces]
+    for path, piece in zip(paths, action.pieces, strict=True):
+        _copy(disk, action.path, piece, path + CLEANED)
+    disk.sync_directory(directory)
+    for path in reversed(paths):
+        disk.rename(path + CLEANED, path + SWAP)
+
+
+def _copy(disk: Disk, source: str, piece: Piece, target: str) -> None:
+    file = disk.open_file(target)
+    try:
+        file.truncate(0)
+        with disk.open(source) as read_at:
+            for position in range(piece.start, piece.end, COPY_BYTES):
+                chunk = read_at(position, min(COPY_BYTES, piece.end - position))
+                file.write(position - piece.start, chunk)
+        file.fsync()
+    finally:
+        file.close()
+
+
+def _rename(disk: Disk, action: Action) -> None:
+    if action.path.endswith(SWAP):  # the files that it replaces are deleted for good before it gets their name
+        disk.sync_directory(split(action.path)[0])
+    if action.to is not None:
+        disk.rename(action.path, action.to)
+
+
+def _truncate(disk: Disk, action: Action) -> None:
+    file = disk.open_file(action.path)
+    file.truncate(action.size_bytes or 0)
+    file.fsync()
+    file.close()
+
+
+def _create(disk: Disk, action: Action) -> None:
+    disk.open_file(action.path).close()
+
+
+def _nothing(disk: Disk, action: Action) -> None:
+    """Indexes are rebuilt with the other files."""
+
+
+_ACTIONS = {
+    Kind.DELETE: _delete,
+    Kind.RENAME: _rename,
+    Kind.CREATE: _create,
+    Kind.REBUILD: _nothing,
+    Kind.SPLIT: _split,
+}
+
+
+def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_ms: int) -> PartitionLog:
+    plan, partition = recovered.plan, recovered.plan.partition
+    directory = partition.directory
+    segments = Segments(
+        LogSegment(disk, directory, one.base_offset, size_bytes=one.size_bytes, now_ms=now_ms) for one in plan.segments
+    )
+    epochs = recovered.files.get(names.LEADER_EPOCH_CHECKPOINT)
+    known = read_leader_epochs(epochs) if isinstance(epochs, bytes) else partition.leader_epochs or ()
+    state = LogState(
+        disk=disk,
+        directory=directory,
+        topic_partition=partition.topic_partition,
+        settings=settings,
+        segments=segments,
+        epochs=LeaderEpochs(disk, directory, known),
+        producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
+        snapshots=Snapshots(disk, directory),
+        log_start_offset=plan.log_start_offset,
+        log_end_offset=plan.log_end_offset,
+        recovery_point=_recovery_point(plan),
+        last_flush_ms=now_ms,
+        topic_id=None if partition.metadata is None else partition.metadata.topic_id,
+        bytes_lost=plan.bytes_lost,
+        whole_until=next(((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is Kind.TRUNCATE), None),
+    )
+    is_new = any(action.kind is Kind.CREATE for action in plan.actions)
+    segments.active.activate(settings, is_new=is_new)
+    retention.reload_producers(state, now_ms=now_ms)
+    state.update_high_watermark(partition.high_watermark or 0)
+    due_ms = now_ms + settings.file_delete_delay_ms
+    state.deleted = [
+        Deleted(action.to, due_ms) for action in plan.actions if action.to is not None and action.to.endswith(DELETED)
+    ]
+    return PartitionLog(state)
+
+
+def _recovery_point(plan: RecoveryPlan) -> int:
+    """Return the log end after a clean stop, otherwise the old recovery point (LogLoader.recoverLog)."""
+    if plan.is_clean and not plan.actions:
+        return plan.log_end_offset
+    return min(plan.partition.recovery_point, plan.log_end_offset)

@@ -1,0 +1,419 @@
+"""A log directory of a broker: its lock, identity, logs, checkpoints and clean stop (LogManager).
+
+While the directory is open, its ``.lock`` is held and it has no clean-shutdown marker, so that the next opening notices
+a crash and recovers the logs. The first failure of the disk takes the whole directory offline: reading goes
+on, every write is refused, and no marker is written when it is closed. A disk that is full is no such failure for
+appends, new logs, retention and checkpoints: what was half done is undone, and they are refused until there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafkaframes.errors import LogDirError, OptionError, StorageError
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.checkpoints import (
+    CleanShutdown,
+    MetaProperties,
+    read_meta_properties,
+    read_offset_checkpoint,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offset_checkpoint,
+)
+from kafkaframes.storage.files.disk import Disk, OnlineDisk, keep_file, online, replace_file
+from kafkaframes.storage.files.filesystem import FileInfo, join, split
+from kafkaframes.storage.files.names import DirectoryName, TopicPartition
+from kafkaframes.storage.partition.loading import Checkpointed, create_log, open_log
+from kafkaframes.storage.partition.log import PartitionLog
+from kafkaframes.storage.partition.settings import LogSettings
+
+_LONGEST_NAME = 255
+_APART = "unreadable"
+SettingsOf = Callable[[TopicPartition], LogSettings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSettings:
+    """Intervals of the periodic work on a log directory, in milliseconds; names and defaults are Kafka's.
+
+    Attributes:
+        producer_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
+    """
+
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_check_interval_ms: int = 600_000
+
+
+@dataclass(slots=True)
+class LogManager:
+    """An open log directory; made by ``open_log_directory``.
+
+    Attributes:
+        path: of the directory.
+        disk: the disk of all its logs; ``disk.failure`` says why it is offline.
+        meta: its cluster and node.
+        was_clean: whether it was stopped cleanly before.
+        logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
+        is_closed: after ``close`` and ``abandon``.
+        problems: checkpoints that could not be read and are treated as empty; of what is only served, identities too.
+        unreadable: logs that were left out, and why.
+    """
+
+    path: str
+    disk: OnlineDisk
+    meta: MetaProperties
+    settings: ManagerSettings
+    settings_of: SettingsOf
+    was_clean: bool
+    now_ms: int
+    logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    problems: tuple[LogDirError, ...] = ()
+    unreadable: dict[TopicPartition, LogDirError] = field(default_factory=dict)
+    is_closed: bool = False
+    _release_lock: Callable[[], None] = lambda: None
+    _to_delete: list[tuple[str, int]] = field(default_factory=list)
+    _done_ms: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the disk has failed."""
+        return self.disk.failure is not None
+
+    def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
+        """Make a new, empty log; one that stands in for a log that was left out gets a directory apart.
+
+        Raises:
+            LogDirError: the log exists.
+            OptionError: the topic has a name that Kafka refuses.
+            StorageError: the disk fails.
+        """
+        names.check_topic(topic_partition.topic)
+        above = join(self.path, _APART) if topic_partition in self.unreadable else self.path
+        directory = join(above, str(topic_partition))
+        settings = self.settings_of(topic_partition)
+        try:
+            log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
+        except StorageError:
+            self.disk.back_online(lambda: self._remove_directory(directory))
+            raise
+        self.logs[topic_partition] = log
+        return log
+
+    def delete(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
+        """Take a log away, as :meth:`take_away`, and write the checkpoints without it (asyncDelete).
+
+        Raises:
+            OptionError, StorageError: as :meth:`take_away`.
+        """
+        self.take_away(topic_partition, unique_id=unique_id, now_ms=now_ms)
+        self.checkpoint_all()
+
+    def take_away(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
+        """Close a log and rename its directory to ``-delete``; it is removed later.
+
+        Of many logs the checkpoints are written once, with ``checkpoint_all``, as Kafka does.
+
+        Args:
+            topic_partition: of the log.
+            unique_id: 32 hexadecimal digits that no other deletion has (a UUID's).
+            now_ms: the clock.
+
+        Raises:
+            OptionError: there is no such log, or ``unique_id`` is malformed.
+            StorageError: the disk fails.
+        """
+        suffix = f"-{topic_partition.partition}.{unique_id}-delete"
+        name = topic_partition.topic[: _LONGEST_NAME - len(suffix)] + suffix
+        if topic_partition not in self.logs or DirectoryName.parse(name) is None:
+            raise OptionError(f"no log {topic_partition} to be deleted as {name}")
+        log = self.logs.pop(topic_partition)
+        self.cleaner_offsets.pop(topic_partition, None)
+        log.abandon()
+        self.disk.rename(log.directory, join(self.path, name))
+        self.disk.sync_directory(self.path)
+        self._to_delete.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int, *, now_ms: int) -> bool:
+        """Truncate a log and its checkpointed recovery point (LogManager.truncateTo); False if nothing was cut.
+
+        Raises:
+            OptionError: there is no such log, or the offset is negative.
+            StorageError: the disk fails.
+        """
+        if topic_partition not in self.logs:
+            raise OptionError(f"no log {topic_partition}")
+        cut = self.logs[topic_partition].truncate_to(offset, now_ms=now_ms)
+        self._checkpoint_recovery_points()
+        return cut
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due for all logs; nothing once the directory is offline.
+
+        Raises:
+            StorageError: the disk fails during this call.
+        """
+        if self.is_offline:
+            return
+        settings = self.settings
+        for log in self.logs.values():
+            log.flush_if_due(now_ms=now_ms)
+            log.remove_deleted_files(now_ms=now_ms)
+        self._delete_due(now_ms)  # before anything is written, for it makes room
+        for interval_ms, act in (
+            (settings.log_retention_check_interval_ms, self._apply_retention),
+            (settings.producer_check_interval_ms, self._drop_producers),
+            (settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_recovery_points),
+            (settings.log_flush_start_offset_checkpoint_interval_ms, self._checkpoint_start_offsets),
+            (settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks),
+        ):
+            if now_ms - self._done_ms.get(act.__name__, self.now_ms) >= interval_ms:
+                self._done_ms[act.__name__] = now_ms
+                act(now_ms)
+
+    def _apply_retention(self, now_ms: int) -> None:
+        for log in self.logs.values():
+            log.delete_old_segments(now_ms=now_ms)
+
+    def _drop_producers(self, now_ms: int) -> None:
+        for log in self.logs.values():
+            log.producers.drop_expired(now_ms)
+
+    def _delete_due(self, now_ms: int) -> None:
+        for path, due_ms in tuple(self._to_delete):
+            if due_ms <= now_ms:
+                self._remove_directory(path)
+                self._to_delete.remove((path, due_ms))
+
+    def _remove_directory(self, path: str) -> None:
+        if self.disk.stat(path) is not None:
+            for file in self.disk.list_directory(path):
+                self.disk.delete(file.path)
+            self.disk.delete(path)
+
+    def checkpoint_all(self) -> None:
+        """Write the four checkpoints.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self._checkpoint_recovery_points()
+        self._checkpoint_start_offsets()
+        self._checkpoint_high_watermarks()
+        self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
+
+    def note_cleaned(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Checkpoint that a log is clean below an offset (``cleaner-offset-checkpoint``).
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self.cleaner_offsets[topic_partition] = offset
+        self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
+
+    def _checkpoint_recovery_points(self, now_ms: int = 0) -> None:
+        self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self.logs.items()})
+
+    def _checkpoint_start_offsets(self, now_ms: int = 0) -> None:
+        """Write the log start offsets; as in Kafka only those above the first segment's base offset."""
+        moved = {
+            key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segment_bases[0]
+        }
+        self._write(names.LOG_START_CHECKPOINT, moved)
+
+    def _checkpoint_high_watermarks(self, now_ms: int = 0) -> None:
+        self._write(names.HIGH_WATERMARK_CHECKPOINT, {key: log.high_watermark for key, log in self.logs.items()})
+
+    def checkpoint_start_offsets(self) -> None:
+        """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self._checkpoint_start_offsets()
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        keep_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
+
+    def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
+        """Stop cleanly: close every log, write the checkpoints, then the marker, and release the lock.
+
+        Args:
+            now_ms: the clock.
+            broker_epoch: for the marker (from 3.8 on); None writes an empty one.
+
+        Raises:
+            StorageError: the disk fails, or has failed before; no marker is written, and the next opening recovers.
+        """
+        try:
+            self._checkpoint_start_offsets()  # before closing the logs removes what lies below them
+            for log in self.logs.values():
+                log.close(now_ms=now_ms)
+            self.checkpoint_all()
+            marker = write_clean_shutdown(CleanShutdown(broker_epoch))
+            replace_file(self.disk, join(self.path, names.CLEAN_SHUTDOWN), marker)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close everything without flushing; the directory counts as not stopped cleanly."""
+        for log in self.logs.values():
+            log.abandon()
+        self.is_closed = True
+        self._release_lock()
+
+
+def open_log_directory(
+    path: str,
+    *,
+    now_ms: int,
+    settings_of: SettingsOf | LogSettings | None = None,
+    settings: ManagerSettings | None = None,
+    meta: MetaProperties | None = None,
+    disk: Disk | None = None,
+    was_clean: Mapping[TopicPartition, bool] | None = None,
+    skips_unreadable: bool = False,
+) -> LogManager:
+    """Open a log directory and all its logs; those of an unclean stop are recovered, in place.
+
+    ``__cluster_metadata`` is left alone: it belongs to KRaft. So are directories renamed to ``-stray`` and ``-future``.
+
+    Args:
+        path: an entry of ``log.dirs``; created if it does not exist.
+        now_ms: the clock.
+        settings_of: each log's settings, or one for all.
+        settings: of the directory.
+        meta: the identity to write if the directory has none; otherwise the two must agree.
+        disk: this machine's by default.
+        was_clean: by log, whether it was closed in order, where this is known apart from the directory's marker.
+        skips_unreadable: leave out a log that cannot be read, and say so in ``unreadable``; by default none is opened.
+
+    Raises:
+        LogDirError: another process has the directory open, its identity differs, or a file cannot be read.
+        StorageError: the disk fails.
+    """
+    there = online(disk)
+    if there.stat(path) is None:
+        there.make_directory(path)
+        there.sync_directory(split(path)[0])
+    release_lock = there.lock(join(path, names.BROKER_LOCK))
+    if release_lock is None:
+        raise LogDirError("another process has this directory open (.lock)", file=path)
+    try:
+        manager = _manager(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
+        manager._release_lock = release_lock
+        return _opened(manager, was_clean or {}, skips_unreadable=skips_unreadable)
+    except BaseException:
+        release_lock()
+        raise
+
+
+def _settings_of(given: SettingsOf | LogSettings | None) -> SettingsOf:
+    if callable(given):
+        return given
+    chosen = given or LogSettings()
+    return lambda topic_partition: chosen
+
+
+def _manager(
+    path: str,
+    disk: OnlineDisk,
+    now_ms: int,
+    settings_of: SettingsOf,
+    settings: ManagerSettings,
+    meta: MetaProperties | None,
+) -> LogManager:
+    """Return the directory before its logs are opened; its clean-shutdown marker is removed."""
+    identity = _identity(disk, path, meta)
+    marker = join(path, names.CLEAN_SHUTDOWN)
+    was_clean = disk.stat(marker) is not None
+    if was_clean:  # removed before anything changes, so that a crash during loading is an unclean stop (KAFKA-10471)
+        disk.delete(marker)
+        disk.sync_directory(path)
+    return LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms)
+
+
+def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, skips_unreadable: bool) -> LogManager:
+    problems: list[LogDirError] = []
+    paths = {name: join(manager.path, name) for name in names.OFFSET_CHECKPOINTS}
+    offsets = {name: _checkpoint(manager.disk, path, problems) for name, path in paths.items()}
+    try:
+        _open_logs(manager, offsets, was_clean, skips_unreadable=skips_unreadable)
+    except BaseException:
+        for log in manager.logs.values():
+            log.abandon()
+        raise
+    cleaned = offsets[names.CLEANER_CHECKPOINT]
+    manager.cleaner_offsets = {key: offset for key, offset in cleaned.items() if key in manager.logs}
+    manager.problems = tuple(problems)
+    return manager
+
+
+def _open_logs(
+    manager: LogManager,
+    offsets: Mapping[str, Mapping[TopicPartition, int]],
+    was_clean: Mapping[TopicPartition, bool],
+    *,
+    skips_unreadable: bool,
+) -> None:
+    settings_of, now_ms = manager.settings_of, manager.now_ms
+    for entry, name in _partitions(manager.disk.list_directory(manager.path)):
+        key = name.topic_partition
+        if name.state == "delete":
+            manager._to_delete.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
+        elif not name.state:
+            known = tuple((file, values[key]) for file, values in offsets.items() if key in values)
+            try:
+                manager.logs[key] = open_log(
+                    entry.path,
+                    settings=settings_of(key),
+                    now_ms=now_ms,
+                    disk=manager.disk,
+                    checkpointed=Checkpointed(was_clean.get(key, manager.was_clean), known),
+                )
+            except LogDirError as problem:
+                if not skips_unreadable:
+                    raise
+                manager.unreadable[key] = problem
+
+
+def _partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryName]]:
+    for entry in entries:
+        name = DirectoryName.parse(entry.name) if entry.is_directory else None
+        if name is not None and name.topic_partition.topic != names.CLUSTER_METADATA_TOPIC:
+            yield entry, name
+
+
+def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dict[TopicPartition, int]:
+    """Read a checkpoint; as in Kafka a corrupt one is treated as empty, so that more is recovered."""
+    if disk.stat(path) is None:
+        return {}
+    try:
+        return read_offset_checkpoint(disk.read(path), file=path)
+    except LogDirError as problem:
+        problems.append(problem)
+        return {}
+
+
+def _identity(disk: OnlineDisk, path: str, wanted: MetaProperties | None) -> MetaProperties:
+    """Read ``meta.properties`` and compare it with what is wanted; write it where it is missing.
+
+    Raises:
+        LogDirError: they differ in a property that both have, or neither exists.
+    """
+    file = join(path, names.META_PROPERTIES)
+    if disk.stat(file) is None:
+        if wanted is None:
+            raise LogDirError("has no meta.properties, and no identity is given for it", file=path)
+        replace_file(disk, file, write_meta_properties(wanted))
+        return wanted
+    found = read_meta_properties(disk.read(file), file=file)
+    for name, value in (wanted.values if wanted is not None else {}).items():
+        if found.values.get(name, value) != value:
+            raise LogDirError(f"{name} is {found.values[name]}, not {value}", file=file)
+    return found

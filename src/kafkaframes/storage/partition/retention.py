@@ -1,0 +1,184 @@
+"""Shorten a log: retention at its beginning, truncation at its end (UnifiedLog, LocalLog).
+
+Files are renamed to ``.deleted`` first and deleted later, so that readers can finish. The order makes sure that a crash
+leaves no hole: at the beginning the oldest segment goes first, at the end the newest; and the directory
+is flushed before anything new is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkaframes.errors import LogDirError, OptionError, StorageError
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
+from kafkaframes.storage.log.transactions import markers_of
+from kafkaframes.storage.partition.flushing import roll
+from kafkaframes.storage.partition.producers import Producers
+from kafkaframes.storage.partition.segment import LogSegment
+from kafkaframes.storage.partition.settings import UNLIMITED
+from kafkaframes.storage.partition.state import Deleted, LogState
+
+
+def delete_old_segments(state: LogState, *, now_ms: int) -> int:
+    """Delete the segments that retention no longer keeps, oldest first (UnifiedLog.deleteOldSegments)."""
+    deletable = _below_start(state)
+    if "delete" in state.settings.policies:
+        deletable = max(deletable, _too_large(state), _too_old(state, now_ms), key=len)
+    if not deletable:
+        return 0
+    if len(deletable) == len(state.segments):  # a log has at least one segment
+        roll(state, now_ms=now_ms)
+        deletable = [one for one in deletable if one is not state.segments.active]
+    first_kept = state.segments.above(deletable[-1].base_offset)[0]
+    state.maybe_increment_log_start_offset(first_kept.base_offset)
+    _remove(state, deletable, now_ms)
+    state.disk.sync_directory(state.directory)
+    try:
+        state.epochs.segments_begin_at(first_kept.base_offset)
+    except StorageError:  # a file with more epochs than are needed does no harm
+        if not state.disk.back_online():
+            raise
+    return len(deletable)
+
+
+def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
+    """Yield the segments below the high watermark, each with the next one's base offset; not an empty last one."""
+    for segment in state.segments:
+        after = state.segments.next_base(segment)
+        end = state.log_end_offset if after is None else after
+        if end > state.high_watermark or (after is None and segment.size_bytes == 0):
+            return
+        yield segment, end
+
+
+def _below_start(state: LogState) -> list[LogSegment]:
+    active = state.segments.active
+    found = []
+    for segment, end in _candidates(state):
+        if segment is active or end > state.log_start_offset:
+            break
+        found.append(segment)
+    return found
+
+
+def _too_large(state: LogState) -> list[LogSegment]:
+    over = state.segments.size_bytes - state.settings.retention_bytes
+    found: list[LogSegment] = []
+    if state.settings.retention_bytes == UNLIMITED:
+        return found
+    for segment, _ in _candidates(state):
+        over -= segment.size_bytes
+        if over < 0:
+            break
+        found.append(segment)
+    return found
+
+
+def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
+    found: list[LogSegment] = []
+    if state.settings.retention_ms == UNLIMITED:
+        return found
+    for segment, _ in _candidates(state):
+        if now_ms - segment.largest_timestamp <= state.settings.retention_ms:
+            break
+        found.append(segment)
+    return found
+
+
+def _remove(state: LogState, removed: Iterable[LogSegment], now_ms: int) -> None:
+    due_ms = now_ms + state.settings.file_delete_delay_ms
+    for segment in removed:
+        paths = segment.mark_deleted()
+        paths += state.snapshots.mark_deleted(segment.base_offset)
+        state.segments.remove(segment)
+        state.deleted += [Deleted(path, due_ms) for path in paths]
+
+
+def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
+    """Delete the ``.deleted`` files that have waited for ``file.delete.delay.ms``."""
+    due = [one for one in state.deleted if one.due_ms <= now_ms]
+    for one in due:
+        if state.disk.stat(one.path) is not None:
+            state.disk.delete(one.path)
+        state.deleted.remove(one)
+    return len(due)
+
+
+def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
+    """Truncate the log (UnifiedLog.truncateTo)."""
+    if offset < 0:
+        raise OptionError(f"{state.topic_partition}: cannot be cut at offset {offset}")
+    if offset >= state.log_end_offset:
+        state.epochs.truncate_from_end(offset)
+        return False
+    if state.segments.first.base_offset > offset:
+        truncate_fully_and_start_at(state, offset, now_ms=now_ms)
+        return True
+    state.recovery_point = min(state.recovery_point, offset)
+    removed = state.segments.above(offset)
+    if removed:  # deleted before the segment below them is truncated, so that a crash leaves no hole
+        _remove(state, reversed(removed), now_ms)
+        state.disk.sync_directory(state.directory)
+    active = state.segments.active
+    active.activate(state.settings)
+    active.truncate_to(offset, now_ms=now_ms)
+    active.flush()
+    state.disk.sync_directory(state.directory)
+    state.log_end_offset = offset
+    state.log_start_offset = min(offset, state.log_start_offset)
+    state.epochs.truncate_from_end(offset)
+    reload_producers(state, now_ms=now_ms)
+    if state.high_watermark >= offset:
+        state.update_high_watermark(offset)
+    return True
+
+
+def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) -> None:
+    """Delete all records and continue at ``offset`` (UnifiedLog.truncateFullyAndStartAt)."""
+    for snapshot in tuple(state.snapshots.offsets):
+        state.snapshots.remove(snapshot)
+    state.snapshots.last = 0
+    state.recovery_point = min(state.recovery_point, offset)
+    segments = list(state.segments)
+    _remove(state, reversed(segments), now_ms)
+    state.disk.sync_directory(state.directory)
+    segment = LogSegment(state.disk, state.directory, offset, size_bytes=0, now_ms=now_ms)
+    segment.activate(state.settings, is_new=True)
+    state.segments.add(segment)
+    state.disk.sync_directory(state.directory)
+    state.epochs.clear()
+    state.producers = Producers(expiration_ms=state.settings.producer_id_expiration_ms)
+    state.log_start_offset = state.log_end_offset = offset
+    state.update_high_watermark(offset)
+
+
+def reload_producers(state: LogState, *, now_ms: int) -> None:
+    """Rebuild the producers' state at the new log end: from the last snapshot below it and the batches since."""
+    state.snapshots.remove_outside(state.log_start_offset, state.log_end_offset)
+    entries: tuple[ProducerEntry, ...] = ()
+    at = state.log_start_offset
+    for offset in reversed(tuple(state.snapshots.offsets)):
+        path = state.snapshots.path_of(offset)
+        try:
+            entries, at = read_producer_snapshot(state.disk.read(path), file=path), offset
+            break
+        except LogDirError:  # as when a log is opened, the previous snapshot is used
+            state.snapshots.remove(offset)
+    producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
+    producers.drop_expired(now_ms)
+    for segment in state.segments.from_floor(at):
+        _replay(segment, at, producers)
+    producers.replicated_to(state.high_watermark)
+    state.producers, state.snapshots.last = producers, at
+    state.snapshots.take(state.log_end_offset, producers.entries())
+
+
+def _replay(segment: LogSegment, from_offset: int, producers: Producers) -> None:
+    def is_new(header: BatchHeader) -> bool:
+        return header.last_offset >= from_offset and header.magic >= 2 and header.has_producer
+
+    reader = segment.reader()
+    for header in reader.producer_headers(reader.start_before(from_offset)):
+        if is_new(header):
+            producers.see(header, tuple(markers_of(reader, header)) if header.is_control else ())

@@ -1,0 +1,348 @@
+"""One segment of a partition's log: its batches and indexes, when it is rolled, and how it is truncated (LogSegment).
+
+Only the active segment is written to. Files stay open while the disk has room for them (``files.disk``). The state
+in memory changes after the disk has written everything, so that a segment whose disk fails can still be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.storage.files.directory import LogFile, Segment
+from kafkaframes.storage.files.disk import DiskFile, OnlineDisk
+from kafkaframes.storage.files.filesystem import ReadAt, join
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.names import FileName, segment_file_name
+from kafkaframes.storage.files.segment_reader import SegmentReader
+from kafkaframes.storage.files.time_index import NO_TIMESTAMP, TimestampOffset
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, FOUND, MORE, NONE, ODD, find_batch
+from kafkaframes.storage.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
+from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings
+from kafkaframes.storage.partition.stretch import Stretch
+
+DELETED = ".deleted"
+WINDOW_BYTES = 16 << 10  # read at once for headers: four times the distance of two index entries
+_KINDS = ("log", "index", "timeindex", "txnindex")
+
+
+class FoundBatch(NamedTuple):
+    """A batch of a segment, and the bytes that were read to find it.
+
+    Attributes:
+        position, size: of the batch in the file, in bytes.
+        window_start: where ``window`` lies in the file.
+        window: bytes of the file, perhaps none; they may end before the batch does.
+    """
+
+    position: int
+    size: int
+    window_start: int
+    window: bytes
+
+    def within(self, size: int) -> bytes | None:
+        """Return ``size`` bytes from the batch on, if they were read already."""
+        at = self.position - self.window_start
+        return self.window[at : at + size] if at + size <= len(self.window) else None
+
+
+class SegmentMark(NamedTuple):
+    """The end of a segment at one time: sizes of its log and indexes, and what is known of its timestamps."""
+
+    size_bytes: int
+    entries: int
+    time_entries: int
+    bytes_since_entry: int
+    largest: TimestampOffset | None
+    first_timestamp: int | None
+
+
+class LogSegment:
+    """The batches from ``base_offset`` on.
+
+    Attributes:
+        base_offset: of its name; no batch lies below it.
+        size_bytes: of its batches.
+        created_ms: when it was made or loaded.
+    """
+
+    def __init__(self, disk: OnlineDisk, directory: str, base_offset: int, *, size_bytes: int, now_ms: int) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = now_ms
+        self._disk = disk
+        self._directory = directory
+        self.path = self._path_of("log")
+        self.index = OffsetIndexFile(disk, self._path_of("index"), base_offset=base_offset)
+        self.time_index = TimeIndexFile(disk, self._path_of("timeindex"), base_offset=base_offset)
+        self.txn_index = TxnIndexFile(disk, self._path_of("txnindex"), base_offset=base_offset)
+        self._file: DiskFile | None = None
+        self._reader = disk.reader(self.path)
+        self._bytes_since_entry = 0
+        self._largest: TimestampOffset | None = None  # not known yet
+        self._first_timestamp: int | None = None  # not known yet, or there is no batch
+
+    def _path_of(self, kind: str) -> str:
+        return join(self._directory, segment_file_name(self.base_offset, kind))
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of its files that are there."""
+        return [path for kind in _KINDS if self._disk.stat(path := self._path_of(kind)) is not None]
+
+    # ---------------------------------------------------------------------------------------------- writing
+
+    def activate(self, settings: LogSettings, *, is_new: bool = False) -> None:
+        """Open the segment for appends: indexes get their full size; with ``preallocate`` so does a new ``.log``."""
+        if self._file is None:
+            self._file = self._disk.open_file(self.path)
+        self.index.allocate(settings.segment_index_bytes)
+        self.time_index.allocate(settings.segment_index_bytes)
+        if is_new and settings.preallocate:
+            self._file.truncate(settings.segment_bytes)
+
+    def append(self, data: bytes, batches: Sequence[BatchHeader], settings: LogSettings) -> None:
+        """Append batches that follow what is there.
+
+        Args:
+            data: their bytes.
+            batches: their headers, positions counted from the start of ``data``.
+            settings: of the log.
+
+        Raises:
+            StorageError: the disk fails; ``go_back`` removes what was written.
+        """
+        if self._file is None:
+            raise LogDirError("the segment is not active", file=self.path)
+        start = self.size_bytes
+        self._file.write(start, data)
+        if start == 0:
+            self._first_timestamp = max([header.max_timestamp for header in batches])
+        if settings.index_per_batch:
+            for header in batches:
+                self._note((header,), start + header.position, header.size, settings)
+        else:
+            self._note(batches, start, len(data), settings)
+        self.size_bytes = start + len(data)
+
+    def mark(self) -> SegmentMark:
+        """Return the end of the segment as it is, for ``go_back``."""
+        return SegmentMark(
+            self.size_bytes,
+            len(self.index),
+            len(self.time_index),
+            self._bytes_since_entry,
+            self._largest,
+            self._first_timestamp,
+        )
+
+    def go_back(self, mark: SegmentMark, log_end_offset: int) -> None:
+        """Undo an append that failed halfway: in memory, and on the disk, where a part of it may have been written.
+
+        Raises:
+            LogDirError: the disk fails, or the transaction index cannot be read.
+        """
+        self.size_bytes, self._bytes_since_entry = mark.size_bytes, mark.bytes_since_entry
+        self._largest, self._first_timestamp = mark.largest, mark.first_timestamp
+        if self._file is not None:
+            self._file.truncate(self.size_bytes)
+        self.index.keep(mark.entries)
+        self.time_index.keep(mark.time_entries)
+        self.txn_index.truncate_to(log_end_offset)
+
+    def _note(self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings) -> None:
+        """Add the index entries that are due after a batch."""
+        largest = self._largest or self.largest
+        for header in batches:
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        self._largest = largest
+        if self._bytes_since_entry > settings.index_interval_bytes and not self.index.is_full:
+            self.index.append(batches[-1].last_offset, position)
+            if not self.time_index.is_full:
+                self.time_index.maybe_append(*largest)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    def should_roll(
+        self, settings: LogSettings, *, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Say whether an append of ``size_bytes`` needs a new segment (LogSegment.shouldRoll)."""
+        if self.size_bytes > settings.segment_bytes - size_bytes or self.index.is_full or self.time_index.is_full:
+            return True
+        if last_offset - self.base_offset > LARGEST_INT32:
+            return True
+        if self.size_bytes == 0:
+            return False
+        # The segment's age: by its first batch's timestamp and the append's, else by the clock.
+        first = self.first_timestamp
+        waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited_ms > settings.segment_ms - settings.segment_jitter_ms
+
+    def close(self) -> None:
+        """End the appends: add the last time index entry, and trim all files to their content."""
+        if self._file is None:
+            return
+        if self.largest.timestamp >= 0:
+            self.time_index.maybe_append(*self.largest)
+        self.index.trim()
+        self.time_index.trim()
+        self._file.truncate(self.size_bytes)
+
+    def release(self) -> None:
+        """Close the files without trimming them."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._reader.close()
+        self.index.close()
+        self.time_index.close()
+
+    def flush(self) -> None:
+        """Flush all files to the disk."""
+        if self._file is not None:
+            self._file.fsync()
+        else:
+            file = self._disk.open_file(self.path)
+            file.fsync()
+            file.close()
+        self.index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Add a transaction that a marker in this segment aborted to the transaction index."""
+        self.txn_index.append(transaction)
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
+        if self._file is None:
+            raise LogDirError("the segment is not active", file=self.path)
+        found = self.find_batch(offset)
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        if found is not None:
+            self._file.truncate(found.position)
+            self.size_bytes = found.position
+        self._bytes_since_entry = 0
+        self._largest = self._scan_largest()
+        if self.size_bytes == 0:
+            self.created_ms, self._first_timestamp = now_ms, None
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to ``.deleted`` and return their new names; open readers can continue."""
+        self.release()
+        renamed = []
+        for path in self.files:
+            self._disk.rename(path, path + DELETED)
+            renamed.append(path + DELETED)
+        return renamed
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    @property
+    def read_at(self) -> ReadAt:
+        """Read bytes of the ``.log``; it stays open as long as the disk has room for it."""
+        return self._reader if self._file is None else self._file.read
+
+    def reader(self) -> SegmentReader:
+        """Return a reader of the segment that uses the indexes in memory."""
+        found = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
+        reader = SegmentReader(self._disk, found, self.read_at, use_indexes=False)
+        reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
+        return reader
+
+    def find_batch(self, offset: int) -> FoundBatch | None:
+        """Return the first batch that ends at or above ``offset``; None where the segment has none.
+
+        Raises:
+            LogDirError: the segment cannot be read.
+        """
+        entry_offset, position = self.index.lookup(offset)
+        if position == 0:
+            entry_offset = ANY_OFFSET
+        answer, read_at = MORE, self.read_at
+        while answer == MORE:
+            start, left = position, self.size_bytes - position
+            window = read_at(start, WINDOW_BYTES if left > WINDOW_BYTES else left)
+            if len(window) < min(
+                left, WINDOW_BYTES
+            ):  # the file was truncated meanwhile: the plain walk raises the error
+                answer = ODD
+                break
+            answer, position, size = find_batch(window, start, self.size_bytes, offset, self.base_offset, entry_offset)
+            entry_offset = ANY_OFFSET
+        if answer == FOUND:
+            return FoundBatch(position, size, start, window)
+        return None if answer == NONE else self.find_batch_plainly(offset)
+
+    def stretch(self, position: int, size: int) -> Stretch | None:
+        """Return bytes of the ``.log`` without reading them; None where the disk's files have no descriptors.
+
+        Raises:
+            StorageError: the file cannot be opened.
+        """
+        descriptor = self._disk.open_descriptor(self.path)
+        return None if descriptor is None else Stretch(descriptor, position, size)
+
+    def find_batch_plainly(self, offset: int) -> FoundBatch | None:
+        """Do as ``find_batch``, header by header: its plain twin, which also handles unusual batches."""
+        reader = self.reader()
+        walk = reader.headers(reader.start_before(offset))
+        for header in walk:
+            if header.last_offset >= offset:
+                return FoundBatch(header.position, header.size, header.position, b"")
+        if walk.is_corrupt:
+            raise CorruptRecordError(walk.reason, position=walk.position, file=self.path)
+        return None
+
+    def whole_until(self, offset: int) -> int:
+        """Return the byte at which the whole batches end, walking from the last index entry before ``offset`` on."""
+        reader = self.reader()
+        walk = reader.headers(reader.start_before(offset))
+        for _ in walk:
+            pass
+        return walk.position
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp of all batches, and the last offset of the first batch that has it.
+
+        After a restart it is the last entry of the time index, which closing and recovery set to the largest.
+        """
+        if self._largest is None:
+            self._largest = self.time_index.last_entry
+        return self._largest
+
+    def _scan_largest(self) -> TimestampOffset:
+        """Find the largest timestamp behind a cut (LogSegment.readLargestTimestamp)."""
+        largest = self.time_index.last_entry
+        reader = self.reader()
+        for header in reader.headers(self.index.entries.lookup(largest.offset).position):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return largest
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The time that retention uses: the largest timestamp, or without one the file's modification time."""
+        if self.largest.timestamp >= 0:
+            return self.largest.timestamp
+        found = self._disk.stat(self.path)
+        return NO_TIMESTAMP if found is None or found.mtime_ms is None else found.mtime_ms
+
+    def modified_ms(self) -> int:
+        """Return the file's modification time in milliseconds since 1970; its creation time if the disk has none."""
+        found = self._disk.stat(self.path)
+        return self.created_ms if found is None or found.mtime_ms is None else found.mtime_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first append (after a restart: of the first batch); -1 without one."""
+        if self._first_timestamp is None and self.size_bytes:
+            header = next(iter(self.reader().headers()), None)
+            self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
+        return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp

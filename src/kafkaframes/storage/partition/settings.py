@@ -1,0 +1,162 @@
+"""The settings of one partition's log, under Kafka's names for topics (LogConfig); the defaults are Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+from kafkaframes.errors import OptionError
+from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
+from kafkaframes.storage.files.semantics import DEFAULT_EXPIRATION_MS
+from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
+
+UNLIMITED = -1
+LARGEST_INT32 = 2**31 - 1
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Settings of rolling, flushing, retention and format of one log; sizes in bytes, times in milliseconds.
+
+    Attributes:
+        segment_jitter_ms: how much earlier than ``segment_ms`` a segment is rolled. Kafka draws a random number up to
+            ``segment.jitter.ms`` for each segment; here the caller passes the drawn number.
+        segment_index_bytes: the size at which an index of the active segment is allocated.
+        index_per_batch: each batch of an append can get an index entry (KAFKA-806, from 4.1 on); False: each append
+            one, with the last offset of all and the position of the first.
+        preallocate: the active ``.log`` is as large as a segment from the start, with zeros behind its batches.
+        retention_bytes, retention_ms: -1 for no limit.
+        flush_messages, flush_ms: how many records, and how many milliseconds, may wait for an fsync; rolling and
+            closing flush, too.
+        cleanup_policy: ``delete``, ``compact`` or ``compact,delete``.
+        compression_type, compression_level, message_timestamp_type: as in ``AppendSettings``.
+        timestamp_before_max_ms, timestamp_after_max_ms: ``message.timestamp.before.max.ms`` and ``...after.max.ms``.
+        record_format: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
+        on_noncontiguous: how sets with holes in their offsets are handled: ``kafka``, ``reject``, ``reassign`` (see
+            ``AppendSettings``) or ``keep``: batches keep their own offsets, as a mirror sends them; only headers
+            and CRCs are checked, nothing is decompressed.
+        producer_id_expiration_ms: after this time without a batch a producer is forgotten.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    index_per_batch: bool = True
+    preallocate: bool = False
+    retention_bytes: int = UNLIMITED
+    retention_ms: int = 7 * _DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LARGEST_INT64
+    flush_ms: int = LARGEST_INT64
+    cleanup_policy: str = "delete"
+    max_message_bytes: int = 1_048_588
+    compression_type: str = "producer"
+    compression_level: int | None = None
+    message_timestamp_type: str = CREATE_TIME
+    timestamp_before_max_ms: int = LARGEST_INT64
+    timestamp_after_max_ms: int = LARGEST_INT64
+    record_format: int = 2
+    on_noncontiguous: str = AS_KAFKA
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        for name, least, largest in (
+            ("segment_bytes", 14, LARGEST_INT32),
+            ("segment_ms", 1, LARGEST_INT64),
+            ("segment_jitter_ms", 0, LARGEST_INT64),
+            ("segment_index_bytes", 4, LARGEST_INT32),
+            ("index_interval_bytes", 0, LARGEST_INT32),
+            ("retention_bytes", UNLIMITED, LARGEST_INT64),
+            ("retention_ms", UNLIMITED, LARGEST_INT64),
+            ("file_delete_delay_ms", 0, LARGEST_INT64),
+            ("flush_messages", 1, LARGEST_INT64),
+            ("flush_ms", 0, LARGEST_INT64),
+            ("max_message_bytes", 0, LARGEST_INT32),
+            ("record_format", 0, 2),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= largest:
+                raise OptionError(f"{name} is {value}, not from {least} to {largest}")
+        AppendSettings(
+            codec=self.compression_type,
+            level=self.compression_level,
+            timestamp_type=self.message_timestamp_type,
+            on_noncontiguous=self.on_noncontiguous,
+        )
+        if not self.policies or not self.policies <= {"delete", "compact"}:
+            raise OptionError(f"cleanup_policy is 'delete', 'compact' or both, not {self.cleanup_policy!r}")
+
+    @property
+    def policies(self) -> frozenset[str]:
+        """The parts of ``cleanup_policy``."""
+        return frozenset(part.strip() for part in self.cleanup_policy.split(",") if part.strip())
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records need keys."""
+        return "compact" in self.policies
+
+    @classmethod
+    def from_topic(cls, properties: Mapping[str, str]) -> LogSettings:
+        """Read a topic's settings under Kafka's names; settings that a log does not need are ignored.
+
+        >>> LogSettings.from_topic({"segment.bytes": "1048576", "cleanup.policy": "compact"}).segment_bytes
+        1048576
+
+        Raises:
+            OptionError: a value cannot be parsed.
+        """
+        given: dict[str, int | str | bool] = {}
+        for field in fields(cls):
+            text = properties.get(_TOPIC_NAMES.get(field.name, field.name.replace("_", ".")))
+            if text is not None:
+                given[field.name] = _value(field.name, str(field.type), text)
+        if given.get("compression_type") == "uncompressed":  # a topic's word for what a producer calls none
+            given["compression_type"] = "none"
+        return cls(**given)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def for_append(settings: LogSettings, leader_epoch: int, origin: str) -> AppendSettings:
+    """Return the validator's settings, without the time; logs of the same settings share the object."""
+    return AppendSettings(
+        record_format=settings.record_format,
+        codec=settings.compression_type,
+        level=settings.compression_level,
+        timestamp_type=settings.message_timestamp_type,
+        before_max_ms=settings.timestamp_before_max_ms,
+        after_max_ms=settings.timestamp_after_max_ms,
+        compacted=settings.is_compacted,
+        origin=origin,
+        leader_epoch=leader_epoch,
+        max_batch_bytes=settings.max_message_bytes,
+        on_noncontiguous=settings.on_noncontiguous,
+    )
+
+
+_TOPIC_NAMES = {
+    "timestamp_before_max_ms": "message.timestamp.before.max.ms",
+    "timestamp_after_max_ms": "message.timestamp.after.max.ms",
+    "max_message_bytes": "max.message.bytes",
+    "on_noncontiguous": "kafkaframes.on.noncontiguous",
+}
+
+
+def _value(name: str, kind: str, text: str) -> int | str | bool:
+    if kind == "bool":
+        return text.strip().lower() == "true"
+    if not kind.startswith("int"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f"{name} is a number, not {text!r}") from None

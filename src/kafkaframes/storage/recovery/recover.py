@@ -1,0 +1,353 @@
+"""Carry out a recovery: compute the files of a partition after a broker has loaded it and stopped cleanly.
+
+``plan_recovery`` decides; ``work_out`` adds what follows from the batches (indexes, producer snapshots, leader
+epochs); ``recover_to`` writes the result into a new directory. The source is only read, so that a crash at any point
+leaves it as it was; the new directory is complete or not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.scan import Batches
+from kafkaframes.storage.files import atomic, leader_epochs, names, offset_index, time_index
+from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.storage.files.directory import LogDirectory, LogFile, Segment
+from kafkaframes.storage.files.filesystem import FileSystem, split
+from kafkaframes.storage.files.leader_epochs import Epochs
+from kafkaframes.storage.files.names import FileName, segment_file_name
+from kafkaframes.storage.files.offset_index import write_offset_index
+from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
+from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.files.txn_index import write_txn_index
+from kafkaframes.storage.log.producer_snapshots import ProducerLoad, Replay, StoredSnapshots, replay_of
+from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkaframes.storage.log.transactions import OpenTransactions
+from kafkaframes.storage.recovery.draft import Action, KeptSegment, Kind
+from kafkaframes.storage.recovery.plan import RecoveryPlan
+
+COPY_BYTES = 4 << 20
+DELETED = ".deleted"
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySettings:
+    """What a recovery depends on beside the files.
+
+    Attributes:
+        now_ms: the clock, for producers that are forgotten.
+        index_interval_bytes: ``index.interval.bytes``.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``; by default the broker's.
+        record_format: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
+        new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
+        semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules.
+    """
+
+    now_ms: int
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    producer_id_expiration_ms: int | None = None
+    record_format: int = 2
+    new_leader_epoch: int | None = None
+    semantics: str = REWRITES_OLD
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The beginning, or pieces, of a file that lies elsewhere.
+
+    Attributes:
+        path: of that file.
+        size_bytes: up to which byte; None for all.
+        mtime_ms: kept, because retention may use it.
+        ranges: instead of the beginning, these bytes: (first, after the last) of each piece.
+    """
+
+    path: str
+    size_bytes: int | None = None
+    mtime_ms: int | None = None
+    ranges: tuple[tuple[int, int], ...] = ()
+
+
+Contents = dict[str, bytes | Slice]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The files of one partition after its recovery.
+
+    Attributes:
+        plan: what was decided.
+        files: by name; bytes that were made, or a slice of a file that is there.
+    """
+
+    plan: RecoveryPlan
+    files: Mapping[str, bytes | Slice] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _State:
+    """The state that is carried from one recovered segment to the next."""
+
+    settings: RecoverySettings
+    stored: StoredSnapshots
+    epochs: Epochs
+    rebuilt: dict[str, RebuiltIndexes] = field(default_factory=dict)
+    writes_epochs: bool = False
+
+    def set_epochs(self, epochs: Epochs) -> None:
+        """Change the epochs; their file is written only if this was called."""
+        self.writes_epochs = self.writes_epochs or epochs != self.epochs
+        self.epochs = epochs
+
+
+def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings) -> Recovered:
+    """Return every file of the partition as a broker would leave it.
+
+    Args:
+        directory: that the plan was made from.
+        plan: from ``plan_recovery``, of the same semantics.
+        settings: of the broker and the topic.
+
+    Raises:
+        LogDirError: a file cannot be read.
+    """
+    filesystem, partition = plan.view or directory.filesystem, plan.partition
+    files = after_actions(filesystem, plan)
+    opened = (*plan.overwritten, *plan.set_aside, *plan.segments)
+    segments = {one.path: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
+    headers = {one.path: one.headers for one in opened}
+    state = _State(
+        settings, _stored_snapshots(filesystem, files, settings), leader_epochs.loaded(partition.leader_epochs or ())
+    )
+    found = {
+        one.path: one for one in partition.segments
+    } | segments  # a segment that is replayed early may be cut off later
+    start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
+    for rebuild in plan.rebuilds:
+        if rebuild.path in segments:
+            load = ProducerLoad(state.stored)
+            load.rebuild(
+                [base for base, _ in rebuild.visible],
+                start_offset=start_checkpoint,
+                end_offset=rebuild.base_offset,
+                is_clean=False,
+                replay=replay_of(filesystem, {base: found[path] for base, path in rebuild.visible}),
+            )
+            epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
+            if settings.record_format >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
+                state.set_epochs(leader_epochs.recovered(state.epochs, epochs))
+    replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
+    _set_snapshots_aside(files, plan, state)
+    _finish(plan, state, replay, start_checkpoint)
+    _put_indexes(filesystem, files, plan, state)
+    _put_snapshots(files, state.stored)
+    _put_epochs(files, plan, state)
+    return Recovered(plan, files)
+
+
+def _segment(base_offset: int, path: str, size_bytes: int) -> Segment:
+    return Segment(LogFile(FileName(base_offset, "log"), path, size_bytes, None))
+
+
+def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
+    """Return the files after deletions, renames, truncations and splits."""
+    listed = filesystem.list_directory(plan.partition.directory)
+    files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in listed if not one.is_directory}
+    for action in plan.actions:
+        _apply(files, action)
+    return files
+
+
+def _apply(files: Contents, action: Action) -> None:
+    name = split(action.path)[1]
+    if action.kind is Kind.CREATE:
+        files[name] = b""
+    elif action.kind is Kind.DELETE:
+        files.pop(name, None)
+    elif action.kind is Kind.RENAME and action.to is not None:
+        files[split(action.to)[1]] = files.pop(name)
+    elif action.kind is Kind.SPLIT:
+        files |= {f"{piece.file.name}.swap": Slice(piece.path, mtime_ms=_mtime(files[name])) for piece in action.pieces}
+    elif action.kind is Kind.TRUNCATE and isinstance(whole := files[name], Slice):
+        files[name] = Slice(whole.path, action.size_bytes)
+
+
+def _mtime(content: bytes | Slice) -> int | None:
+    return content.mtime_ms if isinstance(content, Slice) else None
+
+
+def _stored_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
+    """Remove the producer snapshots from the files; those that stay are added again at the end."""
+    snapshots: dict[int, bytes] = {}
+    for name in list(files):
+        parsed = FileName.parse(name)
+        if parsed is not None and parsed.kind == "snapshot" and not parsed.temporary:
+            content = files.pop(name)
+            snapshots[parsed.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
+    expiration_ms = expiration_of(settings.semantics, settings.producer_id_expiration_ms)
+    return StoredSnapshots(snapshots, settings.now_ms, expiration_ms, settings.record_format)
+
+
+def _rebuild(
+    filesystem: FileSystem,
+    segment: Segment,
+    headers: tuple[Batches, ...] | None,
+    load: ProducerLoad,
+    state: _State,
+) -> RebuiltIndexes:
+    """Walk one segment, and update the state of producers and transactions with it."""
+    settings = state.settings
+    follow = OpenTransactions()
+    for entry in load.states.entries.values():
+        if entry.current_txn_first_offset != _NONE:
+            follow.first_offsets[entry.producer_id] = entry.current_txn_first_offset
+    found = rebuild_indexes(
+        filesystem,
+        segment,
+        index_interval_bytes=settings.index_interval_bytes,
+        follow=follow,
+        producers=load.states,
+        headers=headers,
+    )
+    state.rebuilt[segment.path] = found
+    if settings.record_format >= 2:
+        load.map_end = found.producers_end
+    load.take_snapshot()
+    return found
+
+
+def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+    """Rename the snapshots of segments that were set aside, if the broker knew them when it started.
+
+    Such a snapshot may exist again, because the recovery of the previous segment has written it. For a log that was
+    emptied the other known ones are deleted. 2.8 leaves all of this to its search for stray snapshots.
+    """
+    if state.settings.semantics == BEFORE_HORIZONS:
+        return
+    known = {file.name.offset for file in plan.partition.producer_snapshots}
+    for one in plan.set_aside:
+        raw = state.stored.snapshots.pop(one.base_offset, None) if one.base_offset in known else None
+        if raw is not None:
+            files[segment_file_name(one.base_offset, "snapshot") + DELETED] = raw
+    for offset in known if plan.is_emptied else ():
+        state.stored.snapshots.pop(offset, None)
+
+
+def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
+    """Load the producers of the whole log, as a broker does once its segments are settled."""
+    bases = [one.base_offset for one in plan.segments]
+    end = plan.log_end_offset
+    start = plan.log_start_offset if state.settings.semantics == BEFORE_HORIZONS else start_checkpoint
+    epochs = () if plan.is_emptied else state.epochs
+    state.writes_epochs |= plan.is_emptied or any(one.start_offset <= start for one in epochs)
+    state.set_epochs(leader_epochs.truncated(epochs, start_offset=start, end_offset=end))
+    state.stored.remove_stray(bases)
+    load = ProducerLoad(state.stored)
+    load.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
+
+
+def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
+    found = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
+    for one, suffix in [*((one, DELETED) for one in plan.set_aside), *((one, "") for one in plan.segments)]:
+        if one.path in state.rebuilt:
+            _put_rebuilt(files, one.base_offset, suffix, state.rebuilt[one.path], found)
+        else:
+            files.setdefault(segment_file_name(one.base_offset, "index") + suffix, b"")
+            files.setdefault(segment_file_name(one.base_offset, "timeindex") + suffix, b"")
+    for one in plan.overwritten:
+        _leave_transactions(files, one, plan, state)
+    if plan.segments:
+        _trim_active(filesystem, files, plan.segments[-1].base_offset)
+
+
+def _leave_transactions(files: Contents, one: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
+    """Keep the transaction index of a segment that a swap without one has overwritten: it becomes the swap's."""
+    is_set_aside = any(other.base_offset == one.base_offset for other in plan.set_aside)
+    name = segment_file_name(one.base_offset, "txnindex") + (DELETED if is_set_aside else "")
+    if one.path in state.rebuilt and state.rebuilt[one.path].aborted and name not in files:
+        files[name] = write_txn_index(state.rebuilt[one.path].aborted)
+
+
+def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
+    """Cut the indexes of the active segment to whole entries, as a broker does when it resizes and closes them."""
+    for kind, entry in (("index", offset_index.ENTRY), ("timeindex", time_index.ENTRY)):
+        name = segment_file_name(base_offset, kind)
+        content = files[name]
+        found = filesystem.stat(content.path) if isinstance(content, Slice) else None
+        if found is not None and isinstance(content, Slice):
+            files[name] = replace(content, size_bytes=found.size_bytes - found.size_bytes % entry.itemsize)
+
+
+def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, found: Set[str]) -> None:
+    index, time_index, txn_index = (
+        segment_file_name(base_offset, kind) + suffix for kind in ("index", "timeindex", "txnindex")
+    )
+    files[index] = write_offset_index(rebuilt.offset_index)
+    files[time_index] = write_time_index(rebuilt.time_index)
+    if rebuilt.aborted:
+        files[txn_index] = write_txn_index(rebuilt.aborted)
+    elif txn_index in found:
+        files[txn_index] = b""  # Kafka empties the file and does not delete it
+
+
+def _put_snapshots(files: Contents, stored: StoredSnapshots) -> None:
+    for offset, raw in stored.snapshots.items():
+        files[segment_file_name(offset, "snapshot")] = raw
+
+
+def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+    settings = state.settings
+    if settings.record_format < 2:
+        return
+    if settings.new_leader_epoch is not None:
+        new = EpochStart(settings.new_leader_epoch, plan.log_end_offset)
+        state.set_epochs(leader_epochs.assign(state.epochs, new))
+    if state.writes_epochs:
+        files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(state.epochs)
+    files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker creates the file even without an epoch
+
+
+def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings, target: Path) -> Recovered:
+    """Write a partition as a broker would leave it; ``target`` is complete afterwards or not there at all.
+
+    Raises:
+        LogDirError: ``target`` exists, or a file cannot be read or written.
+    """
+    if target.exists():
+        raise LogDirError("exists already; nothing is overwritten", file=str(target))
+    recovered = work_out(directory, plan, settings)
+    with atomic.unfinished(target) as unfinished:
+        write_files(plan.view or directory.filesystem, recovered.files, unfinished)
+    return recovered
+
+
+def write_files(filesystem: FileSystem, files: Mapping[str, bytes | Slice], target: Path) -> None:
+    """Write files into a directory that exists; each is whole and flushed, or absent.
+
+    Raises:
+        LogDirError: a file cannot be read or written.
+    """
+    for name, content in files.items():
+        mtime_ms = content.mtime_ms if isinstance(content, Slice) else None
+        with atomic.new_file(target / name, mtime_ms=mtime_ms) as out:
+            if isinstance(content, bytes):
+                out.write(content)
+            else:
+                _copy(filesystem, content, out)
+
+
+def _copy(filesystem: FileSystem, content: Slice, out: BinaryIO) -> None:
+    with filesystem.open(content.path) as read_at:
+        for start, end in content.ranges or ((0, content.size_bytes),):
+            position = start
+            while end is None or position < end:
+                chunk = read_at(position, COPY_BYTES if end is None else min(COPY_BYTES, end - position))
+                if not chunk:
+                    break
+                out.write(chunk)
+                position += len(chunk)

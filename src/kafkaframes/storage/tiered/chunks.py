@@ -1,0 +1,262 @@
+"""Read ranges of a segment from its object: fetch, decrypt and decompress the chunks that hold them.
+
+A chunk that cannot be decrypted or decompressed is a ``DamagedChunkError``, which names the object, the chunk, the
+byte, and the bytes of the segment that are lost with it. No more is allocated than the stored bytes can hold,
+whatever the manifest says.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+import zstandard
+
+from kafkaframes.errors import DamagedChunkError, MissingExtraError
+from kafkaframes.storage.files.filesystem import ReadAt
+from kafkaframes.storage.tiered.chunk_index import ChunkIndex
+from kafkaframes.storage.tiered.manifest import Manifest
+
+IV_BYTES: Final = 12
+TAG_BYTES: Final = 16
+FETCH_BYTES: Final = 16 << 20  # bytes of the object in one request
+KEPT_BYTES: Final = (
+    8 << 20
+)  # of decompressed chunks that stay in memory: batches and windows of headers cross chunk borders
+AHEAD_BYTES: Final = 4 << 20  # of the segment that are decompressed before they are read
+AHEAD_BLOCKS: Final = 2  # how many blocks of ``AHEAD_BYTES`` are decompressed ahead
+LARGEST_AHEAD: Final = 16 << 20  # larger chunks are not read ahead, because several would be in memory
+AT_ONCE_BYTES: Final = 64 << 20  # larger chunks are decompressed piece by piece: their size is only a claim
+Decrypt = Callable[[bytes | memoryview], bytes]
+
+
+class UnreadableError(Exception):
+    """A chunk or an index cannot be decrypted or decompressed; the caller adds the object's name."""
+
+
+def decryptor(key: bytes, aad: bytes) -> Decrypt:
+    """Return the function that decrypts a chunk or an index (AES-GCM, ``IV | ciphertext | tag``).
+
+    That function raises ``UnreadableError`` where the bytes do not decrypt.
+
+    Raises:
+        MissingExtraError: ``cryptography`` is not installed.
+    """
+    try:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError:
+        raise MissingExtraError("reading encrypted segments", "tiered") from None
+    cipher: Any = AESGCM(key)
+
+    def decrypt(stored: bytes | memoryview) -> bytes:
+        if len(stored) < IV_BYTES + TAG_BYTES:
+            raise UnreadableError(f"{len(stored)} bytes are too few for an encrypted piece")
+        try:
+            return bytes(cipher.decrypt(bytes(stored[:IV_BYTES]), stored[IV_BYTES:], aad))
+        except InvalidTag:
+            raise UnreadableError("it does not decrypt with the segment's key: its bytes were changed") from None
+
+    return decrypt
+
+
+def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | None = None) -> bytes | memoryview:
+    """Return the ``size`` bytes that a whole zstd frame says it holds.
+
+    Args:
+        frame: the frame, and nothing behind it.
+        size: how many bytes there have to be.
+        spare: buffers that nobody needs any more; one that is large enough is taken and written to.
+
+    Raises:
+        UnreadableError: ``frame`` is not a zstd frame, or holds another number of bytes.
+    """
+    try:
+        claimed = zstandard.get_frame_parameters(frame).content_size
+        if claimed != size:
+            raise UnreadableError(f"a zstd frame of {claimed} bytes, not {size}")
+        plain = _at_once(frame, size, spare or []) if size <= AT_ONCE_BYTES else _piece_by_piece(frame, size)
+    except zstandard.ZstdError as error:
+        raise UnreadableError(f"zstd: {error}") from None
+    if len(plain) != size:
+        raise UnreadableError(f"the zstd frame holds {len(plain)} bytes, not {size}")
+    return plain
+
+
+_idle: list[zstandard.ZstdDecompressor] = []  # one serves one thread at a time; to make one costs as much as 100 KB
+
+
+def _at_once(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> memoryview:
+    """Decompress into a buffer that was used before: to touch new memory costs as much as half of the work."""
+    try:
+        decompressor = _idle.pop()
+    except IndexError:
+        decompressor = _decompressor(AT_ONCE_BYTES)
+    buffer = spare.pop() if spare and len(spare[-1]) >= size else bytearray(size)
+    with decompressor.stream_reader(frame, read_across_frames=True) as reader:
+        count = reader.readinto(memoryview(buffer)[:size])
+        if count == size and reader.read(1):
+            raise UnreadableError("there are bytes behind the zstd frame")
+    _idle.append(decompressor)
+    return memoryview(buffer)[:count]
+
+
+def _decompressor(size: int) -> zstandard.ZstdDecompressor:
+    """One frame's window is at most the chunk, which may be larger than the library's own limit."""
+    return zstandard.ZstdDecompressor(max_window_size=max(1 << 27, 1 << (size - 1).bit_length() if size else 0))
+
+
+def _piece_by_piece(frame: bytes | memoryview, size: int) -> bytes:
+    plain = bytearray()
+    with _decompressor(size).stream_reader(frame) as reader:
+        while piece := reader.read(AT_ONCE_BYTES):
+            plain += piece
+            if len(plain) > size:
+                break
+    return bytes(plain)
+
+
+class ChunkReader:
+    """Reads ranges of a segment from the chunks of its object. Close it after ``read_ahead`` was called.
+
+    Args:
+        read_stored: reads ranges of the object.
+        manifest: of the segment.
+        decrypt: None where nothing is encrypted.
+        file: the object, for errors.
+    """
+
+    def __init__(self, read_stored: ReadAt, manifest: Manifest, *, decrypt: Decrypt | None, file: str) -> None:
+        self._read_stored = read_stored
+        self._index: ChunkIndex = manifest.chunks
+        self._compressed = manifest.compressed
+        self._decrypt = decrypt
+        self._file = file
+        self._kept: OrderedDict[int, bytes | memoryview] = OrderedDict()
+        self._spare: list[bytearray] = []
+        self._joined = bytearray()
+        self._ahead_to = -1
+        self._pool: ThreadPoolExecutor | None = None
+        self._pending: deque[tuple[range, Future[dict[int, bytes | memoryview]]]] = deque()
+
+    def __call__(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes of the segment from ``position`` on, all for -1; fewer where it ends.
+
+        Raises:
+            DamagedChunkError: a chunk cannot be read.
+            LogDirError: the object cannot be read.
+        """
+        return bytes(self.view(position, length))
+
+    def view(self, position: int, length: int) -> bytes | memoryview:
+        """Return what a call returns, as a view that is valid until the next call; it raises the same errors."""
+        size = self._index.original_file_size
+        end = size if length < 0 else min(position + length, size)
+        if position >= end:
+            return b""
+        chunk_size = self._index.original_chunk_size
+        first, last = position // chunk_size, (end - 1) // chunk_size
+        pieces = []
+        for chunk in range(first, last + 1):
+            start = chunk * chunk_size
+            pieces.append(memoryview(self._chunk(chunk, last))[max(position - start, 0) : end - start])
+        return pieces[0] if len(pieces) == 1 else self._in_one(pieces, end - position)
+
+    def _in_one(self, pieces: list[memoryview], size: int) -> memoryview:
+        if len(self._joined) < size:
+            self._joined = bytearray(size)
+        joined, at = memoryview(self._joined), 0
+        for piece in pieces:
+            joined[at : at + len(piece)] = piece
+            at += len(piece)
+        return joined[:at]
+
+    def read_ahead(self, end: int) -> None:
+        """Decompress chunks before they are read, in another thread, up to the segment's byte ``end``.
+
+        Decompression and the kernels that read records both leave the interpreter to others, and a store's answer
+        takes its time.
+        """
+        if self._index.original_chunk_size <= LARGEST_AHEAD:
+            self._ahead_to = (end - 1) // self._index.original_chunk_size
+
+    def close(self) -> None:
+        """End the thread that reads ahead."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _chunk(self, chunk: int, last: int) -> bytes | memoryview:
+        """Return a chunk; those behind it, up to ``last``, are fetched along with it."""
+        self._look_ahead(chunk)
+        while chunk not in self._kept and self._pending and self._pending[0][0].start <= chunk:
+            self._keep(self._pending.popleft()[1].result(), wanted=chunk)
+            self._look_ahead(chunk)
+        if chunk not in self._kept:
+            self._keep(self._fetch(chunk, self._run(chunk, last)), wanted=chunk)
+        self._kept.move_to_end(chunk)
+        return self._kept[chunk]
+
+    def _run(self, chunk: int, last: int) -> int:
+        """Return the last chunk that is fetched in one request with ``chunk``; at most ``last``."""
+        start = self._index.stored_range(chunk)[0]
+        most = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
+        while most > chunk and self._index.stored_range(most)[1] - start > FETCH_BYTES:
+            most -= 1
+        return most
+
+    def _look_ahead(self, chunk: int) -> None:
+        """Start to decompress the chunks from ``chunk`` on that are neither in memory nor under way."""
+        if self._ahead_to < 0:
+            return
+        following = self._pending[-1][0].stop if self._pending else chunk
+        while following in self._kept:
+            following += 1
+        while following <= self._ahead_to and len(self._pending) < AHEAD_BLOCKS:
+            few = max(AHEAD_BYTES // self._index.original_chunk_size, 1)
+            last = self._run(following, min(self._ahead_to, following + few - 1))
+            self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="kafkaframes chunks")
+            self._pending.append((range(following, last + 1), self._pool.submit(self._fetch, following, last)))
+            following = last + 1
+
+    def _fetch(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
+        """Fetch neighbouring chunks and decompress them, up to the first that cannot be read."""
+        start, end = self._index.stored_range(chunk)[0], self._index.stored_range(last)[1]
+        stored = memoryview(self._read_stored(start, end - start))
+        plain: dict[int, bytes | memoryview] = {}
+        for one in range(chunk, last + 1):
+            begin, stop = self._index.stored_range(one)
+            try:
+                plain[one] = self._plain_chunk(one, stored[begin - start : stop - start], stop - begin)
+            except UnreadableError as problem:
+                if plain:  # the chunks before it are good; its own error is raised when it is asked for itself
+                    break
+                raise self._damage(one, str(problem)) from None
+        return plain
+
+    def _plain_chunk(self, chunk: int, stored: memoryview, size: int) -> bytes | memoryview:
+        if len(stored) < size:
+            raise UnreadableError(f"the object has {len(stored)} of its {size} bytes")
+        start, end = self._index.plain_range(chunk)
+        piece: bytes | memoryview = stored if self._decrypt is None else self._decrypt(stored)
+        plain = decompress(piece, end - start, self._spare) if self._compressed else piece
+        if len(plain) != end - start:
+            raise UnreadableError(f"it holds {len(plain)} bytes, not {end - start}")
+        return plain
+
+    def _damage(self, chunk: int, reason: str) -> DamagedChunkError:
+        lost = self._index.plain_range(chunk)
+        text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
+        return DamagedChunkError(text, position=self._index.stored_range(chunk)[0], file=self._file, lost=lost)
+
+    def _keep(self, chunks: dict[int, bytes | memoryview], *, wanted: int) -> None:
+        self._kept |= chunks
+        held = sum(map(len, self._kept.values()))
+        for old in list(self._kept):
+            if held <= KEPT_BYTES or len(self._kept) <= 2 or old >= wanted:
+                break
+            gone = self._kept.pop(old)
+            held -= len(gone)
+            if isinstance(gone, memoryview) and isinstance(gone.obj, bytearray):
+                self._spare.append(gone.obj)

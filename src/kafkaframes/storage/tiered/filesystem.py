@@ -1,0 +1,196 @@
+"""Tiered segments as files of a log directory: a file system over the one that holds the objects.
+
+A view path (``names.ViewPath``) says itself which objects it is made of, so whoever is handed one, a worker in another
+process for one, reads it with a manifest and the ranges that are wanted. Which segments make up a log is found by
+``view.py``, once; the resulting listings are kept here and are not pickled with a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt, split, store_of
+from kafkaframes.storage.tiered import indexes, names
+from kafkaframes.storage.tiered.chunks import ChunkReader, Decrypt, decryptor
+from kafkaframes.storage.tiered.keys import MOST_KEY_FILE_BYTES, data_key
+from kafkaframes.storage.tiered.manifest import MOST_MANIFEST_BYTES, Manifest, parse_manifest
+from kafkaframes.storage.tiered.names import ViewPath
+
+
+@dataclass(frozen=True)
+class TieredFileSystem:
+    """A file system that serves view paths; it passes every other path to the inner file system.
+
+    Attributes:
+        inner: the file system that holds the objects.
+        list_again: lists a directory of the view in a process that was given only its path (``view.listed_again``).
+        key_files: of private RSA keys, ``path`` or ``id=path``; each process that reads opens them.
+        listings: what the directories of the view hold.
+        manifests: the manifests that were read so far, by the path of their objects without suffix.
+    """
+
+    inner: FileSystem
+    list_again: Callable[[TieredFileSystem, ViewPath], list[FileInfo]] = field(compare=False, repr=False)
+    key_files: tuple[str, ...] = ()
+    listings: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict, compare=False, repr=False)
+    manifests: dict[str, Manifest] = field(default_factory=dict, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what a worker finds in the path: a task must not carry the whole store's listing."""
+        kept = {"inner": self.inner, "list_again": self.list_again, "key_files": self.key_files}
+        return kept | {"listings": {}, "manifests": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+    def over(self, inner: FileSystem) -> TieredFileSystem:
+        """Return the same view over another inner file system (one that counts what is read of it)."""
+        return replace(self, inner=inner)
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, those of the view by Kafka's names."""
+        if path in self.listings:
+            return list(self.listings[path])
+        view = ViewPath.parse(path)
+        if view is None:
+            return self.inner.list_directory(path)
+        return self.list_again(self, view)
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there, or its manifest is missing."""
+        view = ViewPath.parse(path)
+        if view is None:
+            return self.inner.stat(path)
+        if view.is_directory or view.is_metadata:
+            found = self.inner.stat(view.main)
+            size = 0 if view.is_directory else len(_partition_metadata(view))
+            return found and FileInfo(path, split(path)[1], size, found.mtime_ms, view.is_directory)
+        if view.main not in self.manifests and self.inner.stat(view.object(names.MANIFEST)) is None:
+            return None
+        found = self.inner.stat(view.object(names.INDEXES if view.index else names.LOG))
+        size_bytes = self._size(view, self.manifest(view.main))
+        if found is None or size_bytes is None:
+            return None
+        return FileInfo(path, view.name, size_bytes, found.mtime_ms)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        with self.open(path) as read_at:
+            return read_at(position, -1 if length is None else length)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        """Open a file: of a segment, ranges are fetched as they are asked for; an index is fetched whole."""
+        view = ViewPath.parse(path)
+        if view is None:
+            with self.inner.open(path) as read_at:
+                yield read_at
+        elif view.is_metadata or view.index:
+            yield _of_bytes(_partition_metadata(view) if view.is_metadata else self._index(view, path))
+        elif view.is_directory or not view.name.endswith(f".{names.LOG}"):
+            raise LogDirError("not a file of a tiered segment", file=path)
+        else:
+            manifest = self.manifest(view.main)
+            with self.inner.open(view.object(names.LOG)) as stored:
+                read_at = self._segment(view, manifest, stored)
+                try:
+                    yield read_at
+                finally:
+                    if isinstance(read_at, ChunkReader):
+                        read_at.close()
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths of the inner file system that match."""
+        return self.inner.glob(pattern)
+
+    def manifest(self, main: str) -> Manifest:
+        """Return the manifest of a segment.
+
+        Raises:
+            LogDirError: the manifest is missing, or the object is not a manifest.
+        """
+        if main not in self.manifests:
+            file = f"{main}.{names.MANIFEST}"
+            raw = self.inner.read(file, length=MOST_MANIFEST_BYTES + 1)
+            self.manifests[main] = parse_manifest(raw, file=file)
+        return self.manifests[main]
+
+    def decrypt(self, manifest: Manifest, *, file: str) -> Decrypt | None:
+        """Return what decrypts a segment's chunks and indexes; None where nothing is encrypted.
+
+        Raises:
+            LogDirError: none of the given key files decrypts its data key.
+            OptionError, MissingExtraError: see ``keys``.
+        """
+        if manifest.encryption is None:
+            return None
+        key = data_key(manifest.encryption, self.key_files, self._key_file, file=file)
+        return decryptor(key, manifest.encryption.aad)
+
+    def fetched_bytes(self, path: str, start: int, end: int) -> int:
+        """Return how many bytes of the object are fetched for a segment's bytes from ``start`` to ``end``."""
+        view = ViewPath.parse(path)
+        if view is None:
+            return end - start
+        manifest = self.manifest(view.main)
+        return max(end - start, 0) if manifest.is_plain else manifest.chunks.stored_size_of(start, end)
+
+    def _key_file(self, path: str) -> bytes:
+        return store_of(path).read(path, length=MOST_KEY_FILE_BYTES)
+
+    def _size(self, view: ViewPath, manifest: Manifest) -> int | None:
+        if view.index is None:
+            return manifest.size_bytes if view.name.endswith(f".{names.LOG}") else None
+        return indexes.plain_size(manifest, view.index)
+
+    def _index(self, view: ViewPath, path: str) -> bytes:
+        manifest, name, file = self.manifest(view.main), view.index or "", view.object(names.INDEXES)
+        if name not in manifest.indexes:
+            raise LogDirError(f"the segment has no {name} index", file=path)
+        place = manifest.indexes[name]
+        if place.size == 0:
+            return b""
+        decrypt = self.decrypt(manifest, file=file)
+        stored = self.inner.read(file, position=place.position, length=place.size)
+        return indexes.plain_index(stored, manifest, name, decrypt=decrypt, file=file)
+
+    def _segment(self, view: ViewPath, manifest: Manifest, stored: ReadAt) -> ReadAt:
+        file = view.object(names.LOG)
+        if manifest.is_plain:
+            return _bounded(stored, manifest.size_bytes, file)
+        return ChunkReader(stored, manifest, decrypt=self.decrypt(manifest, file=file), file=file)
+
+
+def _bounded(stored: ReadAt, size_bytes: int, file: str) -> ReadAt:
+    """Read an object that is the segment itself, up to the size in the manifest."""
+
+    def read_at(position: int, length: int) -> bytes:
+        end = size_bytes if length < 0 else min(position + length, size_bytes)
+        if position >= end:
+            return b""
+        data = stored(position, end - position)
+        if len(data) < end - position:
+            cut = position + len(data)
+            reason = f"the object is cut off: its manifest says {size_bytes} bytes"
+            raise DamagedChunkError(reason, position=cut, file=file, lost=(cut, size_bytes))
+        return data
+
+    return read_at
+
+
+def _of_bytes(data: bytes) -> ReadAt:
+    return lambda position, length: data[position:] if length < 0 else data[position : position + length]
+
+
+def _partition_metadata(view: ViewPath) -> bytes:
+    """Return the content of ``partition.metadata``: the topic's id, which is in the objects' key."""
+    owner = names.parse_folder(view.main)
+    if owner is None:
+        raise LogDirError("not the folder of a partition's segments", file=view.main)
+    return write_partition_metadata(PartitionMetadata(owner[0].topic_id))

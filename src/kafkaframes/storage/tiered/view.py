@@ -1,0 +1,340 @@
+"""From a store's listing to log directories: read manifests, choose the segments of the log, report the others.
+
+What decides, as far as it is available: Kafka's own topic of remote segments, the leader epochs of a local copy of the
+partition, its topic id and its log start offset. Without a local copy the history is that of the newest upload. What is
+left out, or is contradictory, is listed in ``problems`` with its object; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files import names as log_names
+from kafkaframes.storage.files.checkpoints import EpochStart, read_leader_epochs
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
+from kafkaframes.storage.files.leader_epochs import Epochs, assign
+from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.partition_entries import partition_of_entries
+from kafkaframes.storage.tiered import names
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem
+from kafkaframes.storage.tiered.indexes import plain_size
+from kafkaframes.storage.tiered.lineage import Chain, chain_of, newest
+from kafkaframes.storage.tiered.listing import Objects, PartitionFolder, Store, find_store
+from kafkaframes.storage.tiered.manifest import Manifest
+from kafkaframes.storage.tiered.names import ObjectName, ViewPath, directory_view
+from kafkaframes.storage.tiered.remote_log_metadata import RemoteLogMetadata, replay
+
+_CHECKPOINT = log_names.LOG_START_CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What log directories beside the store say about its partitions.
+
+    Attributes:
+        metadata: Kafka's topic of remote segments; empty where it is not there.
+        copies: the local copies of each partition.
+    """
+
+    metadata: RemoteLogMetadata = field(default_factory=RemoteLogMetadata)
+    copies: Mapping[TopicPartition, tuple[Partition, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, directories: Iterable[LogDirectory]) -> Knowledge:
+        """Gather what log directories say about the partitions of a store."""
+        known = list(directories)
+        copies: dict[TopicPartition, tuple[Partition, ...]] = {}
+        for partition in (one for directory in known for one in directory.partitions if one.is_live):
+            copies[partition.topic_partition] = (*copies.get(partition.topic_partition, ()), partition)
+        return cls(replay(known), copies)
+
+    def of_topic(self, topic_partition: TopicPartition, topic_id: str) -> tuple[Partition, ...]:
+        """Return the local copies of a partition, without those of another topic that has the same name."""
+        return tuple(
+            one
+            for one in self.copies.get(topic_partition, ())
+            if one.metadata is None or one.metadata.topic_id == topic_id
+        )
+
+
+@dataclass(slots=True)
+class Upload:
+    """One upload that can be read: its objects, its manifest, the path of the objects without suffix."""
+
+    main: str
+    objects: Objects
+    manifest: Manifest
+
+
+@dataclass(slots=True)
+class Shown:
+    """One partition of the view, as it is put together.
+
+    Attributes:
+        uploads: those that can be read, by segment id.
+        notes: uploads that are left out because they are not part of the log, by object name; this is not damage.
+    """
+
+    folder: PartitionFolder
+    topic_partition: TopicPartition
+    uploads: dict[str, Upload] = field(default_factory=dict)
+    chain: Chain = field(default_factory=Chain)
+    problems: list[LogDirError] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -> LogDirectory:
+    """Return a store as a log directory.
+
+    Raises:
+        LogDirError: the store cannot be read, or a segment's leader epochs are needed and it is encrypted.
+    """
+    listings: dict[str, tuple[FileInfo, ...]] = {}
+    filesystem = TieredFileSystem(store.filesystem, listed_again, tuple(key_files), listings)
+    decided = [decide(filesystem, folder, knowledge) for folder in store.folders]
+    partitions = [
+        _partition(filesystem, shown, store.path, knowledge, listings)
+        for shown in decided
+        if not _is_former(shown, decided, knowledge)
+    ]
+    listings[store.path] = tuple(
+        FileInfo(one.directory, str(one.topic_partition), is_directory=True) for one in partitions
+    )
+    ordered = sorted(partitions, key=lambda one: (one.topic_partition, one.directory))
+    problems = tuple(problem for one in ordered for problem in one.problems)
+    return LogDirectory(store.path, filesystem, tuple(ordered), problems=(*knowledge.metadata.problems, *problems))
+
+
+def _is_former(shown: Shown, decided: Iterable[Shown], knowledge: Knowledge) -> bool:
+    """Say whether a folder belongs to a topic that was deleted and created again under its name.
+
+    Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
+    the user has to choose one.
+    """
+    own = shown.folder.topic.topic_id
+    namesakes = {one.folder.topic.topic_id for one in decided if one.topic_partition == shown.topic_partition} - {own}
+    copies = knowledge.copies.get(shown.topic_partition, ())
+    local = {one.metadata.topic_id for one in copies if one.metadata is not None}
+    is_deleted = (own, shown.folder.partition) in knowledge.metadata.deleted
+    return bool(namesakes) and own not in local and (is_deleted or bool(namesakes & local))
+
+
+def view_over(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
+    """Return a file system that serves view paths, over the one that holds the objects."""
+    return TieredFileSystem(inner, listed_again, tuple(key_files))
+
+
+def listed_again(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
+    """List a partition in a process that was given only its path, so from the store alone."""
+    entries = filesystem.inner.list_directory(view.main)
+    store = find_store(filesystem.inner, view.main, entries)
+    if store is None:
+        raise LogDirError("holds no objects of a tiered segment", file=view.main)
+    shown = show(store, Knowledge(), key_files=filesystem.key_files)
+    return shown.filesystem.list_directory(str(view))
+
+
+def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> Shown:
+    """Decide which uploads of one partition are its log, and why the others are not.
+
+    Raises:
+        LogDirError: the store cannot be read, or a key is needed that was not given.
+    """
+    shown = Shown(folder, TopicPartition(folder.topic.name, folder.partition))
+    for stem, objects in sorted(folder.uploads.items()):
+        try:
+            upload = _upload(filesystem, folder, stem, objects)
+        except LogDirError as problem:
+            if names.MANIFEST in objects:
+                shown.problems.append(problem)
+            else:
+                shown.notes[stem] = problem.reason
+            continue
+        shown.uploads[upload.manifest.metadata.segment_id] = upload
+    _choose(filesystem, shown, knowledge)
+    return shown
+
+
+def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> Upload:
+    """Return an upload, if it can be a segment.
+
+    Raises:
+        LogDirError: it cannot be one; the error says why.
+    """
+    main = join(folder.path, stem)
+    if names.MANIFEST not in objects:
+        present = ", ".join(sorted(objects))
+        raise LogDirError(f"objects without a manifest ({present}): an upload that was not finished", file=main)
+    manifest = filesystem.manifest(main)
+    _check_identity(manifest, folder, stem, f"{main}.{names.MANIFEST}")
+    if names.LOG not in objects:
+        raise LogDirError("a manifest without its .log object: the segment is lost", file=f"{main}.{names.MANIFEST}")
+    return Upload(main, objects, manifest)
+
+
+def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file: str) -> None:
+    """Check that a manifest describes the segment that its key names."""
+    own, key = manifest.metadata, ObjectName.parse(f"{stem}.{names.MANIFEST}")
+    said = [("base offset", own.start_offset, key and key.base_offset), ("id", own.segment_id, key and key.segment_id)]
+    if folder.topic.topic_id:
+        said += [("topic id", own.topic_id, folder.topic.topic_id)]
+        said += [("partition", own.topic_partition.partition, folder.partition)]
+        if not folder.topic.name.endswith(own.topic_partition.topic):
+            said += [("topic", own.topic_partition.topic, folder.topic.name)]
+    for what, in_manifest, in_key in said:
+        if in_manifest != in_key:
+            raise LogDirError(f"the manifest is of {what} {in_manifest}, its key of {in_key}", file=file)
+
+
+def _choose(filesystem: TieredFileSystem, shown: Shown, knowledge: Knowledge) -> None:
+    """Choose the segments of the log among the uploads."""
+    uploads = shown.uploads
+    if not uploads:
+        return
+    shown.topic_partition = next(iter(uploads.values())).manifest.metadata.topic_partition
+    if shown.folder.named:
+        shown.chain = Chain(
+            sorted((one.manifest.metadata for one in uploads.values()), key=lambda one: one.start_offset)
+        )
+        return
+    candidates = dict(uploads)
+    owner = shown.folder.topic.topic_id, shown.folder.partition
+    if knowledge.metadata.knows(owner):
+        for segment_id, one in uploads.items():
+            if not knowledge.metadata.is_valid(owner, segment_id):
+                del candidates[segment_id]
+                shown.notes[split(one.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
+        _note_missing(shown, knowledge.metadata, owner)
+    segments = [one.manifest.metadata for one in candidates.values()]
+    copies = knowledge.of_topic(shown.topic_partition, owner[0])
+    shown.chain = chain_of(segments, _epochs(filesystem, shown, candidates, copies))
+    for segment_id, reason in shown.chain.left_out.items():
+        shown.notes[split(uploads[segment_id].main)[1]] = reason
+    _note_holes(shown)
+
+
+def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id: str) -> str:
+    if owner in metadata.deleted:
+        return f"its partition is {metadata.deleted[owner]}"
+    return (
+        f"its state is {metadata.states[segment_id]}" if segment_id in metadata.states else "not in the metadata topic"
+    )
+
+
+def _note_missing(shown: Shown, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
+    """Note the segments that Kafka would serve and that are missing from the store or unreadable."""
+    known = {name.segment_id for stem in shown.folder.uploads if (name := ObjectName.parse(f"{stem}.{names.LOG}"))}
+    for segment_id in sorted(metadata.segments.get(owner, ())):
+        if metadata.is_valid(owner, segment_id) and segment_id not in known:
+            reason = f"the metadata topic lists segment {segment_id}, but none of its objects is in the store"
+            shown.problems.append(LogDirError(reason, file=shown.folder.path))
+
+
+def _epochs(
+    filesystem: TieredFileSystem, shown: Shown, candidates: Mapping[str, Upload], copies: Iterable[Partition]
+) -> Epochs:
+    """Return the log's leader epochs: of the local copy or the upload whose last epoch is the latest."""
+    local = max((one.leader_epochs or () for one in copies), key=_last, default=())
+    later: list[EpochStart] = []
+    for one in newest(upload.manifest.metadata for upload in candidates.values()):
+        if _last(local) >= _last(one.leader_epochs):
+            return local
+        upload = candidates[one.segment_id]
+        filesystem.decrypt(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
+        try:
+            path = f"{upload.main}{VIEW_MARK}{shown.topic_partition}/leader-epoch-checkpoint"
+            epochs = read_leader_epochs(filesystem.read(path), file=path)
+        except LogDirError as problem:
+            shown.problems.append(problem)
+            later += one.leader_epochs  # its own are in the manifest; those before it, in an older upload
+            continue
+        return _with_later(epochs, later)
+    return _with_later((), later)
+
+
+def _last(epochs: Epochs) -> int:
+    return epochs[-1].leader_epoch if epochs else -1
+
+
+def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
+    for one in sorted(later, key=lambda one: (one.leader_epoch, one.start_offset)):
+        epochs = assign(epochs, one)
+    return epochs
+
+
+def _note_holes(shown: Shown) -> None:
+    for first, last in shown.chain.gaps:
+        reason = f"no segment has the offsets {first} to {last} of {shown.topic_partition}"
+        shown.problems.append(LogDirError(reason, file=shown.folder.path))
+    for one, other in shown.chain.overlaps:
+        reason = f"the segments {one.segment_id} and {other.segment_id} both have offset {other.start_offset}"
+        shown.problems.append(LogDirError(reason, file=shown.folder.path))
+
+
+def _partition(
+    filesystem: TieredFileSystem,
+    shown: Shown,
+    store_path: str,
+    knowledge: Knowledge,
+    listings: dict[str, tuple[FileInfo, ...]],
+) -> Partition:
+    directory = directory_view(shown.folder.path, shown.topic_partition)
+    entries = tuple(sorted(_entries(shown, directory), key=lambda entry: entry.name))
+    listings[directory] = entries
+    ends = {one.start_offset: one.end_offset for one in shown.chain.segments}
+    starts = _log_starts(knowledge, shown)
+    found = partition_of_entries(filesystem, directory, entries, store_path, starts)
+    for upload in (shown.uploads[one.segment_id] for one in shown.chain.segments):
+        shown.problems += _size_problems(upload)
+    return replace(
+        found,
+        segments=tuple(replace(one, end_offset=ends[one.base_offset]) for one in found.segments),
+        problems=(*found.problems, *shown.problems),
+        notes=tuple(f"{join(shown.folder.path, stem)}: {reason}" for stem, reason in sorted(shown.notes.items())),
+    )
+
+
+def _log_starts(knowledge: Knowledge, shown: Shown) -> dict[str, dict[TopicPartition, int]]:
+    copies = knowledge.of_topic(shown.topic_partition, shown.folder.topic.topic_id)
+    starts = [one.checkpointed[_CHECKPOINT] for one in copies if _CHECKPOINT in one.checkpointed]
+    return {_CHECKPOINT: {shown.topic_partition: max(starts)}} if starts else {}
+
+
+def _entries(shown: Shown, directory: str) -> Iterator[FileInfo]:
+    """Yield the files of a partition's directory, by Kafka's names."""
+    last = directory.rpartition("/")[2]
+    for one in shown.chain.segments:
+        upload = shown.uploads[one.segment_id]
+        for kind in ("log", *log_names.SEGMENT_KINDS[1:], "snapshot"):
+            offset = one.end_offset + 1 if kind == "snapshot" else one.start_offset
+            yield from _entry(upload, last, segment_file_name(offset, kind))
+    if shown.chain.segments:
+        upload = shown.uploads[shown.chain.segments[-1].segment_id]
+        yield from _entry(upload, last, log_names.LEADER_EPOCH_CHECKPOINT)
+    if shown.folder.topic.topic_id:
+        yield FileInfo(join(directory, log_names.PARTITION_METADATA), log_names.PARTITION_METADATA, 1)
+
+
+def _entry(upload: Upload, directory: str, name: str) -> Iterator[FileInfo]:
+    view = ViewPath(upload.main, directory, name)
+    if view.index is None:
+        yield FileInfo(str(view), name, upload.manifest.size_bytes, upload.objects[names.LOG].mtime_ms)
+        return
+    size = plain_size(upload.manifest, view.index)
+    if size is not None and names.INDEXES in upload.objects:
+        yield FileInfo(str(view), name, size, upload.objects[names.INDEXES].mtime_ms)
+
+
+def _size_problems(upload: Upload) -> Iterator[LogDirError]:
+    manifest, objects = upload.manifest, upload.objects
+    if names.INDEXES not in objects:
+        yield LogDirError("a manifest without its .indexes object", file=f"{upload.main}.{names.MANIFEST}")
+    wanted = {names.LOG: manifest.chunks.stored_size, names.INDEXES: manifest.indexes_size}
+    for suffix, size in wanted.items():
+        found = objects.get(suffix)
+        if found is not None and found.size_bytes != size:
+            reason = f"the object has {found.size_bytes} bytes, its manifest says {size}"
+            yield LogDirError(reason, position=min(found.size_bytes, size), file=found.path)

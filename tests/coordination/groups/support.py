@@ -1,0 +1,147 @@
+"""A group coordinator without a broker: a clock that stands still, and a log that is a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkaframes.broker.clock import Clock
+from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
+from kafkaframes.coordination.groups.coordinator import GroupCoordinator
+from kafkaframes.coordination.groups.rebalance import Join, Sync
+from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.errors import StorageError
+
+SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
+
+
+class Loaded(NamedTuple):
+    """One record of the log."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_marker: bool = False
+    is_commit: bool = False
+
+
+@dataclass
+class ListLog:
+    """A log in memory; ``is_broken`` makes it refuse."""
+
+    partitions: int = 50
+    rows: list[Loaded] = field(default_factory=list)
+    is_broken: bool = False
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        if self.is_broken:
+            raise StorageError("the disk is full")
+        self.rows += [Loaded(partition, key, value, producer_id, producer_id >= 0) for key, value in records]
+
+
+@dataclass
+class SomeTopics:
+    """Topics by name: an id, and how many partitions."""
+
+    known: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+
+    def add(self, name: str, count: int) -> UUID:
+        self.known[name] = self.known[name][0] if name in self.known else UUID(int=len(self.known) + 1), count
+        return self.known[name][0]
+
+    def names(self) -> list[str]:
+        return list(self.known)
+
+    def find(self, name: str) -> tuple[UUID, int] | None:
+        return self.known.get(name)
+
+
+def frozen_clock() -> Clock:
+    return Clock(source=lambda: 1_000_000, is_frozen=True)
+
+
+@dataclass
+class Bench:
+    """A coordinator and what drives it."""
+
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    clock: Clock = field(default_factory=frozen_clock)
+    log: ListLog = field(default_factory=ListLog)
+    topics: SomeTopics = field(default_factory=SomeTopics)
+    coordinator: GroupCoordinator = field(init=False)
+    ids: Any = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.coordinator = self.new_coordinator()
+
+    def new_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(self.clock, self.log, self.settings, lambda: f"uuid{next(self.ids)}", self.topics)
+
+    def restart(self) -> None:
+        """Begin anew with what is in the log."""
+        self.coordinator = self.new_coordinator()
+        self.coordinator.load(list(self.log.rows))
+
+    def group(self, name: str = "g") -> Any:
+        return self.coordinator.groups[name]
+
+    def join(self, member_id: str = "", **changes: Any) -> list[JoinResult]:
+        """Send a JoinGroup; the list gets the answer."""
+        answers: list[JoinResult] = []
+        request = Join(
+            group_id="g",
+            member_id=member_id,
+            instance_id=None,
+            client_id="c",
+            client_host="/127.0.0.1",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=(("range", SUBSCRIPTION),),
+        )
+        self.coordinator.join(request._replace(**changes), answers.append)
+        return answers
+
+    def sync(self, joined: JoinResult, assignments: dict[str, bytes] | None = None, **changes: Any) -> list[SyncResult]:
+        """Send a SyncGroup; the list gets the answer."""
+        answers: list[SyncResult] = []
+        request = Sync("g", joined.generation, joined.member_id, None, assignments or {})
+        self.coordinator.sync(request._replace(**changes), answers.append)
+        return answers
+
+    def new_id(self, **changes: Any) -> str:
+        """Return the member id that a new dynamic member is given."""
+        return self.join(**changes)[0].member_id
+
+    def member(self, **changes: Any) -> JoinResult:
+        """Let one more member join a group of any size, and everybody sync; return what it was told."""
+        known = list(self.coordinator.groups["g"].members.values()) if "g" in self.coordinator.groups else []
+        member_id = "" if changes.get("instance_id") else self.new_id(**changes)
+        mine = self.join(member_id, **changes)
+        again = [self.join(one.member_id, instance_id=one.instance_id, protocols=one.protocols) for one in known]
+        self.clock.run_due()
+        assignments = {one: one.encode() for one in self.group().members}
+        for result in (*(drain(answers) for answers in again), drain(mine)):
+            self.sync(result, assignments if result.leader == result.member_id else None)
+        return drain(mine)
+
+
+def drain(results: Sequence[Any]) -> Any:
+    """Return the only answer."""
+    (result,) = results
+    return result
+
+
+Reply = Callable[[Any], None]

@@ -1,0 +1,98 @@
+"""The server side assignors: everything is assigned once, evenly, and who has something keeps it where it can."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.coordination.groups.assignors import ASSIGNORS, range_, uniform
+
+A, B = UUID(int=1), UUID(int=2)
+TOPICS = [UUID(int=number) for number in range(1, 4)]
+
+
+@st.composite
+def groups(draw, *, equal: bool = False):
+    counts = {topic: draw(st.integers(1, 6)) for topic in TOPICS}
+    names = [f"m{number}" for number in range(draw(st.integers(1, 5)))]
+    some = st.frozensets(st.sampled_from(TOPICS), min_size=1)
+    shared = draw(some)
+    subscriptions = {name: shared if equal else draw(some) for name in names}
+    everything = [(topic, index) for topic in TOPICS for index in range(counts[topic] + 1)]  # one that is gone
+    current: dict[str, frozenset] = {}
+    for one in everything:
+        owner = draw(st.sampled_from([None, *names, "left"]))
+        if owner is not None:
+            current[owner] = current.get(owner, frozenset()) | {one}
+    return subscriptions, current, counts
+
+
+@pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
+@given(group=groups())
+def test_every_partition_has_one_reader_that_subscribes_to_it(assign, group):
+    subscriptions, _, counts = group
+    found = assign(*group)
+    assert found.keys() == subscriptions.keys()
+    given_away = [one for mine in found.values() for one in mine]
+    wanted = frozenset().union(*subscriptions.values())
+    assert sorted(given_away) == [(topic, index) for topic in sorted(wanted) for index in range(counts[topic])]
+    assert all(one[0] in subscriptions[name] for name, mine in found.items() for one in mine)
+
+
+@given(group=groups(equal=True))
+def test_uniform_is_even(group):
+    sizes = [len(mine) for mine in uniform(*group).values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(group=groups())
+def test_uniform_leaves_nothing_that_could_be_levelled(group):
+    subscriptions, _, _ = group
+    found = uniform(*group)
+    for name, mine in found.items():
+        for topic, _ in mine:
+            for other, topics in subscriptions.items():
+                if topic in topics:
+                    assert len(mine) <= len(found[other]) + 1, (name, other)
+
+
+@given(group=groups())
+def test_range_is_even_topic_by_topic(group):
+    subscriptions, _, _ = group
+    found = range_(*group)
+    for topic in frozenset().union(*subscriptions.values()):
+        sizes = [sum(one[0] == topic for one in found[name]) for name in subscriptions if topic in subscriptions[name]]
+        assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
+@given(group=groups())
+def test_what_is_assigned_stays_assigned(assign, group):
+    subscriptions, _, counts = group
+    once = assign(*group)
+    assert assign(subscriptions, once, counts) == once
+
+
+@given(group=groups(equal=True), data=st.data())
+def test_a_member_that_leaves_moves_only_what_it_had(group, data):
+    subscriptions, _, counts = group
+    once = uniform(*group)
+    if len(once) < 2:
+        return
+    gone = data.draw(st.sampled_from(sorted(once)))
+    left = {name: topics for name, topics in subscriptions.items() if name != gone}
+    again = uniform(left, once, counts)
+    for name in left:
+        assert len(once[name] - again[name]) == 0
+
+
+def test_range_gives_the_same_numbers_of_every_topic():
+    both = frozenset({A, B})
+    found = range_({"m": both, "n": both}, {}, {A: 4, B: 4})
+    assert found == {
+        "m": frozenset({(A, 0), (A, 1), (B, 0), (B, 1)}),
+        "n": frozenset({(A, 2), (A, 3), (B, 2), (B, 3)}),
+    }

@@ -1,0 +1,211 @@
+"""Committed offsets: who may commit, what a fetch answers, transactions, deletion, retention, restarts."""
+
+import pytest
+from tests.coordination.groups.support import Bench
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.commits import Fetched, Offset, Producer
+from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.storage.files.coordinators import coordinator_partition
+from kafkaframes.storage.files.names import TopicPartition
+
+T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+NOBODY = Committer("g")
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def committed(bench, *wanted, **options):
+    return list(bench.coordinator.commits.fetch(NOBODY, wanted or (T0,), **options).values())
+
+
+def code_of(call, *arguments, **options):
+    with pytest.raises(RefusedError) as caught:
+        call(*arguments, **options)
+    return caught.value.code
+
+
+def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
+    wanted = {T0: Offset(7, 3, "mine"), T1: Offset(0)}
+    assert bench.coordinator.commit(NOBODY, wanted) == {T0: 0, T1: 0}
+    for _ in range(2):
+        assert committed(bench, T0, T1) == [Fetched(7, 3, "mine"), Fetched(0, -1, "")]
+        assert committed(bench, TopicPartition("orders", 2)) == [Fetched(-1, -1, "", 0)]
+        assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0, T1}
+        assert bench.coordinator.commits.fetch(Committer("other"), None) == {}
+        bench.restart()
+    assert {row.partition for row in bench.log.rows} == {coordinator_partition("g", 50)}
+
+
+def test_a_member_commits_with_its_generation(bench):
+    joined = bench.member()
+    commit = bench.coordinator.commit
+    who = Committer("g", joined.member_id, None, 1)
+    assert commit(who, {T0: Offset(1)}) == {T0: 0}
+    assert code_of(commit, who._replace(generation=2), {T0: Offset(1)}) == refusal.ILLEGAL_GENERATION
+    assert code_of(commit, who._replace(member_id="x"), {T0: Offset(1)}) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(commit, NOBODY, {T0: Offset(1)}) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(commit, who._replace(instance_id="x"), {T0: Offset(1)}) == refusal.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_keeps_a_member_alive(bench):
+    joined = bench.member()
+    for _ in range(3):
+        bench.clock.advance(9)
+        bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: Offset(1)})
+    assert joined.member_id in bench.group().members
+
+
+def test_nobody_commits_between_join_and_sync(bench):
+    answers = bench.join(bench.new_id())
+    bench.clock.run_due()
+    who = Committer("g", answers[0].member_id, None, 1)
+    assert code_of(bench.coordinator.commit, who, {T0: Offset(1)}) == refusal.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("knows_epochs", "code"), [(True, refusal.GROUP_ID_NOT_FOUND), (False, refusal.ILLEGAL_GENERATION)]
+)
+def test_a_member_of_no_group_cannot_commit(bench, knows_epochs, code):
+    who = Committer("g", "m", None, 1, knows_epochs)
+    assert code_of(bench.coordinator.commit, who, {T0: Offset(1)}) == code
+
+
+def test_long_metadata_is_refused_alone(bench):
+    wanted = {T0: Offset(1, -1, "x" * 4097), T1: Offset(1, -1, "x" * 4096)}
+    assert bench.coordinator.commit(NOBODY, wanted) == {T0: refusal.OFFSET_METADATA_TOO_LARGE, T1: 0}
+    assert committed(bench) == [Fetched()]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
+    bench.coordinator.commit(NOBODY, {T0: Offset(1)})
+    stage = bench.coordinator.commits.commit_in_transaction
+    assert stage(NOBODY, {T0: Offset(9, 2, "txn")}, Producer(77, 0)) == {T0: 0}
+    if restarts:
+        bench.restart()
+    assert committed(bench) == [Fetched(1)]
+    assert committed(bench, T0, T1, require_stable=True) == [Fetched(error=refusal.UNSTABLE_OFFSET_COMMIT), Fetched()]
+    bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=commits)
+    assert committed(bench, require_stable=True) == [Fetched(9, 2, "txn") if commits else Fetched(1)]
+
+
+def test_a_commit_after_the_staged_one_wins(bench):
+    bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: Offset(9)}, Producer(77, 0))
+    bench.coordinator.commit(NOBODY, {T0: Offset(20)})
+    bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=True)
+    assert committed(bench) == [Fetched(20)]
+
+
+def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_its_member(bench):
+    joined = bench.member()
+    stage = bench.coordinator.commits.commit_in_transaction
+    stage(NOBODY, {T0: Offset(1)}, Producer(7, 0))
+    stage(Committer("g", joined.member_id, None, 1), {T0: Offset(1)}, Producer(7, 0))
+    late = Committer("g", joined.member_id, None, 0)
+    assert code_of(stage, late, {T0: Offset(1)}, Producer(7, 0)) == refusal.ILLEGAL_GENERATION
+
+
+def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
+    other = next(name for name in "abcdef" if coordinator_partition(name, 50) != coordinator_partition("g", 50))
+    stage = bench.coordinator.commits.commit_in_transaction
+    for name in ("g", other):
+        stage(Committer(name), {T0: Offset(5)}, Producer(7, 0))
+    bench.coordinator.end_transaction(coordinator_partition("g", 50), 7, commit=True)
+    fetch = bench.coordinator.commits.fetch
+    assert fetch(Committer("g"), [T0])[T0].offset == 5
+    assert fetch(Committer(other), [T0])[T0].offset == -1
+
+
+def test_offsets_are_deleted_unless_somebody_reads_the_topic(bench):
+    bench.coordinator.commit(NOBODY, {T0: Offset(1), TopicPartition("other", 0): Offset(2)})
+    bench.member()
+    delete = bench.coordinator.commits.delete
+    assert delete("g", [T0, TopicPartition("other", 0)]) == {
+        T0: refusal.GROUP_SUBSCRIBED_TO_TOPIC,
+        TopicPartition("other", 0): 0,
+    }
+    bench.restart()
+    assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}
+    assert code_of(delete, "nobody", [T0]) == refusal.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_workers_are_not_deleted_while_they_work(bench):
+    bench.member(protocol_type="connect")
+    assert code_of(bench.coordinator.commits.delete, "g", [T0]) == refusal.NON_EMPTY_GROUP
+
+
+def test_a_group_is_deleted_with_its_offsets(bench):
+    joined = bench.member()
+    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: Offset(1)})
+    assert code_of(bench.coordinator.delete_group, "g") == refusal.NON_EMPTY_GROUP
+    bench.clock.advance(11)
+    bench.coordinator.delete_group("g")
+    assert code_of(bench.coordinator.delete_group, "g") == refusal.GROUP_ID_NOT_FOUND
+    bench.restart()
+    assert bench.coordinator.groups == {}
+    assert committed(bench) == [Fetched()]
+
+
+def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
+    week_s = 10_080 * 60
+    joined = bench.member()
+    who = Committer("g", joined.member_id, None, 1)
+    bench.coordinator.commit(who, {T0: Offset(1), TopicPartition("gone", 0): Offset(1)})
+    bench.coordinator.commit(Committer("lonely"), {T0: Offset(1)})
+    for _ in range(week_s // 9 + 100):
+        bench.clock.advance(9)
+        bench.coordinator.heartbeat("g", joined.member_id, None, 1)
+    assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}  # it reads orders, and no longer gone
+    assert "lonely" not in bench.coordinator.groups
+    bench.clock.advance(week_s)
+    assert committed(bench) == [Fetched(1)]  # empty for less than the retention: the session came first
+    bench.clock.advance(700)
+    assert bench.coordinator.groups == {}
+    bench.restart()
+    assert bench.coordinator.groups == {}
+
+
+def test_a_client_may_ask_for_a_retention_of_its_own(bench):
+    bench.coordinator.commit(NOBODY, {T0: Offset(1)}, retention_ms=60_000)
+    bench.restart()
+    bench.clock.advance(599)
+    assert committed(bench) == [Fetched(1)]
+    bench.clock.advance(2)
+    assert committed(bench) == [Fetched()]
+
+
+def test_groups_are_listed_by_state_and_type(bench):
+    bench.member()
+    bench.coordinator.commit(Committer("lonely"), {T0: Offset(1)})
+    listed = bench.coordinator.listed
+    assert {(one.group_id, one.state, one.protocol_type, one.type) for one in listed()} == {
+        ("g", "Stable", "consumer", "classic"),
+        ("lonely", "Empty", "", "classic"),
+    }
+    assert [one.group_id for one in listed(states=["stable"])] == ["g"]
+    assert [one.group_id for one in listed(states=["EMPTY"], types=["Classic"])] == ["lonely"]
+    assert listed(types=["share"]) == []
+
+
+def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
+    bench.coordinator.commit(NOBODY, {T0: Offset(1)})
+    bench.log.rows.insert(0, bench.log.rows[0]._replace(key=b"\x00\x63broken"))
+    bench.log.rows.insert(0, bench.log.rows[1]._replace(value=b"\x00\x03\x00"))
+    bench.restart()
+    assert bench.coordinator.unread == 2
+    assert committed(bench) == [Fetched(1)]
+
+
+def test_the_offsets_of_a_deleted_topic_go_in_every_group(bench):
+    for name in ("g", "h"):
+        bench.coordinator.commit(Committer(name), {T0: Offset(1), TopicPartition("other", 0): Offset(1)})
+    bench.coordinator.commits.forget_topic("orders")
+    bench.restart()
+    for name in ("g", "h"):
+        assert bench.coordinator.commits.fetch(Committer(name), None).keys() == {TopicPartition("other", 0)}

@@ -1,0 +1,374 @@
+"""Consumer groups (KIP-848): joining, reconciling, leaving, static members, patterns, timeouts, restarts."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from tests.coordination.groups.support import Bench, SomeTopics
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.consumer import ConsumerMember, MemberState
+from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
+from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.storage.files.names import TopicPartition
+
+NOTHING = frozenset()
+
+
+@pytest.fixture
+def bench():
+    made = Bench()
+    made.topics.add("orders", 4)
+    made.topics.add("payments", 2)
+    return made
+
+
+def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> Beaten:
+    fields: dict[str, Any] = {}
+    if epoch == 0:
+        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned": NOTHING}
+    return bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields | changes))
+
+
+def code_of(bench: Bench, *arguments: Any, **changes: Any) -> int:
+    with pytest.raises(RefusedError) as caught:
+        beat(bench, *arguments, **changes)
+    return caught.value.code
+
+
+def member(bench: Bench, name: str = "m") -> ConsumerMember:
+    return bench.group().members[name]
+
+
+def indexes(answer: Beaten) -> list[int] | None:
+    return None if answer.assignment is None else sorted(index for _, index in answer.assignment)
+
+
+def test_a_member_joins_and_has_everything_at_once(bench):
+    answer = beat(bench)
+    assert (answer.member_id, answer.epoch, answer.interval_ms, indexes(answer)) == ("m", 2, 5_000, [0, 1, 2, 3])
+    assert bench.group().state_name == "Stable"
+    again = beat(bench, epoch=2)
+    assert (again.epoch, again.assignment) == (2, None)
+
+
+def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(bench):
+    have = beat(bench).assignment
+    second = beat(bench, "n")
+    assert (second.epoch, indexes(second)) == (3, [])
+    assert member(bench, "n").state is MemberState.UNRELEASED_PARTITIONS
+    told = beat(bench, epoch=2)
+    assert (told.epoch, len(told.assignment)) == (2, 2)
+    assert member(bench).state is MemberState.UNREVOKED_PARTITIONS
+    assert beat(bench, "n", 3).assignment is None  # it is not released yet
+    assert beat(bench, epoch=2, owned=have).assignment is None  # and says so
+    assert beat(bench, epoch=2).epoch == 2  # nothing is said, nothing is confirmed
+    done = beat(bench, epoch=2, owned=told.assignment)
+    assert done.epoch == 3
+    mine = beat(bench, "n", 3)
+    assert mine.assignment == have - told.assignment
+    assert bench.group().state_name == "Stable"
+
+
+def test_an_answer_that_was_missed_is_given_again(bench):
+    have = beat(bench).assignment
+    beat(bench, "n")
+    told = beat(bench, epoch=2)
+    assert beat(bench, epoch=2, owned=told.assignment).epoch == 3
+    assert beat(bench, epoch=2, owned=told.assignment).epoch == 3  # it has not seen that
+    assert code_of(bench, "m", 2) == refusal.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 2, owned=have) == refusal.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 4) == refusal.FENCED_MEMBER_EPOCH
+    full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned=told.assignment)
+    assert full.assignment == told.assignment
+
+
+def test_a_member_that_leaves_gives_all_to_the_others(bench):
+    beat(bench)
+    beat(bench, "n")
+    assert beat(bench, "n", -1) == Beaten("n", -1)
+    answer = beat(bench, epoch=2)
+    assert answer.epoch == 4
+    assert beat(bench, "m", -1) == Beaten("m", -1)
+    assert bench.group().state_name == "Empty"
+    assert code_of(bench, "m", -1) == refusal.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_is_not_heard_of_is_given_up(bench):
+    beat(bench)
+    beat(bench, "n")
+    for _ in range(3):
+        bench.clock.advance(20)
+        beat(bench, epoch=member(bench).epoch, owned=member(bench).assigned)
+    assert list(bench.group().members) == ["m"]
+    assert code_of(bench, "n", 3) == refusal.UNKNOWN_MEMBER_ID
+    assert len(member(bench).assigned) == 4
+
+
+def test_a_member_that_does_not_give_up_in_time_is_given_up(bench):
+    have = beat(bench).assignment
+    beat(bench, "n")
+    for _ in range(3):
+        beat(bench, epoch=2, owned=have)
+        beat(bench, "n", 3)
+        bench.clock.advance(20)
+    assert list(bench.group().members) == ["n"]
+    assert len(beat(bench, "n", 3).assignment) == 4
+
+
+def test_another_subscription_is_another_assignment(bench):
+    beat(bench)
+    answer = beat(bench, epoch=2, topics=["orders", "payments"])
+    assert (answer.epoch, len(answer.assignment)) == (3, 6)
+    fewer = beat(bench, epoch=3, topics=["payments"])
+    assert (fewer.epoch, len(fewer.assignment)) == (3, 2)  # first it gives up orders
+    assert beat(bench, epoch=3, owned=fewer.assignment).epoch == 4
+
+
+def test_topics_that_come_and_grow_are_seen_by_the_next_heartbeat(bench):
+    beat(bench, topics=["orders", "later"])
+    bench.topics.add("orders", 6)
+    assert len(beat(bench, epoch=2).assignment) == 6
+    bench.topics.add("later", 1)
+    assert len(beat(bench, epoch=3).assignment) == 7
+    del bench.topics.known["orders"]
+    assert len(beat(bench, epoch=4).assignment) == 1
+
+
+def test_a_pattern_is_all_topics_that_match_it(bench):
+    pytest.importorskip("re2", reason="the package google-re2 is not installed")
+    assert len(beat(bench, topics=None, regex="orders|pay.*").assignment) == 6
+    bench.topics.add("pay-2", 3)
+    assert len(beat(bench, epoch=2).assignment) == 9
+    bench.restart()
+    assert bench.group().regexes == {"orders|pay.*": {"orders", "payments", "pay-2"}}
+    assert code_of(bench, "n", topics=None, regex="(?=x)") == refusal.INVALID_REGULAR_EXPRESSION
+    assert len(beat(bench, epoch=3, topics=["orders"], regex="").assignment) == 4
+    assert bench.group().regexes == {}
+
+
+def test_a_static_member_comes_back_to_what_it_had(bench):
+    beat(bench, instance_id="a")
+    beat(bench, "n", instance_id="b")
+    told = beat(bench, epoch=2, instance_id="a")
+    beat(bench, epoch=2, instance_id="a", owned=told.assignment)
+    mine = beat(bench, "n", 3, instance_id="b").assignment
+    assert code_of(bench, "n2", instance_id="b") == refusal.UNRELEASED_INSTANCE_ID
+    assert beat(bench, "n", -2, instance_id="b") == Beaten("n", -2)
+    epoch = bench.group().epoch
+    back = beat(bench, "n2", instance_id="b")
+    assert (back.assignment, back.epoch, bench.group().epoch) == (mine, epoch, epoch)
+    assert code_of(bench, "n", 3, instance_id="b") == refusal.FENCED_INSTANCE_ID
+    assert "n" not in bench.group().members
+    bench.restart()
+    assert beat(bench, "n2", epoch, instance_id="b").epoch == epoch
+
+
+def test_a_static_member_that_stays_away_loses_its_place(bench):
+    beat(bench, instance_id="a")
+    beat(bench, "m", -2, instance_id="a")
+    assert member(bench).assigned
+    bench.clock.advance(46)
+    assert bench.group().is_empty
+
+
+def test_the_assignor_that_most_ask_for_is_taken(bench):
+    beat(bench, assignor="range", topics=["orders", "payments"])
+    assert bench.group().assignor == "range"
+    assert code_of(bench, "n", assignor="best") == refusal.UNSUPPORTED_ASSIGNOR
+
+
+@pytest.mark.parametrize(
+    ("name", "epoch", "changes"),
+    [
+        ("", 0, {}),
+        ("m", 0, {"rebalance_timeout_ms": -1}),
+        ("m", 0, {"owned": None}),
+        ("m", 0, {"owned": frozenset({("x", 1)})}),
+        ("m", 0, {"topics": None}),
+        ("m", 0, {"instance_id": ""}),
+        ("m", 0, {"rack_id": ""}),
+        ("m", -2, {}),
+        ("m", -3, {}),
+    ],
+)
+def test_requests_that_contradict_themselves_are_refused(bench, name, epoch, changes):
+    assert code_of(bench, name, epoch, **changes) == refusal.INVALID_REQUEST
+
+
+def test_members_of_no_group_and_of_other_groups_are_refused(bench):
+    assert code_of(bench, "m", 2) == refusal.GROUP_ID_NOT_FOUND
+    beat(bench)
+    assert code_of(bench, "n", 2) == refusal.UNKNOWN_MEMBER_ID
+    full = Bench(GroupSettings(consumer_max_size=1))
+    beat(full)
+    assert code_of(full, "n") == refusal.GROUP_MAX_SIZE_REACHED
+    assert beat(full).epoch == 2  # who is in may join again
+
+
+def test_version_0_gives_members_their_ids(bench):
+    first = Beat("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned=NOTHING)
+    assert bench.coordinator.consumer_heartbeat(first, may_lack_id=True).member_id == "uuid0"
+
+
+def test_everything_is_there_after_a_restart(bench):
+    beat(bench)
+    beat(bench, "n", rack_id="r", assignor="range")
+    beat(bench, epoch=2)
+    before = bench.group()
+    bench.restart()
+    after = bench.group()
+    for name in ("epoch", "assignment_epoch", "members", "targets", "static_members", "metadata_hash", "state_name"):
+        assert getattr(after, name) == getattr(before, name), name
+    kept = member(bench).assigned
+    assert beat(bench, epoch=2, owned=kept).epoch == 3
+    bench.clock.advance(50)
+    assert bench.group().is_empty
+
+
+def test_a_log_that_refuses_changes_nothing(bench):
+    from kafkaframes.errors import StorageError
+
+    beat(bench)
+    before = (bench.group().epoch, dict(bench.group().members), dict(bench.group().targets))
+    bench.log.is_broken = True
+    with pytest.raises(StorageError):
+        beat(bench, "n")
+    with pytest.raises(StorageError):
+        beat(bench, "m", -1)
+    assert (bench.group().epoch, bench.group().members, bench.group().targets) == before
+
+
+def test_empty_groups_change_their_protocol(bench):
+    joined = bench.member()
+    where = TopicPartition("orders", 0)
+    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {where: Offset(5)})
+    bench.clock.advance(11)
+    assert beat(bench).epoch == 2
+    assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
+    bench.restart()
+    assert bench.group().type == "consumer"
+    beat(bench, "m", -1)
+    bench.member()
+    assert bench.group().type == "classic"
+    bench.restart()
+    assert (bench.group().type, bench.group().generation) == ("classic", 1)
+
+
+def test_commits_and_fetches_name_the_epoch(bench):
+    beat(bench)
+    where = TopicPartition("orders", 0)
+    who = Committer("g", "m", None, 2)
+    assert bench.coordinator.commit(who, {where: Offset(5)}) == {where: 0}
+    assert bench.coordinator.commits.fetch(who, [where])[where].offset == 5
+    assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
+    for wrong, code in (
+        (who._replace(generation=0), refusal.STALE_MEMBER_EPOCH),
+        (who._replace(member_id="x"), refusal.UNKNOWN_MEMBER_ID),
+    ):
+        for call in (
+            lambda wrong=wrong: bench.coordinator.commit(wrong, {where: Offset(6)}),
+            lambda wrong=wrong: bench.coordinator.commits.fetch(wrong, [where]),
+        ):
+            with pytest.raises(RefusedError) as caught:
+                call()
+            assert caught.value.code == code
+    with pytest.raises(RefusedError) as caught:
+        bench.coordinator.commit(who._replace(knows_epochs=False), {where: Offset(6)})
+    assert caught.value.code == refusal.UNSUPPORTED_VERSION
+    assert bench.coordinator.commits.delete("g", [where]) == {where: refusal.GROUP_SUBSCRIBED_TO_TOPIC}
+
+
+def test_a_group_without_members_is_deleted_and_gone_after_a_restart(bench):
+    pytest.importorskip("re2", reason="the package google-re2 is not installed")
+    beat(bench, topics=None, regex="o.*")
+    with pytest.raises(RefusedError):
+        bench.coordinator.delete_group("g")
+    beat(bench, "m", -1)
+    bench.coordinator.delete_group("g")
+    bench.restart()
+    assert bench.coordinator.groups == {}
+
+
+TOPICS = {"orders": 4, "payments": 3}
+
+
+class Game:
+    """Members that come, go, lose answers and are slow; each knows only what it was told."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.bench = Bench(topics=SomeTopics())
+        for name, count in TOPICS.items():
+            self.bench.topics.add(name, count)
+        self.players: dict[str, dict[str, Any]] = {}
+        self.number = 0
+
+    def come(self) -> None:
+        self.number += 1
+        wanted = sorted(self.chance.sample(sorted(TOPICS), self.chance.randint(1, 2)))
+        self.players[f"m{self.number}"] = {"epoch": 0, "has": NOTHING, "told": None, "topics": wanted}
+
+    def go(self, name: str) -> None:
+        del self.players[name]
+        beat(self.bench, name, -1)
+
+    def beat(self, name: str, *, loses: bool = False) -> None:
+        """Send a heartbeat; a member that loses an answer with news is given up."""
+        player = self.players[name]
+        changes = {} if player["epoch"] else {"topics": player["topics"]}
+        answer = beat(self.bench, name, player["epoch"], owned=player["has"], **changes)
+        if loses and player["epoch"]:
+            if answer.assignment is not None or answer.epoch != player["epoch"]:
+                self.go(name)
+            return
+        player["epoch"] = answer.epoch
+        if answer.assignment is not None:
+            player["told"] = answer.assignment
+            if player["has"] <= answer.assignment:  # nothing to give up
+                self.obey(name)
+
+    def obey(self, name: str) -> None:
+        player = self.players[name]
+        if player["told"] is not None:
+            player["has"], player["told"] = player["told"], None
+
+    def step(self) -> None:
+        """Do one thing."""
+        chance = self.chance.random
+        if len(self.players) < 2 or chance() < 0.1:
+            self.come()
+        name = self.chance.choice(sorted(self.players))
+        if chance() < 0.05:
+            self.bench.restart()
+        if len(self.players) > 2 and self.players[name]["epoch"] and chance() < 0.08:
+            self.go(name)
+            return
+        if chance() < 0.7:
+            self.obey(name)
+        self.beat(name, loses=chance() < 0.2)
+
+    @property
+    def owned(self) -> list[Any]:
+        return [one for player in self.players.values() for one in player["has"]]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_partition_ever_has_two_owners_and_all_have_one_in_the_end(seed):
+    game = Game(seed)
+    for _ in range(250):
+        game.step()
+        assert len(game.owned) == len(set(game.owned)), "two members have a partition"
+    for _ in range(8):
+        for name in game.players:
+            game.obey(name)
+            game.beat(name)
+        assert len(game.owned) == len(set(game.owned)), "two members have a partition"
+    wanted = {topic for player in game.players.values() for topic in player["topics"]}
+    assert len(game.owned) == sum(TOPICS[name] for name in wanted)
+    assert game.bench.group().state_name == "Stable"

@@ -1,0 +1,286 @@
+"""Groups with members change their protocol (KIP-848): classic members in a consumer group, there and back again."""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordination.groups.support import Bench
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.classic import ClassicGroup
+from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.consumer import NOTHING, ConsumerGroup
+from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.embedded import read_assignment, read_subscription, write_assignment
+from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.coordination.groups.rebalance import Leaving, Sync
+from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.errors import DecodeError, OptionError
+from kafkaframes.protocol.messages import message
+from kafkaframes.storage.files.names import TopicPartition
+
+ALL = [TopicPartition("orders", index) for index in range(4)]
+
+
+def subscription(owned=(), version=1):
+    made = message("ConsumerProtocolSubscription")
+    rows = [made.TopicPartition(topic="orders", partitions=[one.partition for one in owned])] if owned else []
+    fields = {"owned_partitions": rows} if version else {}
+    data = made(topics=["orders"], user_data=None, **fields).encode(version)
+    return version.to_bytes(2, "big") + data
+
+
+@pytest.fixture
+def bench():
+    made = Bench()
+    made.topics.add("orders", 4)
+    return made
+
+
+def classic_member(bench, name="c", owned=(), member_id="", version=1, **changes):
+    """Join and sync as a consumer of the classic protocol does; return the answers."""
+    protocols = (("cooperative-sticky", subscription(owned, version)),)
+    joined = join(bench, member_id, client_id=name, protocols=protocols, **changes)
+    if joined.error == refusal.MEMBER_ID_REQUIRED:
+        joined = join(bench, joined.member_id, client_id=name, protocols=protocols, **changes)
+    return joined
+
+
+def join(bench, member_id="", **changes):
+    """Send a JoinGroup, and let the wait for more members pass."""
+    answers = bench.join(member_id, **changes)
+    bench.clock.run_due()
+    return answers[0]
+
+
+def sync(bench, joined, assignments=None):
+    answers = []
+    request = Sync("g", joined.generation, joined.member_id, None, assignments or {}, "consumer", joined.protocol_name)
+    bench.coordinator.sync(request, answers.append)
+    return answers[0]
+
+
+def with_everything(bench):
+    """A classic group of one member that has all partitions."""
+    joined = classic_member(bench)
+    assert sync(bench, joined, {joined.member_id: write_assignment(ALL, 1)}).error == 0
+    return joined
+
+
+def beat(bench, member_id="m", epoch=0, **changes):
+    fields = {}
+    if epoch == 0:
+        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned": NOTHING}
+    return bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields | changes))
+
+
+def heartbeat(bench, joined):
+    try:
+        return bench.coordinator.heartbeat("g", joined.member_id, None, joined.generation)
+    except RefusedError as refused:
+        return refused.code
+
+
+def upgraded(bench):
+    """A group whose first member is classic and gives half of what it has to a second, of the consumer protocol."""
+    old = with_everything(bench)
+    young = beat(bench)
+    assert heartbeat(bench, old) == refusal.REBALANCE_IN_PROGRESS
+    again = classic_member(bench, member_id=old.member_id, owned=ALL)
+    kept = read_assignment(sync(bench, again).assignment)
+    assert (again.generation, len(kept)) == (old.generation, 2)
+    again = classic_member(bench, member_id=old.member_id, owned=kept)
+    assert read_assignment(sync(bench, again).assignment) == kept
+    told = beat(bench, epoch=young.epoch, owned=NOTHING)
+    return again, kept, told
+
+
+def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
+    old = with_everything(bench)
+    young = beat(bench)
+    assert isinstance(bench.group(), ConsumerGroup)
+    assert (young.epoch, young.assignment) == (old.generation + 1, NOTHING)
+    assert bench.group().members[old.member_id].classic.session_timeout_ms == 10_000
+    assert {one.type for one in bench.coordinator.listed()} == {"consumer"}
+
+
+def test_members_of_both_protocols_share_the_partitions(bench):
+    again, kept, told = upgraded(bench)
+    assert len(told.assignment) == 2
+    assert {index for _, index in told.assignment} == {0, 1, 2, 3} - {one.partition for one in kept}
+    assert heartbeat(bench, again) == 0
+    assert bench.group().state_name == "Stable"
+
+
+def test_the_last_member_of_the_consumer_protocol_makes_the_group_classic_again(bench):
+    again, kept, _ = upgraded(bench)
+    beat(bench, epoch=-1)
+    group = bench.group()
+    assert (type(group), group.state_name, list(group.members)) == (
+        ClassicGroup, "PreparingRebalance", [again.member_id]
+    )  # fmt: skip
+    assert read_assignment(group.members[again.member_id].assignment) == kept
+    assert heartbeat(bench, again) == refusal.REBALANCE_IN_PROGRESS
+    joined = classic_member(bench, member_id=again.member_id, owned=kept)
+    assert joined.leader == joined.member_id
+    assert sync(bench, joined, {joined.member_id: write_assignment(ALL, 1)}).error == 0
+    assert heartbeat(bench, joined) == 0
+
+
+def test_a_session_that_times_out_downgrades_too(bench):
+    again, _, _ = upgraded(bench)
+    for _ in range(10):
+        bench.clock.advance(9)
+        if heartbeat(bench, again) == refusal.REBALANCE_IN_PROGRESS:
+            break
+    assert isinstance(bench.group(), ClassicGroup)
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_a_policy_forbids_upgrades(policy):
+    bench = Bench(settings=GroupSettings(consumer_migration_policy=policy))
+    bench.topics.add("orders", 4)
+    with_everything(bench)
+    with pytest.raises(RefusedError) as caught:
+        beat(bench)
+    assert caught.value.code == refusal.GROUP_ID_NOT_FOUND
+
+
+def test_a_policy_forbids_downgrades():
+    bench = Bench(settings=GroupSettings(consumer_migration_policy="upgrade"))
+    bench.topics.add("orders", 4)
+    again, _, _ = upgraded(bench)
+    beat(bench, epoch=-1)
+    assert isinstance(bench.group(), ConsumerGroup)
+    assert heartbeat(bench, again) == refusal.REBALANCE_IN_PROGRESS
+    joined = classic_member(bench, member_id=again.member_id)
+    assert len(read_assignment(sync(bench, joined).assignment)) == 4
+
+
+def test_groups_of_others_than_consumers_stay_as_they_are(bench):
+    joined = join(bench, protocol_type="connect", protocols=(("v1", b"anything"),))
+    joined = join(bench, joined.member_id, protocol_type="connect", protocols=(("v1", b"anything"),))
+    assert joined.error == 0
+    with pytest.raises(RefusedError) as caught:
+        beat(bench)
+    assert caught.value.code == refusal.GROUP_ID_NOT_FOUND
+
+
+def test_a_classic_member_joins_a_consumer_group(bench):
+    first = beat(bench)
+    joined = classic_member(bench)
+    assert (joined.error, joined.leader, joined.members) == (0, "", ())
+    assert sync(bench, joined).error == 0
+    told = beat(bench, epoch=first.epoch, owned=first.assignment)
+    beat(bench, epoch=told.epoch, owned=told.assignment)
+    assert heartbeat(bench, joined) == refusal.REBALANCE_IN_PROGRESS  # what it waits for is free
+    again = classic_member(bench, member_id=joined.member_id)
+    assert len(read_assignment(sync(bench, again).assignment)) == 2
+    assert heartbeat(bench, again) == 0
+
+
+def test_other_protocols_than_those_of_the_members_are_refused(bench):
+    beat(bench)
+    assert join(bench, protocol_type="connect").error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert join(bench, protocols=(("range", b"\xff"),)).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    classic_member(bench)
+    assert join(bench, protocols=(("roundrobin", subscription()),)).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_wrong_generations_and_members_are_refused(bench):
+    again, _, told = upgraded(bench)
+    assert heartbeat(bench, again._replace(generation=99)) == refusal.ILLEGAL_GENERATION
+    assert heartbeat(bench, again._replace(member_id="nobody")) == refusal.UNKNOWN_MEMBER_ID
+    assert heartbeat(bench, again._replace(member_id="m", generation=told.epoch)) == refusal.UNKNOWN_MEMBER_ID
+    assert sync(bench, again._replace(generation=99)).error == refusal.ILLEGAL_GENERATION
+    assert sync(bench, again._replace(protocol_name="range")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    where = {ALL[0]: Offset(5)}
+    who = Committer("g", again.member_id, None, again.generation, knows_epochs=False)
+    assert bench.coordinator.commit(who, where) == {ALL[0]: 0}
+    with pytest.raises(RefusedError) as caught:
+        bench.coordinator.commit(who._replace(generation=99), where)
+    assert caught.value.code == refusal.ILLEGAL_GENERATION
+
+
+def test_classic_members_leave_and_time_out(bench):
+    again, _, _ = upgraded(bench)
+    left = [Leaving(again.member_id), Leaving("nobody"), Leaving("m")]
+    assert bench.coordinator.leave("g", left) == [0, refusal.UNKNOWN_MEMBER_ID, refusal.UNKNOWN_MEMBER_ID]
+    other = classic_member(bench, "other")
+    assert other.error == 0
+    bench.clock.advance(11)  # the session of the classic protocol
+    assert list(bench.group().members) == ["m"]
+
+
+def test_who_does_not_join_again_is_given_up(bench):
+    old = with_everything(bench)
+    young = beat(bench)
+    for _ in range(8):
+        bench.clock.advance(9)
+        assert heartbeat(bench, old) in (refusal.REBALANCE_IN_PROGRESS, refusal.UNKNOWN_MEMBER_ID)
+        young = beat(bench, epoch=young.epoch, owned=young.assignment)
+    assert list(bench.group().members) == ["m"]
+    assert len(bench.group().members["m"].assigned) == 4
+
+
+def test_a_static_member_takes_its_place_by_the_other_protocol(bench):
+    protocols = (("cooperative-sticky", subscription()),)
+    joined = join(bench, instance_id="i", protocols=protocols)
+    request = Sync("g", joined.generation, joined.member_id, "i", {joined.member_id: write_assignment(ALL, 1)})
+    bench.coordinator.sync(request, [].append)
+    young = beat(bench, instance_id="i")
+    assert (isinstance(bench.group(), ConsumerGroup), list(bench.group().members)) == (True, ["m"])
+    assert len(young.assignment) == 4
+    back = join(bench, instance_id="i", protocols=protocols)
+    assert back.error == 0
+    assert isinstance(bench.group(), ClassicGroup)
+    assert list(bench.group().static_members) == ["i"]
+
+
+def test_after_a_restart_members_are_what_they_were(bench):
+    again, _, _ = upgraded(bench)
+    before = bench.group()
+    bench.restart()
+    after = bench.group()
+    assert (after.members, after.targets, after.epoch) == (before.members, before.targets, before.epoch)
+    assert heartbeat(bench, again) == 0
+    beat(bench, epoch=-1)
+    bench.restart()
+    assert (type(bench.group()), list(bench.group().members)) == (ClassicGroup, [again.member_id])
+
+
+def test_a_log_that_refuses_changes_nothing(bench):
+    old = with_everything(bench)
+    bench.log.is_broken = True
+    with pytest.raises(Exception, match="disk is full"):
+        beat(bench)
+    bench.log.is_broken = False
+    assert isinstance(bench.group(), ClassicGroup)
+    assert heartbeat(bench, old) == 0
+
+
+def test_eager_members_say_nothing_of_what_they_have(bench):
+    old = with_everything(bench)
+    beat(bench)
+    again = classic_member(bench, member_id=old.member_id, version=0)
+    assert len(read_assignment(sync(bench, again).assignment)) == 2
+    assert beat(bench, epoch=2, owned=NOTHING).assignment is not None
+
+
+def test_what_consumers_say_is_read_and_written():
+    said = read_subscription(subscription(ALL[:2]))
+    assert (said.version, said.topics, said.owned) == (1, ("orders",), frozenset(ALL[:2]))
+    for version in range(4):
+        assert read_assignment(write_assignment(ALL, version)) == frozenset(ALL)
+    newer = b"\x00\x63" + message("ConsumerProtocolSubscription")(topics=["a"], user_data=None).encode(3)
+    assert read_subscription(newer).version == 3
+    for wrong in (b"", b"\x00", b"\xff\xff\x00", b"\x00\x01\x00\x00\x00\x09"):
+        with pytest.raises(DecodeError):
+            read_subscription(wrong)
+
+
+def test_a_policy_is_one_of_four():
+    text = {"group.consumer.migration.policy": "UPGRADE"}
+    assert GroupSettings.of_config(lambda key: text.get(key, "")).consumer_migration_policy == "upgrade"
+    with pytest.raises(OptionError):
+        GroupSettings.of_config(lambda key: "sometimes" if key == "group.consumer.migration.policy" else "")

@@ -1,0 +1,340 @@
+"""Classic groups: joining, syncing, heartbeats, leaving, static members, and what the clock does to them."""
+
+import pytest
+from tests.coordination.groups.support import SUBSCRIPTION, Bench, drain
+
+from kafkaframes.coordination.groups import refusal
+from kafkaframes.coordination.groups.classic import VALID_PREVIOUS, ClassicGroup, GroupState, JoinResult
+from kafkaframes.coordination.groups.rebalance import Leaving
+from kafkaframes.coordination.groups.settings import GroupSettings
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_a_new_dynamic_member_gets_an_id_first_and_the_group_begins_with_it(bench):
+    required = drain(bench.join())
+    assert (required.error, required.member_id) == (refusal.MEMBER_ID_REQUIRED, "c-uuid0")
+    answers = bench.join(required.member_id)
+    assert not answers  # the initial delay is 0, but it is a timer as in Kafka
+    bench.clock.run_due()
+    joined = drain(answers)
+    assert joined.generation == 1
+    assert (joined.leader, joined.protocol_name, joined.protocol_type) == ("c-uuid0", "range", "consumer")
+    assert [(one.member_id, one.metadata) for one in joined.members] == [("c-uuid0", SUBSCRIPTION)]
+    synced = drain(bench.sync(joined, {"c-uuid0": b"everything"}))
+    assert (synced.error, synced.assignment, synced.protocol_name) == (0, b"everything", "range")
+    assert bench.group().state is GroupState.STABLE
+
+
+def test_versions_without_the_id_round_join_at_once(bench):
+    answers = bench.join(needs_member_id=False)
+    bench.clock.run_due()
+    assert drain(answers).member_id == "c-uuid0"
+
+
+def test_an_id_that_nobody_gave_out_is_unknown(bench):
+    assert drain(bench.join("made-up")) == JoinResult(refusal.UNKNOWN_MEMBER_ID, "made-up")
+    bench.new_id()  # there is a group now
+    assert drain(bench.join("made-up")).error == refusal.UNKNOWN_MEMBER_ID
+
+
+def test_an_id_that_is_not_used_within_the_session_timeout_is_forgotten(bench):
+    member_id = bench.new_id()
+    bench.clock.advance(10.001)
+    assert drain(bench.join(member_id)).error == refusal.UNKNOWN_MEMBER_ID
+
+
+def test_a_second_member_makes_the_first_rejoin_and_only_the_leader_is_told_of_all(bench):
+    first = bench.member()
+    second_id = bench.new_id()
+    second = bench.join(second_id)
+    assert bench.coordinator.heartbeat("g", first.member_id, None, 1) == refusal.REBALANCE_IN_PROGRESS
+    again = bench.join(first.member_id)
+    leader, follower = drain(again), drain(second)
+    assert leader.generation == follower.generation == 2
+    assert leader.leader == follower.leader == first.member_id
+    assert {one.member_id for one in leader.members} == {first.member_id, second_id}
+    assert follower.members == ()
+    waiting = bench.sync(follower)
+    assert not waiting
+    bench.sync(leader, {second_id: b"half"})
+    assert drain(waiting).assignment == b"half"
+    assert bench.group().members[first.member_id].assignment == b""
+
+
+def test_who_does_not_rejoin_in_time_is_out(bench):
+    bench.member()
+    first = next(iter(bench.group().members))
+    late = bench.join(bench.new_id(), session_timeout_ms=100_000)
+    for _ in range(8):  # the first stays alive, and does not rejoin
+        bench.clock.advance(7)
+        assert bench.coordinator.heartbeat("g", first, None, 1) == refusal.REBALANCE_IN_PROGRESS
+    assert not late
+    bench.clock.advance(5)  # 61 s: the rebalance timeout was 60
+    joined = drain(late)
+    assert joined.generation == 2
+    assert joined.leader == joined.member_id
+    assert first not in bench.group().members
+
+
+def test_a_member_that_is_not_heard_of_is_out_and_an_empty_group_is_written(bench):
+    joined = bench.member()
+    bench.clock.advance(9)
+    assert bench.coordinator.heartbeat("g", joined.member_id, None, 1) == refusal.NONE
+    bench.clock.advance(9)
+    assert bench.group().state is GroupState.STABLE
+    bench.clock.advance(2)
+    assert bench.group().state is GroupState.EMPTY
+    assert bench.group().generation == 2
+    bench.restart()
+    assert bench.group().state is GroupState.EMPTY
+    assert bench.group().generation == 2
+
+
+def test_a_joining_member_is_kept_as_long_as_the_others_may_take(bench):
+    bench.member(session_timeout_ms=120_000)
+    late = bench.join(bench.new_id())
+    bench.clock.advance(59)  # beyond its session timeout of 10 s: it is parked and cannot heartbeat
+    assert not late
+    bench.clock.advance(1)
+    assert drain(late).generation == 2
+
+
+def test_who_joins_and_never_syncs_is_out_after_the_rebalance_timeout(bench):
+    answers = bench.join(bench.new_id(session_timeout_ms=1_800_000), session_timeout_ms=1_800_000)
+    bench.clock.run_due()
+    assert drain(answers).generation == 1
+    bench.clock.advance(60)
+    assert bench.group().state is GroupState.EMPTY
+
+
+def test_a_join_while_others_sync_sends_them_back(bench):
+    first = bench.member()
+    second = bench.join(bench.new_id())
+    drain(bench.join(first.member_id))
+    waiting = bench.sync(drain(second))
+    bench.join(bench.new_id())
+    assert drain(waiting).error == refusal.REBALANCE_IN_PROGRESS
+    assert drain(bench.sync(drain(second))).error == refusal.REBALANCE_IN_PROGRESS
+
+
+def test_a_follower_that_joins_again_unchanged_is_told_the_generation(bench):
+    bench.member()
+    follower = bench.member()
+    again = drain(bench.join(follower.member_id))
+    assert (again.generation, again.members) == (follower.generation, ())
+    assert bench.group().state is GroupState.STABLE
+
+
+def test_a_member_with_other_topics_makes_all_rejoin(bench):
+    leader = bench.member()
+    follower = bench.member()
+    answers = bench.join(follower.member_id, protocols=(("range", SUBSCRIPTION[:-4] + b"\0\0\0\0"),))
+    assert not answers
+    assert bench.group().state is GroupState.PREPARING_REBALANCE
+    bench.join(leader.member_id)
+    assert drain(answers).generation == follower.generation + 1
+
+
+def test_the_leader_makes_all_rejoin_by_joining_again(bench):
+    leader = bench.member()
+    assert drain(bench.join(leader.member_id)).generation == 2
+
+
+def test_requests_of_another_generation_or_member_are_refused(bench):
+    joined = bench.member()
+    assert drain(bench.sync(joined, generation=7)).error == refusal.ILLEGAL_GENERATION
+    assert drain(bench.sync(joined, member_id="x")).error == refusal.UNKNOWN_MEMBER_ID
+    assert drain(bench.sync(joined, group_id="h")).error == refusal.UNKNOWN_MEMBER_ID
+    assert drain(bench.sync(joined, group_id="")).error == refusal.INVALID_GROUP_ID
+    assert drain(bench.sync(joined, protocol_name="roundrobin")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert drain(bench.sync(joined, protocol_type="connect")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    heartbeat = bench.coordinator.heartbeat
+    assert heartbeat("g", joined.member_id, None, 7) == refusal.ILLEGAL_GENERATION
+    assert heartbeat("g", "x", None, 1) == refusal.UNKNOWN_MEMBER_ID
+    assert heartbeat("h", joined.member_id, None, 1) == refusal.UNKNOWN_MEMBER_ID
+    assert heartbeat("", joined.member_id, None, 1) == refusal.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"group_id": ""}, refusal.INVALID_GROUP_ID),
+        ({"session_timeout_ms": 5_999}, refusal.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 1_800_001}, refusal.INVALID_SESSION_TIMEOUT),
+        ({"protocol_type": ""}, refusal.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": ()}, refusal.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+def test_bad_joins_are_refused(bench, changes, error):
+    assert drain(bench.join(**changes)).error == error
+
+
+def test_a_member_without_a_common_protocol_is_refused(bench):
+    bench.member()
+    assert drain(bench.join(protocols=(("sticky", b""),))).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert drain(bench.join(protocol_type="connect")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_most_votes_choose_among_what_all_support(bench):
+    def joined(*names):
+        return bench.member(protocols=tuple((name, SUBSCRIPTION) for name in names))
+
+    joined("sticky", "range", "roundrobin")
+    group = bench.group()
+    known = list(group.members)
+    ids = [bench.new_id(protocols=(("range", SUBSCRIPTION),)) for _ in range(2)]
+    answers = [
+        bench.join(ids[0], protocols=(("range", SUBSCRIPTION), ("roundrobin", SUBSCRIPTION))),
+        bench.join(ids[1], protocols=(("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION))),
+    ]
+    bench.join(known[0], protocols=tuple((name, SUBSCRIPTION) for name in ("sticky", "range", "roundrobin")))
+    assert {drain(one).protocol_name for one in answers} == {"range"}
+
+
+def test_a_full_group_refuses_more():
+    bench = Bench(GroupSettings(max_size=1))
+    joined = bench.member()
+    assert drain(bench.join()).error == refusal.GROUP_MAX_SIZE_REACHED
+    assert drain(bench.join(joined.member_id)).error == refusal.NONE  # who is in stays in
+
+
+def test_leaving_ends_the_generation_for_the_others(bench):
+    first = bench.member()
+    second = bench.member()
+    assert bench.coordinator.leave("g", [Leaving(second.member_id), Leaving("x")]) == [0, refusal.UNKNOWN_MEMBER_ID]
+    assert bench.group().state is GroupState.PREPARING_REBALANCE
+    assert drain(bench.join(first.member_id)).generation == 3
+    assert bench.coordinator.leave("h", [Leaving("x")]) == [refusal.UNKNOWN_MEMBER_ID]
+
+
+def test_an_id_that_was_given_out_can_leave(bench):
+    bench.member()
+    member_id = bench.new_id()
+    assert bench.coordinator.leave("g", [Leaving(member_id)]) == [refusal.NONE]
+    assert drain(bench.join(member_id)).error == refusal.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_comes_back_without_a_rebalance(bench):
+    first = bench.member(instance_id="a")
+    second = bench.member(instance_id="b")
+    assert first.member_id.startswith("a-")
+    assert bench.group().generation == 2
+    back = drain(bench.join(instance_id="b"))
+    assert (back.error, back.generation, back.skip_assignment) == (0, 2, False)
+    assert back.member_id != second.member_id
+    assert bench.group().state is GroupState.STABLE
+    assert drain(bench.sync(back, instance_id="b")).assignment == second.member_id.encode()
+    fenced = bench.coordinator.heartbeat("g", second.member_id, "b", 2)
+    assert fenced == refusal.FENCED_INSTANCE_ID
+    assert bench.coordinator.heartbeat("g", back.member_id, "b", 2) == refusal.NONE
+    bench.restart()
+    assert bench.group().static_members["b"] == back.member_id
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_static_leader_that_comes_back_assigns_nothing(bench, skips):
+    first = bench.member(instance_id="a")
+    back = drain(bench.join(instance_id="a", may_skip_assignment=skips))
+    assert back.skip_assignment is skips
+    if skips:
+        assert (back.leader, [one.instance_id for one in back.members]) == (back.member_id, ["a"])
+    else:  # an older client must not believe that it leads
+        assert (back.leader, back.members) == (first.member_id, ())
+
+
+def test_a_static_member_with_another_protocol_makes_all_rejoin(bench):
+    bench.member(instance_id="a")
+    answers = bench.join(instance_id="a", protocols=(("sticky", SUBSCRIPTION), ("range", SUBSCRIPTION)))
+    assert drain(answers).generation == 2
+
+
+def test_a_static_member_is_given_up_by_its_session_timeout_only(bench):
+    first = bench.member(instance_id="a")
+    second = bench.join(bench.new_id())
+    bench.clock.advance(8)
+    bench.coordinator.heartbeat("g", first.member_id, "a", 1)
+    bench.clock.advance(8)
+    assert not second
+    assert bench.group().members[first.member_id].instance_id == "a"
+    bench.clock.advance(3)
+    assert drain(second).generation == 2
+    assert first.member_id not in bench.group().members
+
+
+def test_an_administrator_removes_a_static_member_by_its_name(bench):
+    bench.member(instance_id="a")
+    leave = bench.coordinator.leave
+    assert leave("g", [Leaving("", "zz"), Leaving("x", "a")]) == [
+        refusal.UNKNOWN_MEMBER_ID,
+        refusal.FENCED_INSTANCE_ID,
+    ]
+    assert leave("g", [Leaving("", "a")]) == [refusal.NONE]
+    assert bench.group().state is GroupState.EMPTY
+
+
+def test_the_initial_delay_is_extended_while_members_come():
+    bench = Bench(GroupSettings(initial_rebalance_delay_ms=3_000))
+    first = bench.join(bench.new_id())
+    second_id = bench.new_id()
+    bench.clock.advance(2)
+    second = bench.join(second_id)
+    bench.clock.advance(2)
+    assert not first
+    bench.clock.advance(2)
+    assert drain(first).generation == drain(second).generation == 1
+
+
+def test_a_broken_log_costs_the_generation_and_not_the_group(bench):
+    answers = bench.join(bench.new_id())
+    bench.clock.run_due()
+    joined = drain(answers)
+    bench.log.is_broken = True
+    assert drain(bench.sync(joined, {})).error == refusal.COORDINATOR_NOT_AVAILABLE
+    bench.log.is_broken = False
+    again = drain(bench.join(joined.member_id))
+    assert again.generation == 2
+    assert drain(bench.sync(again, {again.member_id: b"x"})).assignment == b"x"
+
+
+def test_the_group_is_there_after_a_restart_and_its_members_may_go_on(bench):
+    first = bench.member(instance_id="a")
+    second = bench.member()
+    bench.restart()
+    group = bench.group()
+    assert (group.state, group.generation, group.leader, group.protocol_name) == (
+        GroupState.STABLE,
+        2,
+        first.member_id,
+        "range",
+    )
+    assert bench.coordinator.heartbeat("g", second.member_id, None, 2) == refusal.NONE
+    assert drain(bench.sync(second)).assignment == second.member_id.encode()
+    bench.clock.advance(11)
+    assert not bench.group().members
+
+
+def test_members_are_described_while_the_group_is_stable(bench):
+    joined = bench.member(instance_id="a")
+    described = bench.coordinator.describe("g")
+    assert (described.state, described.protocol_type, described.protocol_name) == ("Stable", "consumer", "range")
+    (member,) = described.members
+    assert (member.member_id, member.instance_id, member.client_id, member.client_host) == (
+        joined.member_id,
+        "a",
+        "c",
+        "/127.0.0.1",
+    )
+    assert (member.metadata, member.assignment) == (SUBSCRIPTION, joined.member_id.encode())
+    bench.join(bench.new_id())
+    described = bench.coordinator.describe("g")
+    assert (described.state, described.protocol_name, described.members[0].metadata) == ("PreparingRebalance", "", b"")
+
+
+def test_every_state_has_its_predecessors():
+    assert set(VALID_PREVIOUS) == set(GroupState)
+    with pytest.raises(AssertionError):
+        ClassicGroup("g").transition_to(GroupState.STABLE, 0)

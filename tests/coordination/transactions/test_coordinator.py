@@ -1,0 +1,387 @@
+"""Transactional ids: initialising, fencing, ending (both versions), timeouts, expiry, restarts, disks that refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.coordination.groups.support import ListLog, frozen_clock
+
+from kafkaframes.broker.clock import Clock
+from kafkaframes.coordination.transactions import refusal
+from kafkaframes.coordination.transactions.coordinator import (
+    ProducerIdentity,
+    TransactionCoordinator,
+    TransactionSettings,
+)
+from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
+from kafkaframes.coordination.transactions.state import LARGEST_EPOCH, VALID_PREVIOUS, S, TransactionState
+from kafkaframes.errors import StorageError
+from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
+from kafkaframes.storage.files.names import TopicPartition
+
+T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@dataclass
+class Bench:
+    """A coordinator, a log that is a list, and the markers that were written."""
+
+    version: int = 2
+    clock: Clock = field(default_factory=frozen_clock)
+    log: ListLog = field(default_factory=ListLog)
+    markers: list[tuple[Any, ...]] = field(default_factory=list)
+    broken: set[TopicPartition] = field(default_factory=set)
+    ids: Any = field(default_factory=lambda: count(1000))
+    coordinator: TransactionCoordinator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.coordinator = TransactionCoordinator(
+            self.clock,
+            self.log,
+            TransactionSettings(transaction_version=self.version),
+            lambda: next(self.ids),
+            self.write,
+            lambda _partition: 7,
+        )
+        self.coordinator.load(list(self.log.rows))
+
+    def write(self, where: TopicPartition, **marker: Any) -> None:
+        if where in self.broken:
+            raise StorageError("the disk is full")
+        self.markers.append((where, *marker.values()))
+
+    def init(self, *expected: int, name: str = "t", timeout_ms: int = 60_000) -> ProducerIdentity:
+        return self.coordinator.init_producer_id(name, timeout_ms, ProducerIdentity(*expected) if expected else None)
+
+    def init_again(self) -> ProducerIdentity:
+        """Initialise as clients do: ask again after CONCURRENT_TRANSACTIONS."""
+        assert code_of(self.init) == refusal.CONCURRENT_TRANSACTIONS
+        return self.init()
+
+    def add(self, who: ProducerIdentity, *partitions: TopicPartition) -> None:
+        self.coordinator.add_partitions("t", *who, partitions or (T0,), version=self.version)
+
+    def end(self, who: ProducerIdentity, *, commit: bool = True, version: int | None = None) -> ProducerIdentity:
+        version = self.version if version is None else version
+        return self.coordinator.end("t", *who, commit=commit, version=version)
+
+    @property
+    def state(self) -> TransactionState:
+        return self.coordinator.describe("t").state
+
+    @property
+    def written(self) -> list[str]:
+        """The states that the log has, in order."""
+        by_number = {one.number: one.shown for one in TransactionState}
+        return [
+            by_number[decode_coordinator_record("__transaction_state", row.key, row.value).value.transaction_status]
+            for row in self.log.rows
+            if row.value is not None
+        ]
+
+
+def code_of(call: Any, *arguments: Any, **options: Any) -> int:
+    with pytest.raises(TransactionRefusedError) as caught:
+        call(*arguments, **options)
+    return caught.value.code
+
+
+@pytest.fixture(params=[0, 2], ids=["version 0", "version 2"])
+def bench(request):
+    return Bench(request.param)
+
+
+def test_a_producer_without_a_transactional_id_gets_a_new_id_each_time(bench):
+    assert bench.coordinator.init_producer_id(None, 0) == (1000, 0)
+    assert bench.coordinator.init_producer_id(None, 0) == (1001, 0)
+    assert not bench.log.rows
+
+
+def test_the_epoch_grows_with_each_initialisation(bench):
+    assert [bench.init() for _ in range(3)] == [(1000, 0), (1000, 1), (1000, 2)]
+    bench.restart()
+    assert bench.init() == (1000, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_ms", "code"),
+    [
+        ("", 1, refusal.INVALID_REQUEST),
+        ("t", 0, refusal.INVALID_TRANSACTION_TIMEOUT),
+        ("t", 900_001, refusal.INVALID_TRANSACTION_TIMEOUT),
+    ],
+)
+def test_bad_initialisations_are_refused(bench, name, timeout_ms, code):
+    assert code_of(bench.init, name=name, timeout_ms=timeout_ms) == code
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_is_in_the_log_step_by_step_and_its_markers_in_every_partition(bench, commit):
+    who = bench.init()
+    bench.add(who)
+    bench.add(who, T0, T1)
+    bench.add(who, T1)  # is there: nothing is written
+    after = bench.end(who, commit=commit)
+    name = "Commit" if commit else "Abort"
+    assert bench.written == ["Empty", "Ongoing", "Ongoing", f"Prepare{name}", f"Complete{name}"]
+    epoch = 1 if bench.version == 2 else 0
+    assert after == (1000, epoch)
+    assert bench.markers == [(where, commit, 1000, epoch, 7) for where in (T0, T1)]
+    bench.restart()
+    assert bench.coordinator.describe("t").partitions == frozenset()
+    assert len(bench.markers) == 2
+    bench.add(after)
+    assert bench.state is S.ONGOING
+
+
+def test_the_next_transaction_begins_when_its_first_partition_comes(bench):
+    who = bench.init()
+    bench.add(who)
+    began = bench.coordinator.describe("t").start_ms
+    who = bench.end(who)
+    bench.clock.advance(5)
+    bench.add(who, T1)
+    assert bench.coordinator.describe("t").start_ms == began + 5_000
+    bench.clock.advance(1)
+    bench.add(who, T0)
+    assert bench.coordinator.describe("t").start_ms == began + 5_000
+
+
+def test_an_open_transaction_is_aborted_by_the_next_initialisation(bench):
+    old = bench.init()
+    bench.add(old)
+    new = bench.init_again()
+    ((where, commit, _, epoch, _),) = bench.markers
+    assert (where, commit) == (T0, False)
+    assert (epoch, new.producer_epoch) == (1, 2)
+    assert old.producer_epoch < epoch < new.producer_epoch  # nobody else has the epoch of the marker
+    assert code_of(bench.add, old) == refusal.PRODUCER_FENCED
+    assert code_of(bench.end, old) == refusal.PRODUCER_FENCED
+
+
+def test_requests_of_others_are_refused(bench):
+    who = bench.init()
+    other = ProducerIdentity(who.producer_id + 1, 0)
+    late = who._replace(producer_epoch=9)
+    for call in (bench.add, bench.end):
+        assert code_of(call, other) == refusal.INVALID_PRODUCER_ID_MAPPING
+        assert code_of(call, late) == refusal.PRODUCER_FENCED
+    for call in (bench.coordinator.end, bench.coordinator.add_partitions):
+        options = {"commit": True, "version": bench.version} if call == bench.coordinator.end else {"added": [T0]}
+        assert code_of(call, "nobody", 1, 0, **options) == refusal.INVALID_PRODUCER_ID_MAPPING
+        assert code_of(call, "", 1, 0, **options) == refusal.INVALID_REQUEST
+    assert code_of(bench.coordinator.describe, "nobody") == refusal.TRANSACTIONAL_ID_NOT_FOUND
+    assert code_of(bench.coordinator.describe, "") == refusal.INVALID_REQUEST
+
+
+def test_a_commit_of_nothing_is_refused(bench):
+    who = bench.init()
+    assert code_of(bench.end, who) == refusal.INVALID_TXN_STATE
+
+
+def test_an_abort_of_nothing_is_fine_in_version_2_only():
+    old = Bench(0)
+    assert code_of(old.end, old.init(), commit=False) == refusal.INVALID_TXN_STATE
+    new = Bench(2)
+    assert new.end(new.init(), commit=False) == (1000, 1)
+    assert new.state is S.COMPLETE_ABORT
+    assert not new.markers
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_same_end_again_is_answered_again_and_the_other_one_refused(bench, commit):
+    who = bench.init()
+    bench.add(who)
+    after = bench.end(who, commit=commit)
+    assert bench.end(who, commit=commit) == after
+    assert code_of(bench.end, who, commit=not commit) == refusal.INVALID_TXN_STATE
+    assert len(bench.markers) == 1
+
+
+def test_version_2_tells_a_repetition_from_the_next_end():
+    bench = Bench(2)
+    who = bench.init()
+    bench.add(who)
+    after = bench.end(who)
+    assert code_of(bench.end, after) == refusal.INVALID_TXN_STATE  # a commit of nothing
+    assert bench.end(after, commit=False) == (1000, 2)
+    assert code_of(bench.end, who) == refusal.PRODUCER_FENCED
+
+
+def test_a_producer_asks_for_the_next_epoch(bench):
+    who = bench.init()
+    bumped = bench.init(*who)
+    assert bumped == (1000, 1)
+    assert bench.init(*who) == bumped  # it did not see the answer
+    assert code_of(bench.init, 1000, 7) == refusal.PRODUCER_FENCED
+    assert code_of(bench.init, 999, 0) == refusal.PRODUCER_FENCED
+    bench.init()
+    assert code_of(bench.init, *bumped) == refusal.PRODUCER_FENCED
+
+
+def exhausted(bench: Bench) -> ProducerIdentity:
+    """Return a producer with the last epoch that clients get."""
+    bench.init()
+    one = bench.coordinator.transactions["t"]
+    bench.coordinator.transactions["t"] = replace(one, producer_epoch=LARGEST_EPOCH - 1)
+    return ProducerIdentity(1000, LARGEST_EPOCH - 1)
+
+
+def test_when_epochs_are_used_up_a_new_id_follows(bench):
+    who = exhausted(bench)
+    assert bench.init(*who) == (1001, 0)
+    assert bench.init(*who) == (1001, 0)  # it did not see the answer
+
+
+def test_version_2_goes_on_with_a_new_id_when_epochs_are_used_up():
+    bench = Bench(2)
+    who = exhausted(bench)
+    bench.add(who)
+    after = bench.end(who)
+    assert after == (1001, 0)
+    assert bench.markers == [(T0, True, 1000, LARGEST_EPOCH, 7)]
+    assert bench.end(who) == after
+    bench.restart()
+    assert bench.end(who) == after
+    bench.add(after)
+
+
+def test_fencing_with_the_last_epoch_takes_the_one_that_is_kept_for_it(bench):
+    who = exhausted(bench)
+    bench.add(who)
+    assert bench.init_again().producer_id == 1001
+    assert bench.markers[0][3] == LARGEST_EPOCH
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(bench):
+    who = bench.init(timeout_ms=30_000)
+    bench.clock.advance(100)
+    bench.add(who)
+    bench.clock.advance(29)
+    assert bench.state is S.ONGOING
+    bench.clock.advance(12)
+    assert bench.state is S.COMPLETE_ABORT
+    assert [one[1] for one in bench.markers] == [False]
+    late = refusal.INVALID_TXN_STATE if bench.version == 2 else refusal.PRODUCER_FENCED  # as Kafka 4.3.1
+    assert code_of(bench.end, who) == late
+    assert code_of(bench.add, who) == refusal.PRODUCER_FENCED
+    if bench.version == 2:
+        assert bench.init(*who).producer_epoch == who.producer_epoch + 1  # it may go on
+    new = bench.init()
+    bench.add(new)
+    bench.end(new)
+
+
+def test_ids_that_nobody_uses_are_forgotten(bench):
+    bench.init()
+    bench.coordinator.init_producer_id("open", 900_000)
+    bench.clock.advance(604_800 - 3_700)
+    bench.coordinator.init_producer_id("late", 60_000)
+    bench.clock.advance(7_300)
+    assert set(bench.coordinator.transactions) == {"late"}
+    bench.restart()
+    assert set(bench.coordinator.transactions) == {"late"}
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
+    who = bench.init()
+    bench.add(who, T0, T1)
+    bench.broken = {T1}
+    bench.end(who, commit=commit)
+    assert bench.state in {S.PREPARE_COMMIT, S.PREPARE_ABORT}
+    assert code_of(bench.init) == refusal.CONCURRENT_TRANSACTIONS
+    assert code_of(bench.end, who, commit=commit) == refusal.CONCURRENT_TRANSACTIONS
+    now = ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
+    assert code_of(bench.add, now) == refusal.CONCURRENT_TRANSACTIONS
+    bench.broken = set()
+    bench.restart()
+    assert bench.state in {S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
+    assert {one[:2] for one in bench.markers} == {(T0, commit), (T1, commit)}
+
+
+def test_a_disk_that_refuses_a_marker_is_tried_again(bench):
+    who = bench.init()
+    bench.add(who)
+    bench.broken = {T0}
+    bench.end(who)
+    bench.clock.advance(3)
+    assert bench.state is S.PREPARE_COMMIT
+    bench.broken = set()
+    bench.clock.advance(1)
+    assert bench.state is S.COMPLETE_COMMIT
+
+
+def test_a_log_that_refuses_changes_nothing(bench):
+    who = bench.init()
+    bench.log.is_broken = True
+    for call in (bench.init, lambda: bench.add(who)):
+        with pytest.raises(StorageError):
+            call()
+    bench.log.is_broken = False
+    bench.add(who)
+    bench.log.is_broken = True
+    with pytest.raises(StorageError):
+        bench.end(who)
+    bench.log.is_broken = False
+    assert bench.state is S.ONGOING
+    bench.end(who)
+
+
+def test_what_is_produced_must_be_part_of_the_transaction(bench):
+    who = bench.init()
+    bench.add(who)
+    admit = bench.coordinator.admit_produce
+    assert admit("t", *who, "orders", 0, may_add=False) == 0
+    assert admit("t", *who, "orders", 1, may_add=False) == refusal.INVALID_TXN_STATE
+    assert admit("t", *who, "orders", 1, may_add=False, knows_abortable=True) == refusal.TRANSACTION_ABORTABLE
+    assert admit("t", *who, "orders", 1, may_add=True) == 0
+    assert admit("t", *who, "orders", 1, may_add=False) == 0
+    assert admit("t", who.producer_id, 9, "orders", 0, may_add=False) == refusal.INVALID_PRODUCER_EPOCH
+    assert admit("u", *who, "orders", 0, may_add=True) == refusal.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_transactions_are_listed_by_state_producer_age_and_name(bench):
+    bench.add(bench.init())
+    bench.clock.advance(3)
+    bench.coordinator.init_producer_id("other", 1_000)
+    listed = bench.coordinator.listed
+
+    def names(**filters: Any) -> set[str]:
+        return {one.transactional_id for one in listed(**filters)}
+
+    assert names() == {"t", "other"}
+    assert names(states=["Ongoing"]) == {"t"}
+    assert names(producer_ids=[1001]) == {"other"}
+    assert names(states=["Ongoing"], longer_than_ms=2_999) == {"t"}
+    assert names(states=["Ongoing"], longer_than_ms=3_000) == set()
+    assert names(pattern=lambda name: name.startswith("o")) == {"other"}
+
+
+def test_records_have_the_version_that_the_feature_asks_for(bench):
+    bench.add(bench.init(), T0, T1)
+    record = decode_coordinator_record("__transaction_state", bench.log.rows[-1].key, bench.log.rows[-1].value)
+    assert record.value_version == (1 if bench.version else 0)
+    (topic,) = record.value.transaction_partitions
+    assert (topic.topic, topic.partition_ids) == ("orders", [0, 1])
+    first = decode_coordinator_record("__transaction_state", bench.log.rows[0].key, bench.log.rows[0].value)
+    assert first.value.transaction_partitions is None
+
+
+def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
+    bench.init()
+    row = bench.log.rows[0]
+    bench.log.rows += [row._replace(key=b"\0\x09x"), row._replace(value=row.value[:5])]
+    bench.restart()
+    assert bench.coordinator.unread == 2
+    assert bench.init() == (1000, 1)
+
+
+def test_every_state_has_its_predecessors():
+    assert set(VALID_PREVIOUS) == set(TransactionState)

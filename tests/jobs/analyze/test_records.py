@@ -1,0 +1,49 @@
+"""The sizes of records in three formats are those of the bytes that are written in them."""
+
+import random
+
+import pytest
+from tests.records import mutations
+
+import kafkaframes
+from kafkaframes.jobs.analyze.records import RecordSizes
+from kafkaframes.records.scan import as_array, scan_all
+
+
+def rows(seed, *, headers=True):
+    choose = random.Random(seed)
+    count = choose.choice((1, 5, 200))
+    columns = {
+        "key": [mutations.some_bytes(choose) for _ in range(count)],
+        "value": [mutations.some_bytes(choose) for _ in range(count)],
+        "timestamp": [choose.choice((1000, 1063, 1064, 9000, 10**12)) for _ in range(count)],
+    }
+    if headers:
+        columns["headers"] = [choose.choice(([], [("a", b"1"), ("trace", None)])) for _ in range(count)]
+    return columns
+
+
+def measured(data):
+    sizes = RecordSizes()
+    sizes.add(as_array(data), scan_all(as_array(data)))
+    return sizes
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("seed", range(6))
+def test_all_fields_together_are_the_bytes(seed, codec):
+    columns = rows(seed)
+    sizes = measured(kafkaframes.build_records(columns, codec=codec, batch_records=50))
+    assert sizes.totals[2] == len(kafkaframes.build_records(columns, batch_records=50, batch_bytes=1 << 24))
+    without = {name: column for name, column in columns.items() if name != "headers"}
+    for record_format in (0, 1):
+        assert sizes.totals[record_format] == len(kafkaframes.build_records(without, record_format=record_format))
+    assert sizes.records == len(columns["key"])
+
+
+def test_what_cannot_be_measured_is_left_out():
+    old = kafkaframes.build_records({"value": [b"v"]}, record_format=1)
+    damaged = mutations.batch_v2(b"\x7f", count=1)
+    appended = kafkaframes.build_records({"value": [b"v"], "timestamp": [5]}, timestamp_type="LogAppendTime")
+    sizes = measured(old + damaged + appended + kafkaframes.build_records({"value": [b"v"]}))
+    assert (sizes.batches, sizes.records, sizes.left_out) == (1, 1, 3)

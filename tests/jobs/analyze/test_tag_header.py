@@ -1,0 +1,106 @@
+"""Sizes of tag headers: the seed documents' vectors, and every message of the catalog as it is really written."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze.tag_header import SCHEMES, header_size, header_sizes, message_size, tagged_fields
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.layout import layout
+
+TEXT_BYTES = 10
+FLEXIBLE = [
+    (name, spec.valid_versions.highest)
+    for name in catalog.names()
+    if not (spec := catalog.load(name)).valid_versions.is_empty
+    and spec.flexible_versions.contains(spec.valid_versions.highest)
+]
+
+
+def value_of(slots, *, filled):
+    """Return JSON with one element in each array, texts of ten bytes, nothing null or at its default."""
+    return {
+        slot.name[:1].lower() + slot.name[1:]: one_of(slot, filled=filled)
+        for slot in slots
+        if slot.tag is None or filled
+    }
+
+
+def one_of(slot, *, filled):
+    if slot.type.is_struct:
+        value = value_of(slot.children, filled=filled)
+    elif slot.type.name == "bool":
+        value = slot.default is not True
+    elif slot.type.name == "float64":
+        value = 7.5
+    elif slot.type.name == "string":
+        value = "x" * TEXT_BYTES
+    elif slot.type.name in ("bytes", "records"):
+        value = base64.b64encode(b"x" * TEXT_BYTES).decode()
+    else:
+        value = base64.urlsafe_b64encode(b"x" * 16).decode().rstrip("=") if slot.type.name == "uuid" else 7
+    return [value] if slot.type.is_array else value
+
+
+@pytest.mark.parametrize(
+    ("length", "tag", "written"),
+    [
+        *[(4, 5, "32"), (0, 0, "00"), (15, 7, "7f"), (16, 7, "aa02"), (15, 8, "d501"), (127, 127, "ff7f")],
+        *[(128, 0, "808001"), (2**31 - 1, 2**31 - 1, "ffffffffffffffff3f")],
+    ],
+)
+def test_vectors_of_the_draft(length, tag, written):
+    found = header_size(length, tag)
+    assert found.written.hex() == written
+    assert found.interleaved == len(written) // 2
+
+
+def test_the_table_is_complete_and_numbers_are_bounded():
+    assert [(one.length, one.tag) for one in header_sizes((1, 2), iter((3, 4)))] == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    for length, tag in ((-1, 0), (0, 2**31)):
+        with pytest.raises(OptionError, match="not between"):
+            header_size(length, tag)
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["bare", "filled"])
+def test_sizes_are_those_of_encoded_messages(filled):
+    for name, version in FLEXIBLE:
+        cls = message(name)
+        data = value_of(layout(cls.spec, version), filled=filled)
+        if not filled:  # the JSON form asks for mandatory fields alone
+            assert not any(one.tag is not None and one.name in data for one in layout(cls.spec, version))
+        value = cls.from_json(data, version)
+        found = message_size(cls.spec, version, TEXT_BYTES)
+        sizes = found.filled if filled else found.bare
+        for header in ("adopted", "interleaved"):
+            assert len(value.encode(version, tag_header=header)) == sizes[header], f"{name} {version} {header}"
+
+
+def test_the_rejected_alternatives_of_a_message_by_hand():
+    """HeartbeatRequest 4: three strings (one nullable), an int32, no tags. One section of one byte."""
+    size = message_size(catalog.load("HeartbeatRequest"), 4, TEXT_BYTES)
+    assert size.bare == {
+        "adopted": 3 * 11 + 4 + 1,
+        "interleaved": 3 * 11 + 4 + 1,
+        "escape": 3 * 11 + 4,
+        "all tagged": 1 + 3 * (2 + 10) + (2 + 4),
+    }
+    assert size.filled == size.bare
+    marked = message_size(catalog.load("AbortTransactionRecord"), 0, TEXT_BYTES)  # one tagged string alone
+    assert [marked.filled[scheme] for scheme in SCHEMES] == [1 + 2 + 11, 1 + 1 + 11, 1 + 1 + 2 + 11, 1 + 2 + 10]
+
+
+def test_tagged_fields_of_nested_structs_are_listed():
+    found = {one.path: one.header for one in tagged_fields(catalog.load("ProduceResponse"), 13)}
+    assert list(found) == ["Responses.PartitionResponses.CurrentLeader", "NodeEndpoints"]
+    header = found["Responses.PartitionResponses.CurrentLeader"]
+    assert (header.tag, header.length, header.interleaved, header.adopted) == (0, 4 + 4 + 1, 1, 2)
+
+
+def test_what_has_no_tags_is_refused():
+    with pytest.raises(OptionError, match="not flexible"):
+        message_size(catalog.load("SaslHandshakeRequest"), 1)

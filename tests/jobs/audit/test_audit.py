@@ -1,0 +1,89 @@
+"""The audit's verdicts: every rule with what it rests on, the command on real traffic, logs and request logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.jobs.audit.audit import Client, FormatUse, Seen, Use, Uses, audit, first_fit, judge, judge_format
+from kafkaframes.jobs.audit.libraries import guess_library
+from kafkaframes.protocol.spec.releases import release
+
+SOMEBODY = Client("somebody", "10.0.0.1", None, None)
+
+
+def java(version):
+    return Client("somebody", "10.0.0.1", "apache-kafka-java", version)
+
+
+@pytest.mark.parametrize(
+    ("target", "client", "key", "version", "verdict"),
+    [
+        ("4.0.1", SOMEBODY, 0, 2, "removed"),  # Produce: advertised from 0 on, accepted from 3 on (KAFKA-18659)
+        ("4.0.1", SOMEBODY, 0, 3, "fine"),
+        ("4.0.1", SOMEBODY, 1, 3, "removed"),
+        ("4.0.1", SOMEBODY, 1, 4, "fine"),
+        ("4.0.0", SOMEBODY, 11, 1, "removed"),  # JoinGroup 0 and 1 went in 4.0.0 ...
+        ("4.0.1", SOMEBODY, 11, 1, "fine"),  # ... and came back
+        ("4.0.1", SOMEBODY, 4, 5, "removed"),  # LeaderAndIsr is no more
+        ("4.0.1", SOMEBODY, 18, 99, "fine"),  # ApiVersions may be asked at any version
+        ("4.0.1", SOMEBODY, 999, 0, "unknown"),
+        ("3.9.1", SOMEBODY, 1, 3, "deprecated"),
+        ("3.9.1", SOMEBODY, 3, 13, "unknown"),  # newer than the target: who knows how low this client goes
+        ("3.9.1", java("4.3.1"), 3, 13, "fine"),
+        ("2.0", java("4.0.0"), 1, 17, "fine"),
+        ("2.0", java("4.0.0"), 23, 4, "removed"),  # OffsetForLeaderEpoch: 4.x from 2 on, 2.0 up to 1
+        ("1.0", SOMEBODY, 60, 0, "unknown"),  # DescribeCluster came later
+    ],
+)
+def test_verdicts(target, client, key, version, verdict):
+    found = judge(Use(client, key, version), Seen(1), release(target))
+    assert found.verdict == verdict, found.reason
+
+
+def test_the_highest_version_of_an_old_broker_proves_nothing():
+    target = release("4.0.1")
+    assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=True), Seen(1), target).verdict == "unknown"
+    assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=False), Seen(1), target).verdict == "removed"
+
+
+@pytest.mark.parametrize(
+    ("target", "where", "magic", "verdict"),
+    [
+        ("4.0.1", "disk", 1, "deprecated"),
+        ("4.0.1", "produce", 0, "removed"),
+        ("4.0.1", "fetch", 1, "deprecated"),
+        ("3.9.1", "produce", 0, "deprecated"),
+        ("4.0.1", "disk", 2, "fine"),
+    ],
+)
+def test_formats(target, where, magic, verdict):
+    assert judge_format(FormatUse(None, where, magic, "t"), Seen(1), release(target)).verdict == verdict
+
+
+def test_several_inputs_make_one_audit_and_the_gravest_counts():
+    uses = Uses()
+    uses.add(Use(SOMEBODY, 1, 12), 5, 100, 200)
+    assert audit(uses, release("4.0.1")).exit_status == 0
+    uses.add_format(FormatUse(None, "disk", 1, "t"), 1, None, None)
+    assert audit(uses, release("4.0.1")).exit_status == 3
+    uses.add(Use(SOMEBODY, 1, 2), 1, 50, 60)
+    uses.add(Use(SOMEBODY, 1, 2), 1, 300, 400)
+    found = audit(uses, release("4.0.1"))
+    assert found.exit_status == 4
+    (client,) = found.clients
+    assert (client.findings[0].seen.count, client.findings[0].seen.first, client.findings[0].seen.last) == (2, 50, 400)
+
+
+def test_kafka_4_takes_clients_from_2_1_on():
+    """What KIP-896 promises, computed from the releases."""
+    assert first_fit(release("4.0.1")) == "2.1.1"
+
+
+def test_guesses_have_evidence():
+    assert guess_library("kafka-python-1.4.7", {})[:2] == ("kafka-python", "1.4.7")
+    old = {
+        key: {one.accepted.highest} for key, one in release("0.9.0.1").all_apis.items() if key in (0, 1, 2, 3, 10, 11)
+    }
+    assert guess_library("billing", old)[:2] == ("kafka-clients", "0.9.0.1")
+    assert guess_library("billing", {1: {4}}) is None
+    assert guess_library(None, {}) is None

@@ -1,0 +1,346 @@
+"""Conversions of real brokers' logs: what goes in comes out, whole or not at all."""
+
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes import read_records
+from kafkaframes.errors import EncodeError, LogDirError, OptionError
+from kafkaframes.jobs.convert import RewriteSettings, convert, segment
+from kafkaframes.jobs.convert.batches import _starts
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.records.build import build_records
+from kafkaframes.records.codecs import Codec
+from kafkaframes.records.scan import as_array, scan
+from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.log.discover import discover
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+COLUMNS = ["offset", "timestamp", "timestamp_type", "key", "value", "headers"]
+DOWN = {"on_loss": "drop", "codec": Codec.GZIP}
+
+
+def segments(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.log"))
+
+
+def records(path: Path, *, control: bool = True, without: tuple[str, ...] = ()) -> dict[str, list]:
+    found = {}
+    for file in segments(path):
+        rows = []
+        for table in read_records(file, mode="FAILFAST", columns=COLUMNS, control_records=control):
+            rows += table.to_pylist()
+        for row in rows:
+            row["headers"] = row["headers"] or []
+            for name in without:
+                del row[name]
+        found[str(file.relative_to(path))] = rows
+    return found
+
+
+def headers(path: Path, name: str) -> set[int]:
+    return {value for file in segments(path) for value in scan(as_array(file.read_bytes())).column(name).tolist()}
+
+
+def untyped(found: dict[str, list]) -> dict[str, list]:
+    """Format 0 has no timestamp type; in the others it is CreateTime then."""
+    return {
+        file: [{**row, "timestamp_type": max(row["timestamp_type"], 0)} for row in rows] for file, rows in found.items()
+    }
+
+
+@pytest.mark.parametrize("case", ["zk-28-mixed", "zk-0102-v1"])
+@pytest.mark.parametrize("codec", [None, Codec.ZSTD, Codec.NONE])
+def test_up_to_format_2_everything_stays(case, codec, tmp_path):
+    report = convert(str(LOGS / case), tmp_path / "out", RewriteSettings(record_format=2, codec=codec))
+    assert headers(tmp_path / "out", "magic") <= {2}
+    assert untyped(records(LOGS / case)) == records(tmp_path / "out")
+    assert sum(one.records for one in report.partitions) == sum(map(len, records(LOGS / case).values()))
+    assert not report.lost
+    if codec is not None:
+        assert {value & 7 for value in headers(tmp_path / "out", "attributes")} <= {codec, 0}
+    for source in segments(LOGS / case):
+        assert (
+            tmp_path / "out" / source.relative_to(LOGS / case)
+        ).stat().st_mtime_ns // 10**6 == source.stat().st_mtime_ns // 10**6
+
+
+def test_everything_but_segments_is_carried_over_and_the_result_is_sound(tmp_path):
+    source = LOGS / "zk-28-mixed"
+    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    before = {str(file.relative_to(source)): file for file in source.rglob("*") if file.is_file()}
+    after = {str(file.relative_to(tmp_path / "out")): file for file in (tmp_path / "out").rglob("*") if file.is_file()}
+    assert after.keys() - before.keys() == {"_SUCCESS"}
+    assert before.keys() - after.keys() <= {".lock"}
+    for name, file in ((name, file) for name, file in before.items() if name in after):
+        if not name.endswith((".log", ".index", ".timeindex")):
+            assert after[name].read_bytes() == file.read_bytes()
+    findings = verify(discover(str(tmp_path / "out")), deep=True).findings
+    assert [one for one in findings if one.severity >= Severity.ERROR] == []
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_down_and_what_is_lost(magic, tmp_path):
+    source = LOGS / "kraft-4x-transactions"
+    report = convert(str(source), tmp_path / "out", RewriteSettings(record_format=magic, **DOWN))
+    gone = ("headers", "timestamp_type", *(("timestamp",) if magic == 0 else ()))
+    topics = [path.name for path in source.iterdir() if path.is_dir() and not path.name.startswith("__cluster")]
+    for topic in topics:
+        assert headers(tmp_path / "out" / topic, "magic") <= {magic}
+        wanted = records(source / topic, control=False, without=gone)
+        assert records(tmp_path / "out" / topic, without=gone) == wanted
+    assert report.lost["control batches"]
+    assert report.lost["transactional batches"]
+    for one in report.partitions:
+        assert one.records == one.records_written + sum(one.left_out.values())
+    assert sum(sum(one.left_out.values()) for one in report.partitions) >= report.lost["control batches"]
+    assert report.lost["aborted records that become visible"]
+    assert bool(report.lost["timestamps"]) == (magic == 0)
+    with pytest.raises(EncodeError, match=r"cannot say everything: .*control batches"):
+        convert(str(source), tmp_path / "other", RewriteSettings(record_format=magic, codec=Codec.GZIP))
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("other")]
+
+
+@pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0), (2, 1), (1, 2)])
+def test_between_all_formats_and_back(first, then, tmp_path):
+    source = LOGS / "zk-28-mixed"
+    convert(str(source), tmp_path / "one", RewriteSettings(record_format=first, **DOWN))
+    convert(
+        str(tmp_path / "one"), tmp_path / "two", RewriteSettings(record_format=then, codec=Codec.LZ4, on_loss="drop")
+    )
+    gone = ("headers", "timestamp_type", *(("timestamp",) if 0 in (first, then) else ()))
+    assert records(tmp_path / "two", without=gone) == records(source, control=False, without=gone)
+    assert headers(tmp_path / "two", "magic") == {then}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_recompressing_format_2_keeps_headers_and_records(codec, tmp_path):
+    source = LOGS / "kraft-4x-transactions"
+    convert(str(source), tmp_path / "out", RewriteSettings(codec=codec, level=1 if codec is Codec.ZSTD else None))
+    assert records(tmp_path / "out") == records(source)
+    for file in segments(source):
+        before = scan(as_array(file.read_bytes()))
+        after = scan(as_array((tmp_path / "out" / file.relative_to(source)).read_bytes()))
+        for name in (
+            "base_offset",
+            "last_offset",
+            "leader_epoch",
+            "base_timestamp",
+            "max_timestamp",
+            "producer_id",
+            "base_sequence",
+            "count",
+        ):
+            assert before.column(name).tolist() == after.column(name).tolist()
+        data = np.isin(before.column("attributes") & 0x20, [0])
+        if "__cluster" not in str(file):
+            assert set((after.column("attributes")[data] & 7).tolist()) <= {codec}
+
+
+def test_nothing_to_do_is_a_copy_byte_for_byte(tmp_path):
+    source = LOGS / "kraft-4x-transactions"
+    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    for file in source.rglob("*"):
+        if file.is_file():
+            assert (tmp_path / "out" / file.relative_to(source)).read_bytes() == file.read_bytes()
+
+
+def messages(count: int, *, size: int = 100, magic: int = 1, **options) -> bytes:
+    rows = {"timestamp": list(range(count)), "key": [b"%d" % n for n in range(count)], "value": [bytes(size)] * count}
+    return build_records(rows, record_format=magic, **options)
+
+
+def partition(path: Path, data: bytes, name: str = "orders-0") -> Path:
+    (path / name).mkdir(parents=True)
+    (path / name / f"{0:020}.log").write_bytes(data)
+    return path / name
+
+
+def test_uncompressed_messages_are_joined_a_wrapper_is_one_batch(tmp_path):
+    data = messages(1000) + messages(300, codec="gzip", base_offset=1000, batch_bytes=10**6)
+    source = partition(tmp_path / "in", data)
+    convert(str(source), tmp_path / "out-0", RewriteSettings(record_format=2))
+    counts = scan(as_array(segments(tmp_path / "out-0")[0].read_bytes())).column("count").tolist()
+    assert counts[-1] == 300
+    assert sum(counts[:-1]) == 1000
+    assert all(130 < count < 160 for count in counts[:-2])  # 16 KiB
+    assert records(tmp_path / "out-0") == records(source)
+
+
+def test_append_time_stays_with_each_message(tmp_path):
+    data = b"".join(
+        build_records(
+            {"timestamp": [stamp], "value": [b"x"]}, record_format=1, base_offset=n, timestamp_type="LogAppendTime"
+        )
+        for n, stamp in enumerate([5, 5, 7, 7, 7, 6])
+    )
+    source = partition(tmp_path / "in", data)
+    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    assert records(tmp_path / "out") == records(source)
+    assert scan(as_array(segments(tmp_path / "out")[0].read_bytes())).column("count").tolist() == [2, 3, 1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.booleans(), st.integers(1, 60)), min_size=1, max_size=40),
+    st.integers(1, 100),
+)
+def test_batches_begin_where_they_must(given_batches, batch_bytes):
+    numbers = np.cumsum([1 + gap // 10 for gap, _, _ in given_batches])
+    joins = np.zeros(int(numbers[-1]) + 1, np.bool_)
+    joins[numbers] = [join for _, join, _ in given_batches]
+    weights = np.array([weight for _, _, weight in given_batches], np.int64)
+    starts = _starts(numbers, joins, np.cumsum(weights), None, batch_bytes).tolist()
+    plain, size = [0], weights[0]
+    for place in range(1, len(numbers)):
+        apart = not (joins[numbers[place]] and joins[numbers[place - 1]] and numbers[place] == numbers[place - 1] + 1)
+        if apart or size + weights[place] > batch_bytes:
+            plain.append(place)
+            size = 0
+        size += weights[place]
+    assert starts == plain
+
+
+# ------------------------------------------------------------------------------------------------ what goes wrong
+
+
+def test_damage_stops_or_is_kept(tmp_path):
+    data = bytearray(messages(50, magic=2, codec="lz4", batch_bytes=500))
+    batches = scan(as_array(bytes(data)))
+    at = int(batches.column("position")[3])
+    data[at + 80] ^= 1
+    source = partition(tmp_path / "in", bytes(data) + b"torn tail of some bytes")
+    with pytest.raises(LogDirError, match="CRC") as caught:
+        convert(str(source), tmp_path / "out", RewriteSettings(codec=Codec.ZSTD))
+    assert caught.value.position == at
+    assert caught.value.file.endswith(".log")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    report = convert(str(source), tmp_path / "out", RewriteSettings(codec=Codec.ZSTD, mode="PERMISSIVE"))
+    written = segments(tmp_path / "out")[0].read_bytes()
+    assert bytes(data[at : at + int(batches.column("size")[3])]) in written
+    assert written.endswith(b"torn tail of some bytes")
+    assert [position for _, position, _ in report.partitions[0].damaged] == [at, len(data)]
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    source = partition(tmp_path / "in", messages(500))
+    real = atomic.open_new
+
+    def failing(path):
+        out = real(path)
+        if path.name.startswith("0"):
+
+            def write(_):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            class Full:
+                def __enter__(self):
+                    return self
+
+                def __exit__(self, *_):
+                    out.close()
+
+                def __getattr__(self, name):
+                    return write if name in ("write", "writelines") else getattr(out, name)
+
+            return Full()
+        return out
+
+    monkeypatch.setattr(atomic, "open_new", failing)
+    with pytest.raises(LogDirError, match="No space left"):
+        convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    monkeypatch.undo()
+    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    assert records(tmp_path / "out") == records(source)
+
+
+def test_two_jobs_on_one_destination(tmp_path):
+    source = partition(tmp_path / "in", messages(5))
+    with atomic.locked(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
+        convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    assert not list(tmp_path.glob("*lock*"))
+
+
+def _slow_convert(source: str, target: str) -> None:
+    def run(function, tasks):
+        for task in tasks:
+            yield function(task)
+            time.sleep(290)
+
+    convert(source, target, RewriteSettings(record_format=2), run=run)
+
+
+def test_killed_half_way_then_run_again(tmp_path):
+    source = tmp_path / "in"
+    for name in ("a-0", "b-0"):
+        partition(source, messages(500), name)
+    job = multiprocessing.get_context("fork").Process(target=_slow_convert, args=(str(source), str(tmp_path / "out")))
+    job.start()
+    deadline = time.monotonic() + 250
+    while not list(tmp_path.glob("out.*/*/*.timeindex")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(job.pid, signal.SIGKILL)
+    job.join()
+    assert (tmp_path / "out.kafkaframes-unfinished").exists()
+    assert not (tmp_path / "out").exists()
+    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    assert records(tmp_path / "out") == records(source)
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}
+
+
+def test_a_second_run_does_nothing_another_job_is_refused(tmp_path):
+    source = partition(tmp_path / "in", messages(500))
+    first = convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    stamp = segments(tmp_path / "out")[0].stat().st_ino
+    again = convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    assert again.done_before
+    assert again.partitions == first.partitions
+    assert segments(tmp_path / "out")[0].stat().st_ino == stamp
+    with pytest.raises(LogDirError, match="exists already"):
+        convert(str(source), tmp_path / "out", RewriteSettings(record_format=2, codec=Codec.LZ4))
+
+
+def test_a_segment_alone_and_a_half_finished_swap(tmp_path):
+    source = partition(tmp_path / "in", messages(50))
+    convert(str(segments(source)[0]), tmp_path / "one", RewriteSettings(record_format=2))
+    assert records(tmp_path / "one") == records(source)
+    shutil.copy(segments(source)[0], source / f"{0:020}.log.swap")
+    with pytest.raises(LogDirError, match="half-finished swap"):
+        convert(str(source), tmp_path / "two", RewriteSettings(record_format=2))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"record_format": 3},
+        {"record_format": 1, "codec": Codec.ZSTD},
+        {"level": 3},
+        {"codec": Codec.GZIP, "level": 40},
+        {"on_loss": "no"},
+    ],
+)
+def test_settings_that_fit_no_log(wrong):
+    with pytest.raises(OptionError):
+        RewriteSettings(**wrong)
+
+
+def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
+    real = segment.rewritten
+    monkeypatch.setattr(segment, "rewritten", lambda *given: list(real(*given))[:-1])
+    (tmp_path / "t-0").mkdir()
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.write_bytes(build_records([{"value": b"x" * 50}] * 9, record_format=1, batch_records=1))
+    with pytest.raises(LogDirError, match="9 records were read"):
+        convert(str(path.parent), tmp_path / "out", RewriteSettings(record_format=2, codec=Codec.GZIP, batch_bytes=100))
+    assert [one.name for one in tmp_path.iterdir()] == ["t-0"]

@@ -1,0 +1,365 @@
+"""Exports of segments: what is written, what is resumed, what damage costs. Without Spark and without processes."""
+
+import json
+import shutil
+from base64 import b64decode
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.dump.filters import Filter, key_pattern
+from kafkaframes.jobs.export import run, sharing, writers
+from kafkaframes.jobs.export.run import export
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.summary import Dropped
+from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
+from kafkaframes.jobs.export.task import export_file, export_group
+
+START = 1_700_000_000_000
+
+
+def rows(first, count):
+    return [
+        {
+            "key": None if n % 7 == 0 else b"k%d" % (n % 5),
+            "value": None if n % 11 == 0 else b"value %d \xff" % n,
+            "offset": n,
+            "timestamp": START + n,
+            "headers": [("h", b"x" * (n % 3)), ("null", None)] if n % 2 else [],
+        }
+        for n in range(first, first + count)
+    ]
+
+
+def write_segment(directory, base, records, **options):
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{base:020}.log"
+    path.write_bytes(kafkaframes.build_records(records, batch_records=50, **options))
+    return ExportTask(str(path), path.stat().st_size, base, directory.name[:-2], int(directory.name[-1]))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_small(monkeypatch):
+    """A file for each segment; ``test_export_sharing`` has the others."""
+    monkeypatch.setattr(sharing, "SMALL_BYTES", 0)
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    """Three segments of 200 records, with different codecs."""
+    log = tmp_path / "log" / "t-0"
+    return [write_segment(log, n * 200, rows(n * 200, 200), codec=c) for n, c in enumerate(("none", "zstd", "gzip"))]
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(str(tmp_path / "out"))
+
+
+def visible(settings):
+    return sorted(str(path.relative_to(settings.to)) for path in Path(settings.to).glob("topic=*/*/*"))
+
+
+def written(settings):
+    """Return the rows of all files, by offset."""
+    return [row for name in visible(settings) for row in pq.ParquetFile(Path(settings.to, name)).read().to_pylist()]
+
+
+def expected(numbers):
+    return [
+        (row["key"], row["value"], row["offset"], row["timestamp"], row["headers"] or None)
+        for n in numbers
+        for row in rows(n, 1)
+    ]
+
+
+def comparable(row):
+    headers = row["headers"] and [(h["key"], h["value"]) for h in row["headers"]]
+    return row["key"], row["value"], row["offset"], round(row["timestamp"].timestamp() * 1000), headers
+
+
+def test_every_record_is_there_as_it_was(tasks, settings):
+    outcome = export(tasks, settings)
+    assert visible(settings) == [f"topic=t/partition=0/{n:020}.parquet" for n in (0, 200, 400)]
+    assert [comparable(row) for row in written(settings)] == expected(range(600))
+    assert Path(settings.to, "_SUCCESS").exists()
+    assert not list(Path(settings.to, "_kafkaframes").glob("tmp/*"))
+    summary = outcome.summary
+    (topic,) = summary.topics
+    payload = sum(
+        len(row["key"] or b"") + len(row["value"] or b"") + sum(len(k) + len(v or b"") for k, v in row["headers"])
+        for row in rows(0, 600)
+    )
+    assert (topic.topic, topic.partitions, topic.records, topic.payload_bytes) == ("t", 1, 600, payload)
+    assert (topic.first_timestamp_ms, topic.last_timestamp_ms) == (START, START + 599)
+    assert {(c.codec, c.batches, c.records) for c in summary.codecs} == {(c, 4, 200) for c in ("none", "zstd", "gzip")}
+    assert sum(c.log_bytes for c in summary.codecs) == sum(task.size_bytes for task in tasks)
+    assert summary.dropped == ()
+    told = json.loads(Path(settings.to, "_kafkaframes", "summary.json").read_text())
+    assert told["records"] == 600
+    assert told["complete"] is True
+
+
+def test_parquet_is_laid_out_as_measured_best(tasks, settings):
+    export(tasks, settings)
+    file = pq.ParquetFile(Path(settings.to, visible(settings)[1]))
+    assert file.schema_arrow.metadata[b"segment"] == tasks[1].path.encode()
+    columns = {file.metadata.row_group(0).column(n).path_in_schema: n for n in range(file.metadata.num_columns)}
+    for name in ("offset", "timestamp"):
+        column = file.metadata.row_group(0).column(columns[name])
+        assert "DELTA_BINARY_PACKED" in column.encodings
+        assert column.compression == "ZSTD"
+    assert "RLE_DICTIONARY" not in file.metadata.row_group(0).column(columns["value"]).encodings
+    assert file.metadata.row_group(0).column(columns["offset"]).statistics.min == 200
+
+
+def test_the_other_formats_hold_the_same(tasks, settings):
+    wanted = expected(range(600))
+    for form in ("arrow", "csv", "json"):
+        chosen = replace(settings, to=f"{settings.to}-{form}", form=form, base64=True)
+        export(tasks, chosen)
+        paths = [Path(chosen.to, name) for name in visible(chosen)]
+        assert [path.suffix for path in paths] == [f".{form}"] * 3
+        assert [row for path in paths for row in READERS[form](path)] == wanted, form
+
+
+def _from_arrow(path):
+    return [comparable(row) for row in pa.feather.read_table(path).to_pylist()]
+
+
+def _raw(text):
+    return None if text is None else b64decode(text)
+
+
+def _from_csv(path):
+    options = pa.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    for row in pa.csv.read_csv(path, convert_options=options).to_pylist():
+        headers = row["headers"] and [(k, _raw(v)) for k, v in json.loads(row["headers"])]
+        moment = round(row["timestamp"].timestamp() * 1000)
+        yield _raw(row["key"]), _raw(row["value"]), row["offset"], moment, headers
+
+
+def _from_json(path):
+    for row in map(json.loads, path.read_text().splitlines()):
+        headers = row["headers"] and [(h["key"], _raw(h["value"])) for h in row["headers"]]
+        yield _raw(row["key"]), _raw(row["value"]), row["offset"], row["timestamp"], headers
+
+
+READERS = {"arrow": _from_arrow, "csv": _from_csv, "json": _from_json}
+
+
+def test_text_without_base64_shows_what_is_no_utf8(tasks, settings):
+    chosen = replace(settings, form="json")
+    export(tasks[:1], chosen)
+    first = json.loads(Path(chosen.to, visible(chosen)[0]).read_text().splitlines()[1])
+    assert (first["key"], first["value"]) == ("k1", "value 1 \N{REPLACEMENT CHARACTER}")
+
+
+@pytest.mark.parametrize(
+    ("keep", "wanted"),
+    [
+        (Filter(from_timestamp=START + 150, until_timestamp=START + 250, control=False), range(150, 250)),
+        (Filter(keys=frozenset({b"k3"}), control=False), [n for n in range(600) if n % 7 and n % 5 == 3]),
+        (
+            Filter(key_pattern=key_pattern("^k[12]"), control=False),
+            [n for n in range(600) if n % 7 and n % 5 in (1, 2)],
+        ),
+        (Filter(keys=frozenset({b"nobody"}), control=False), []),
+    ],
+)
+def test_filters_by_time_and_key(tasks, settings, keep, wanted):
+    chosen = replace(settings, keep=keep)
+    outcome = export(tasks, chosen)
+    assert [comparable(row) for row in written(chosen)] == expected(wanted)
+    assert outcome.summary.records == len(wanted)
+    assert outcome.summary.dropped == (Dropped(NOT_ASKED_FOR, 0, 600 - len(wanted), 0),)
+    assert (Path(chosen.to) / "_SUCCESS").exists()
+
+
+def test_offsets_of_a_task(tasks, settings):
+    export([replace(tasks[0], first_offset=120), tasks[1], replace(tasks[2], end_offset=401)], settings)
+    assert [row["offset"] for row in written(settings)] == list(range(120, 401))
+
+
+def test_control_records_are_left_out_and_counted(tmp_path, settings):
+    log = tmp_path / "log" / "t-0"
+    task = write_segment(log, 0, rows(0, 3), transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    marker = kafkaframes.build_records(
+        [{"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0", "offset": 3}], control=True, transactional=True, producer_id=7
+    )
+    with open(task.path, "ab") as file:
+        file.write(marker)
+    outcome = export([replace(task, size_bytes=task.size_bytes + len(marker))], settings)
+    assert outcome.summary.records == 3
+    assert outcome.summary.dropped == (Dropped(CONTROL_RECORDS, 1, 1, len(marker)),)
+
+
+def test_damage_is_told_and_the_rest_exported(tasks, settings):
+    path = Path(tasks[1].path)
+    raw = bytearray(path.read_bytes())
+    second = 12 + int.from_bytes(raw[8:12], "big")
+    raw[second + 22] = 7  # the codec's number
+    path.write_bytes(raw + b"\0" * 40)
+    tasks[1] = replace(tasks[1], size_bytes=len(raw) + 40)
+    outcome = export(tasks, settings)
+    assert [row["offset"] for row in written(settings)] == [*range(250), *range(300, 600)]
+    size = 12 + int.from_bytes(raw[second + 8 : second + 12], "big")
+    assert outcome.summary.dropped == (
+        Dropped("the codec's number is unknown to Kafka", 1, 50, size),
+        Dropped("the size of a batch is below the least possible (14)", 1, None, 40),
+    )
+    assert outcome.fault_count == 2
+    assert path.name in outcome.results[1].faults[0]
+    assert not outcome.failed
+    strict = export(tasks, replace(settings, to=f"{settings.to}2", mode="FAILFAST"))
+    assert [result.task for result in strict.failed] == [tasks[1]]
+    assert strict.summary.records == 400
+    assert not Path(f"{settings.to}2", "_SUCCESS").exists()
+
+
+def test_a_torn_tail_is_named_and_no_damage(tasks, settings):
+    path = Path(tasks[2].path)
+    path.write_bytes(path.read_bytes()[:-10])
+    tasks[2] = replace(tasks[2], size_bytes=tasks[2].size_bytes - 10)
+    outcome = export(tasks, settings)
+    assert outcome.summary.records == 550
+    assert outcome.fault_count == 0
+    assert [(one.batches, one.records) for one in outcome.summary.dropped] == [(1, None)]
+
+
+def test_a_segment_that_vanished_or_was_cut_fails_alone(tasks, settings):
+    Path(tasks[0].path).unlink()
+    with open(tasks[2].path, "ab") as file:
+        file.truncate(100)
+    outcome = export(tasks, settings)
+    assert [result.failed.split(" (")[0] for result in outcome.failed] == [
+        "has vanished since the read was planned",
+        "has become shorter since the read was planned",
+    ]
+    assert [row["offset"] for row in written(settings)] == list(range(200, 400))
+    assert not Path(settings.to, "_SUCCESS").exists()
+    again = export(tasks[1:2], settings)  # what a new plan has
+    assert (again.exported, again.resumed) == (0, 1)
+    assert Path(settings.to, "_SUCCESS").exists()
+
+
+def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
+    monkeypatch.setattr(run, "GROUP_BYTES", 1)
+
+    def one_then_nothing(jobs):
+        yield export_group(jobs[0])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(tasks, settings, run=one_then_nothing)
+    assert len(visible(settings)) == 1
+    assert not Path(settings.to, "_SUCCESS").exists()
+    stray = Path(settings.to, "_kafkaframes", "tmp", "half.parquet")
+    stray.write_bytes(b"PAR1")
+    (journal,) = Path(settings.to, "_kafkaframes", "journal").glob("*")
+    journal.write_bytes(journal.read_bytes() + b'{"task": {"pa')  # killed while it wrote
+    before = Path(settings.to, visible(settings)[0]).stat().st_ino
+    outcome = export(tasks, settings)
+    assert (outcome.exported, outcome.resumed) == (2, 1)
+    assert Path(settings.to, visible(settings)[0]).stat().st_ino == before
+    assert not stray.exists()
+    assert outcome.summary.records == 600
+    assert [row["offset"] for row in written(settings)] == list(range(600))
+
+
+def test_a_later_run_takes_up_what_was_appended(tasks, settings):
+    export(tasks, settings)
+    with open(tasks[2].path, "ab") as file:
+        file.write(kafkaframes.build_records(rows(600, 20)))
+    grown = replace(tasks[2], size_bytes=Path(tasks[2].path).stat().st_size)
+    outcome = export([*tasks[:2], grown], settings)
+    assert (outcome.exported, outcome.resumed) == (1, 2)
+    assert [row["offset"] for row in written(settings)] == list(range(620))
+    missing = Path(settings.to, visible(settings)[0])
+    missing.unlink()
+    assert export([*tasks[:2], grown], settings).exported == 1
+    assert missing.exists()
+
+
+def test_merged_segments_are_not_exported_twice(tasks, settings):
+    export(tasks, settings)
+    with pytest.raises(OptionError, match="compacted"):
+        export([tasks[0], tasks[2]], settings)
+    assert export(tasks[1:], settings).resumed == 2  # old segments that retention deleted stay exported
+    assert export([tasks[0], tasks[2]], settings, overwrite=True).exported == 2
+    assert len(visible(settings)) == 2
+
+
+def test_another_question_is_refused(tasks, settings):
+    export(tasks, settings)
+    with pytest.raises(OptionError, match=r"something else \(mode\).*--overwrite"):
+        export(tasks, replace(settings, mode="FAILFAST"))
+    assert len(visible(settings)) == 3
+
+
+def test_a_destination_that_cannot_be_written_ends_the_export(tasks, tmp_path, settings):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OptionError, match="cannot be written"):
+        export(tasks, Settings(str(tmp_path / "file" / "out")))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").write_text("")
+    with pytest.raises(OptionError, match="holds other files"):
+        export(tasks, Settings(str(tmp_path / "mine")), overwrite=True)
+    assert (tmp_path / "mine" / "precious").exists()
+
+    def gone(jobs):
+        shutil.rmtree(Path(settings.to, "_kafkaframes", "tmp"))
+        return map(export_group, jobs)
+
+    with pytest.raises(OptionError, match="cannot be written"):
+        export(tasks, settings, run=gone)
+    assert visible(settings) == []
+
+
+def test_two_exports_into_one_place_are_kept_apart(tasks, settings):
+    def second(jobs):
+        with pytest.raises(OptionError, match="another export is writing"):
+            export(tasks, settings)
+        return map(export_group, jobs)
+
+    assert export(tasks, settings, run=second).exported == 3
+
+
+def test_small_segments_go_together(settings):
+    tasks = [ExportTask(f"{n}.log", 1 << 20, n, "t", 0) for n in range(100)]
+    jobs = run.groups([(task,) for task in tasks], settings)
+    assert [task for _, files in jobs for (task,) in files] == tasks
+    assert 16 <= len(jobs) <= 18
+
+
+def test_an_empty_segment_writes_nothing(tmp_path, settings):
+    task = write_segment(tmp_path / "log" / "t-0", 0, [])
+    outcome = export([task], settings)
+    assert visible(settings) == []
+    assert outcome.summary.records == 0
+    assert export_file((task,), settings)[0].output is None
+
+
+def test_rows_that_are_lost_on_the_way_to_a_file_fail_the_segment(tasks, tmp_path, monkeypatch):
+    real = writers.Output.write
+    monkeypatch.setattr(writers.Output, "write", lambda self, batch: real(self, batch.slice(1)))
+    outcome = export(tasks, Settings(str(tmp_path / "out"), "parquet", Filter(control=False)))
+    assert [one.failed.split(",")[:2] for one in outcome.failed] == [
+        ["200 records were read", " 199 written and 0 left out"]
+    ] * 3
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
+def test_an_outcome_has_the_records_read_and_those_written(tasks, tmp_path, form):
+    keep = Filter(control=False, from_timestamp=START + 5)
+    outcome = export(tasks, Settings(str(tmp_path / "out"), form, keep))
+    assert (outcome.records_read, outcome.summary.records) == (600, 595)
+    assert outcome.as_json()["records_read"] == 600

@@ -1,0 +1,172 @@
+"""Small segments that share a file: what is resumed, written again, refused, removed."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.jobs.export.test_export import rows, visible, write_segment, written
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export import sharing
+from kafkaframes.jobs.export.run import export
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.sharing import Done, files_of
+from kafkaframes.jobs.export.task import SegmentResult, export_group
+
+NOTHING = Done({}, {}, frozenset())
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    """Five segments of 20 records."""
+    log = tmp_path / "log" / "t-0"
+    return [write_segment(log, n * 20, rows(n * 20, 20)) for n in range(5)]
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(str(tmp_path / "out"))
+
+
+def name(first):
+    return f"topic=t/partition=0/{first:020}.parquet"
+
+
+def offsets(settings):
+    return [row["offset"] for row in written(settings)]
+
+
+def grown(task, records):
+    import kafkaframes
+
+    with open(task.path, "ab") as file:
+        file.write(kafkaframes.build_records(records))
+    return replace(task, size_bytes=Path(task.path).stat().st_size)
+
+
+def test_closed_segments_share_a_file_and_the_last_has_its_own(tasks, settings):
+    outcome = export(tasks, settings)
+    assert visible(settings) == [name(0), name(80)]
+    assert offsets(settings) == list(range(100))
+    assert (outcome.exported, outcome.summary.records) == (5, 100)
+    assert outcome.output_bytes == sum(Path(settings.to, one).stat().st_size for one in visible(settings))
+    metadata = pq.ParquetFile(Path(settings.to, name(0))).schema_arrow.metadata
+    assert json.loads(metadata[b"segments"]) == [task.path for task in tasks[:4]]
+    again = export(tasks, settings)
+    assert (again.exported, again.resumed, again.summary.records) == (0, 5, 100)
+
+
+def test_what_shares_a_file_stays_together_while_the_log_moves_on(tasks, settings, tmp_path):
+    export(tasks, settings)
+    inode = Path(settings.to, name(0)).stat().st_ino
+    last = grown(tasks[4], rows(100, 5))
+    more = [write_segment(tmp_path / "log" / "t-0", n, rows(n, 10)) for n in (105, 115, 125)]
+    outcome = export([*tasks[2:4], last, *more], settings)  # retention took two of the four
+    assert (outcome.exported, outcome.resumed) == (4, 2)
+    assert visible(settings) == [name(0), name(80), name(105), name(125)]
+    assert offsets(settings) == list(range(135))
+    assert Path(settings.to, name(0)).stat().st_ino == inode
+
+
+def test_a_file_is_written_again_from_all_its_segments_or_refused(tasks, settings):
+    export(tasks, settings)
+    changed = [tasks[0], write_segment(Path(tasks[1].path).parent, 20, rows(20, 19)), *tasks[2:]]
+    outcome = export(changed, settings)
+    assert (outcome.exported, outcome.resumed) == (4, 1)
+    assert offsets(settings) == [*range(39), *range(40, 100)]
+    other = write_segment(Path(tasks[1].path).parent, 20, rows(20, 18))
+    with pytest.raises(
+        OptionError, match=r"00020.log has changed .*into one file with .*00000.log, which is not there"
+    ):
+        export([other, *tasks[2:]], settings)
+    assert offsets(settings) == [*range(39), *range(40, 100)]
+    assert export([other, *tasks[2:]], settings, overwrite=True).summary.records == 78
+
+
+def test_a_file_that_is_gone_or_cut_is_made_from_what_is_left(tasks, settings):
+    export(tasks, settings)
+    path = Path(settings.to, name(0))
+    path.write_bytes(path.read_bytes()[:100])
+    assert export(tasks[1:], settings).exported == 3
+    assert visible(settings) == [name(20), name(80)]
+    assert offsets(settings) == list(range(20, 100))
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["log whole", "first segment gone"])
+def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy(tasks, settings, kept):
+    def killed(jobs):
+        yield from map(export_group, jobs)
+        for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
+            path.write_bytes(path.read_bytes()[:40])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(tasks, settings, run=killed)
+    assert name(0) in visible(settings)
+    export(tasks[kept:], settings)
+    assert offsets(settings) == list(range(20 * kept, 100))
+
+
+def test_one_that_cannot_be_read_leaves_the_others_files_of_their_own(tasks, settings):
+    Path(tasks[1].path).write_bytes(b"")
+    outcome = export(tasks, settings)
+    assert [result.task for result in outcome.failed] == [tasks[1]]
+    assert visible(settings) == [name(n) for n in (0, 40, 60, 80)]
+    assert offsets(settings) == [*range(20), *range(40, 100)]
+    mended = write_segment(Path(tasks[1].path).parent, 20, rows(20, 20))
+    assert export([tasks[0], mended, *tasks[2:]], settings).exported == 1
+    assert offsets(settings) == [row for first in (0, 20, 40, 60, 80) for row in range(first, first + 20)]
+
+
+def test_segments_without_a_wanted_record_are_done_too(tasks, settings, tmp_path):
+    nothing = [write_segment(tmp_path / "log" / "t-0", n, []) for n in (100, 101, 102)]
+    export([*tasks, *nothing], settings)
+    assert visible(settings) == [name(0)]
+    assert export([*tasks, *nothing], settings).exported == 0
+    assert offsets(settings) == list(range(100))
+
+
+def test_journals_of_before_are_understood(tasks, settings):
+    small, sharing.SMALL_BYTES = sharing.SMALL_BYTES, 0
+    try:
+        export(tasks, settings)
+    finally:
+        sharing.SMALL_BYTES = small
+    for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
+        lines = [json.loads(line)["segments"] for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(one) + "\n" for line in lines for one in line))
+    assert export(tasks, settings).exported == 0
+    assert visible(settings) == [name(n) for n in range(0, 100, 20)]
+
+
+def task(topic, number, size):
+    return ExportTask(f"/{topic}-0/{number:020}.log", size, number, topic, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6 << 20), st.booleans()), max_size=30))
+def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given_segments):
+    listed = [(task(topic, n, size), ok) for n, (topic, size, ok) in enumerate(sorted(given_segments))]
+    done = Done({one.name: SegmentResult(one) for one, ok in listed if ok}, {}, frozenset())
+    tasks = [one for one, _ in listed]
+    files = files_of(tasks, done)
+    assert [one for file in files for one in file] == [one for one, ok in listed if not ok]
+    lasts = {one.topic: one for one in tasks}
+    for file in files:
+        places = [tasks.index(one) for one in file]
+        assert places == list(range(places[0], places[0] + len(file)))
+        assert len({one.topic for one in file}) == 1
+        if len(file) > 1:
+            assert max(one.size_bytes for one in file) <= sharing.SMALL_BYTES
+            assert sum(one.size_bytes for one in file) <= sharing.SHARED_BYTES
+            assert lasts[file[0].topic] not in file
+
+
+def test_small_neighbours_do_share():
+    tasks = [task("a", n, 1 << 20) for n in range(100)]
+    assert [len(file) for file in files_of(tasks, NOTHING)] == [6] * 16 + [3, 1]
+    tasks = [task("a", n, 4 << 20) for n in range(1000)]
+    assert [len(file) for file in files_of(tasks, NOTHING)][:-2] == [8] * 124

@@ -1,0 +1,50 @@
+"""One Parquet file for a whole log: the same records, and a backup that is restored as it is."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import kafkaframes
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import OptionError
+
+SHOP = Path(__file__).parents[2] / "data" / "examples" / "kafka-4.3"
+READ = ("topic", "partition", "offset", "key", "value")
+
+
+def ask(*arguments):
+    return CliRunner().invoke(cli, ["export", *map(str, arguments)])
+
+
+def ask_or_raise(*arguments):
+    error = ask(*arguments).exception
+    assert error is not None
+    raise error
+
+
+def test_one_file_has_everything_and_is_restored(tmp_path):
+    file = tmp_path / "backup" / "shop.parquet"
+    result = ask(SHOP, "--to", file, "--single-file")
+    assert result.exit_code == 0, result.output
+    wanted = kafkaframes.read_records(SHOP, columns=READ, control_records=False).read_all().to_pylist()
+    assert pq.read_table(file, columns=list(READ)).to_pylist() == wanted
+    assert [path.name for path in file.parent.iterdir()] == ["shop.parquet"]
+    kafkaframes.restore_log(file, tmp_path / "new")
+    again = kafkaframes.read_records(tmp_path / "new", columns=READ).read_all().to_pylist()
+    assert again == wanted
+
+
+def test_a_file_that_is_there_stays_and_other_formats_are_refused(tmp_path):
+    file = tmp_path / "a.parquet"
+    file.write_text("mine")
+    with pytest.raises(OptionError, match="--overwrite replaces it"):
+        ask_or_raise(SHOP, "--to", file, "--single-file")
+    assert file.read_text() == "mine"
+    with pytest.raises(OptionError, match="is for --format parquet"):
+        ask_or_raise(SHOP, "--to", tmp_path / "a.csv", "--single-file", "--format", "csv")
+    assert ask(SHOP, "--to", file, "--single-file", "--overwrite").exit_code == 0
+    assert pq.read_table(file).num_rows > 0
+    assert ask(SHOP, "--to", tmp_path / "none.parquet", "--single-file", "--key", "no such key").exit_code != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet"]

@@ -1,0 +1,235 @@
+"""A mirror that is killed goes on; one that follows takes what comes, until it is told to stop."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner
+from tests.jobs.mirror.worlds import WAIT_S, fill, logs_of, rows_of, run_mirror, table, until
+
+from kafkaframes import build_records
+from kafkaframes.broker import Broker
+from kafkaframes.cli.main import cli
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import CorruptRecordError, NetworkError, OptionError
+from kafkaframes.jobs.mirror.job import mirror
+from kafkaframes.jobs.mirror.settings import MirrorSettings
+
+
+def command(source, target, *options: str) -> list[str]:
+    asked = ["mirror", "--from", str(source), "--to", str(target), "--timeout", str(WAIT_S), *options]
+    return [sys.executable, "-m", "kafkaframes", *asked]
+
+
+@contextmanager
+def running(arguments: list[str], **options):
+    """Run a command; whatever happens, it has ended afterwards."""
+    job = subprocess.Popen(arguments, **options)
+    try:
+        yield job
+    finally:
+        job.kill()
+        job.communicate(timeout=WAIT_S)
+
+
+def many_batches(servers: str) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="many", num_partitions=2, configs={"segment.bytes": "3000"})])
+    with Producer(servers, batch_size=300, transactional_id="t") as producer:
+        for number in range(3):
+            producer.begin_transaction()
+            producer.send_arrow(table(400, start=number * 400), topic="many")
+            (producer.abort_transaction if number == 1 else producer.commit_transaction)()
+
+
+@pytest.mark.parametrize("options", [(), ("--offsets", "reassign", "--state")], ids=["keep", "reassign"])
+def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
+    options = (*options, str(tmp_path / "state")) if options else ()
+    with Broker() as a, Broker() as b:
+        many_batches(a.bootstrap_servers)
+        held = b.on("Produce", topic="many", partition=0).after(3).ignore()
+        with running(command(a.bootstrap_servers, b.bootstrap_servers, *options), stderr=subprocess.DEVNULL):
+            until(lambda: len(held.seen) > 3)
+        held.remove()
+        done = subprocess.run(
+            command(a.bootstrap_servers, b.bootstrap_servers, "--json", *options),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert any(one["resumed"] and one["from_offset"] > 0 for one in report["partitions"])
+        assert "many-0: resumed at offset " in done.stderr
+        before, after = (
+            {number: [row[1:] for row in found] for number, found in rows_of(one.bootstrap_servers, "many").items()}
+            for one in (a, b)
+        )
+        assert before == after
+
+
+def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
+    with Broker(data_dir=tmp_path / "a") as a:
+        many_batches(a.bootstrap_servers)
+        held = a.on("Fetch").after(10).ignore()
+        settings = ("--from-property", "max.partition.fetch.bytes=1000")
+        with running(command(a.bootstrap_servers, tmp_path / "b", *settings), stderr=subprocess.DEVNULL):
+            until(lambda: any(one.stat().st_size for one in (tmp_path / "b").glob("many-*/*.log")))
+        held.remove()
+        again = CliRunner().invoke(cli, command(a.bootstrap_servers, tmp_path / "b")[3:])
+        assert again.exit_code == 0, again.output
+        assert "resumed at" in again.output
+        assert logs_of(tmp_path / "b") == logs_of(tmp_path / "a")
+
+
+def test_following_it_takes_new_records_topics_and_commits_until_told_to_stop(tmp_path):
+    with Broker() as a, Broker() as b:
+        fill(a)
+        asked = command(a.bootstrap_servers, b.bootstrap_servers, "--follow", "--topic", "p*")
+        with running(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+            until(lambda: "plain" in b.topics and count_of(b, "plain") == 500)
+            with Producer(a.bootstrap_servers) as producer:
+                producer.send_arrow(table(20), topic="plain")
+            until(lambda: count_of(b, "plain") == 520)
+            job.send_signal(signal.SIGTERM)
+            said, _ = job.communicate(timeout=WAIT_S)
+        assert job.returncode == 0
+        assert "520 records read, 520 written" in said
+
+
+def count_of(broker: Broker, topic: str) -> int:
+    return sum(broker.topics[topic].end_offsets)
+
+
+def test_new_topics_and_commits_are_seen_in_their_intervals():
+    place = TopicPartition("later", 0)
+    with Broker() as a, Broker() as b:
+        fill(a)
+        found = {}
+
+        async def follow() -> None:
+            stop = asyncio.Event()
+            settings = MirrorSettings(
+                source=a.bootstrap_servers,
+                target=b.bootstrap_servers,
+                follow=True,
+                group_interval_s=0.1,
+                topic_interval_s=0.1,
+                timeout_s=WAIT_S,
+            )
+            job = asyncio.ensure_future(mirror(settings, stop=stop))
+            while not done.is_set() and not job.done():
+                await asyncio.sleep(0.05)
+            stop.set()
+            found["report"] = await job
+
+        done = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(follow()))
+        thread.start()
+        try:
+            with Producer(a.bootstrap_servers) as producer, Admin(a.bootstrap_servers) as source:
+                producer.send_arrow(table(9), topic="later")
+                until(lambda: "later" in b.topics and rows_of(b.bootstrap_servers, "later"))
+                source.alter_group_offsets("g", {place: 7})
+            with Admin(b.bootstrap_servers) as target:
+                until(lambda: target.group_offsets("g").get(place, (0,))[0] == 7)
+        finally:
+            done.set()
+            thread.join(WAIT_S)
+    assert "later" in found["report"].created
+
+
+def test_a_source_that_cannot_be_reached_leaves_nothing_behind(tmp_path):
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        source = f"127.0.0.1:{refusing.getsockname()[1]}"
+        with pytest.raises(NetworkError, match="cannot be reached"):
+            run_mirror(source, tmp_path / "copy", timeout_s=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_topic_that_the_source_does_not_have_leaves_nothing_behind(tmp_path):
+    with Broker() as broker, pytest.raises(OptionError, match="nowhere"):
+        run_mirror(broker.bootstrap_servers, tmp_path / "copy", topics=("nowhere",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def damaged(tmp_path, change):
+    """A log directory with a partition of two segments, two batches in each; ``change`` has the list of the batches.
+
+    Its indexes are there and it was stopped cleanly, so that no recovery looks at the batches.
+    """
+    raws = [bytearray(build_records({"value": [b"%d" % one], "timestamp": [1]})) for one in range(4)]
+    for offset, raw in enumerate(raws):
+        raw[:8] = offset.to_bytes(8, "big")
+    change(raws)
+    partition = tmp_path / "log" / "t-0"
+    partition.mkdir(parents=True)
+    for base in (0, 2):
+        (partition / f"{base:020}.log").write_bytes(b"".join(raws[base : base + 2]))
+        (partition / f"{base:020}.index").touch()
+        (partition / f"{base:020}.timeindex").touch()
+    (tmp_path / "log" / ".kafka_cleanshutdown").touch()
+    return tmp_path / "log"
+
+
+def test_what_of_a_directory_cannot_be_read_is_told_and_the_rest_is_copied(tmp_path):
+    lost = []
+
+    def cut(raws):
+        raws[3][8:12] = b"\xff" * 4
+        lost.append(len(raws[3]))
+
+    source = damaged(tmp_path, cut)
+    result = CliRunner().invoke(cli, ["mirror", "--from", str(source), "--to", str(tmp_path / "copy")])
+    assert result.exit_code == 1
+    assert f"error: t-0: {lost[0]} bytes are not served, from byte {lost[0]} of" in result.stdout
+    assert "t-0: copied offsets 0 to 3" in result.stdout
+
+
+@pytest.mark.parametrize("offset", [0, 2**63 - 1], ids=["one that was there", "the largest"])
+def test_offsets_that_go_back_are_told_in_words(tmp_path, offset):
+    def back(raws):
+        raws[1][:8] = offset.to_bytes(8, "big")
+
+    with pytest.raises(CorruptRecordError, match=r"(follows one that ends|ends with offset)"):
+        run_mirror(damaged(tmp_path, back), tmp_path / "copy")
+
+
+def test_a_fetch_that_leads_nowhere_is_an_error_and_not_asked_again_and_again(tmp_path):
+    def back(raws):
+        raws[1][:8] = (-5).to_bytes(8, "big", signed=True)
+
+    with Broker(serve=damaged(tmp_path, back)) as broker, Consumer(broker.bootstrap_servers) as consumer:
+        consumer.assign({TopicPartition("t", 0): 0})
+        with pytest.raises(CorruptRecordError, match="ends with offset -5"):
+            consumer.poll(30_000)
+
+
+def test_a_segment_that_ends_in_the_middle_for_a_reader_is_told(tmp_path):
+    """A size beyond the end of the file is the segment's end for a broker: what follows would be lost in silence."""
+    whole = []
+
+    def cut(raws):
+        whole.append(len(raws[0]))
+        raws[1][8:12] = (1 << 20).to_bytes(4, "big")
+
+    source = damaged(tmp_path, cut)
+    report = run_mirror(source, tmp_path / "copy")
+    assert [one.records_written for one in report.partitions] == [3]
+    (line,) = report.not_read
+    assert f"{0:020}.log cannot be read from byte {whole[0]} on" in line
+
+
+def test_a_format_that_nobody_knows_is_named(tmp_path):
+    def change(raws):
+        raws[0][16] = 9
+
+    with pytest.raises(CorruptRecordError, match="the magic of a batch is none of 0, 1, 2, at offset 0"):
+        run_mirror(damaged(tmp_path, change), tmp_path / "copy")

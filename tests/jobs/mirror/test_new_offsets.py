@@ -1,0 +1,251 @@
+"""Copies in brokers that give offsets of their own: what goes, what is opened, and where each record is then."""
+
+import numpy as np
+import pytest
+from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, Fetched, Producer, TopicPartition
+from kafkaframes.errors import BrokerError, LogDirError
+from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, read_mapping
+from kafkaframes.jobs.mirror.renumbering import cleared, renumber
+from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
+from kafkaframes.records.layout import TRANSACTIONAL
+from kafkaframes.records.scan import check_crcs, scan_all
+
+PLACE = TopicPartition("t", 0)
+
+
+def rows(first: int, count: int = 3, *, step: int = 1) -> dict:
+    numbers = range(first, first + count * step, step)
+    return {
+        "offset": list(numbers),
+        "key": [b"k"] * count,
+        "value": [b"%d" % number for number in numbers],
+        "timestamp": [TIMES + number for number in numbers],
+    }
+
+
+def made_of(data: bytes, start: int = 0, aborted=None):
+    fetched = Fetched(PLACE, start, data, aborted=aborted)
+    return renumber(fetched, start, np.zeros(len(fetched.batches), bool))
+
+
+def values_of(pieces) -> list:
+    found = []
+    for piece in pieces:
+        for columns in Fetched(PLACE, 0, piece).read(("value",)):
+            found += columns.column(0).to_pylist()
+    return found
+
+
+def test_a_plain_batch_goes_as_it_is():
+    data = build_records(rows(100), codec="zstd", leader_epoch=7)
+    made = made_of(data, 100)
+    assert made.pieces == [bytes(8) + data[8:]]
+    assert made.runs(0).tolist() == [[100, 0, 3]]
+    assert not made.opened
+
+
+def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
+    options = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 9, "transactional": True}
+    data = build_records(rows(10), codec="lz4", delete_horizon_ms=TIMES, **options)
+    piece = cleared(data)
+    header = scan_all(piece)
+    assert check_crcs(piece, header).tolist() == [1]
+    values = {name: int(header.column(name)[0]) for name in ("producer_id", "producer_epoch", "base_sequence")}
+    assert values == {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1}
+    assert int(header.column("attributes")[0]) & (TRANSACTIONAL | 0x40) == 0
+    assert piece[61:] == data[61:]
+    times = [one.column(0).cast("int64").to_pylist() for one in Fetched(PLACE, 0, piece).read(("timestamp",))]
+    assert times == [[TIMES + 10, TIMES + 11, TIMES + 12]]
+
+
+def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
+    mine = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
+    gone = build_records(rows(0), base_sequence=0, **mine)
+    kept = build_records(rows(4), base_sequence=3, **mine)
+    data = (
+        gone
+        + build_end_transaction(3, commit=False, timestamp=1, producer_id=5, producer_epoch=0)
+        + kept
+        + build_end_transaction(7, commit=True, timestamp=1, producer_id=5, producer_epoch=0)
+        + build_empty_batch(8, 9)
+    )
+    made = made_of(data, aborted=[(5, 0)])
+    assert values_of(made.pieces) == [b"4", b"5", b"6"]
+    assert made.left_out == {"aborted": 3, "transaction markers": 2}
+    assert made.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
+    assert made.runs(20).tolist() == [[4, 20, 3]]
+
+
+@pytest.mark.parametrize("record_format", [0, 1])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_old_formats_are_raised(record_format, codec):
+    data = build_records(rows(10), record_format=record_format, codec=codec)
+    made = made_of(data, 11)
+    assert values_of(made.pieces) == [b"11", b"12"]
+    assert (scan_all(made.pieces[0]).column("magic") == 2).all()
+    assert made.runs(0).tolist() == [[11, 0, 2]]
+    assert list(made.opened) == ["format 0 or 1"]
+
+
+@pytest.mark.parametrize(
+    ("data", "start", "reason", "runs"),
+    [
+        (build_records(rows(10, 3, step=2)), 0, "offsets with holes", [[10, 0, 1], [12, 1, 1], [14, 2, 1]]),
+        (build_records(rows(10)), 11, "begins too early", [[11, 0, 2]]),
+        (build_records(rows(10), timestamp_type="LogAppendTime"), 0, "log append time", [[10, 0, 3]]),
+    ],
+    ids=["holes", "cut", "append time"],
+)
+def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
+    made = made_of(data, start)
+    opened = made.opened.total()
+    assert set(made.opened) == {reason}
+    assert opened == len(scan_all(data))
+    assert made.runs(0).tolist() == runs
+    whole = b"".join(made.pieces)
+    assert (scan_all(whole).column("attributes") == 0).all()
+
+
+def test_a_mapping_knows_after_a_kill_which_of_its_lines_came_true(tmp_path):
+    path = str(tmp_path / "state" / "t-0.offsets")
+    mapping = begin_writing(read_mapping(path, "a b", target_end=0), path, "a b")
+    mapping.add(np.array([[10, 0, 5], [20, 5, 4]]))
+    mapping.reach(30)
+    mapping.add(np.array([[30, 9, 2]]))
+    mapping.close()
+    with open(path, "ab") as file:
+        file.write(b"40 11 7")  # torn
+    assert read_mapping(path, "a b", target_end=11).source_next == 32
+    assert read_mapping(path, "a b", target_end=9).source_next == 30
+    middle = read_mapping(path, "a b", target_end=7)
+    assert (middle.source_next, middle.target_next, middle.translate(23)) == (22, 7, 7)
+    assert read_mapping(path, "a b", target_end=0).source_next == -1
+    with pytest.raises(LogDirError, match="this knows of 11: something else has written to it"):
+        read_mapping(path, "a b", target_end=12)
+    with pytest.raises(LogDirError, match="is a mapping of other topics"):
+        read_mapping(path, "a c", target_end=9)
+    (tmp_path / "state" / "t-0.offsets").write_bytes(b"kafkaframes mirror 1 a b\n1 2\n")
+    with pytest.raises(LogDirError, match="is no mapping of offsets"):
+        read_mapping(path, "a b", target_end=0)
+
+
+def test_an_empty_mapping_translates_to_the_beginning():
+    assert Mapping().translate(17) == 0
+
+
+@pytest.fixture
+def filled(tmp_path):
+    with Broker() as a, Broker() as b:
+        fill(a)
+        yield a, b, {"offsets": "reassign", "state_dir": str(tmp_path / "state")}
+
+
+TOPICS = ("plain", "format-0", "format-1", "money", "stamped")
+
+
+def without_offsets(found):
+    return {number: [row[1:] for row in several] for number, several in found.items()}
+
+
+def test_consumers_of_committed_records_see_the_same_in_the_same_order(filled):
+    a, b, settings = filled
+    report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, **settings)
+    for topic in TOPICS:
+        before, after = rows_of(a.bootstrap_servers, topic), rows_of(b.bootstrap_servers, topic)
+        assert without_offsets(before) == without_offsets(after)
+        assert all([row[0] for row in found] == list(range(len(found))) for found in after.values())
+    assert report.configs_left == {"stamped": ["message.timestamp.type"]}
+    assert "left out (aborted)" in str(report)
+    assert "opened: " in str(report)
+
+
+def test_a_groups_next_record_is_the_same_record(filled):
+    a, b, settings = filled
+    place = TopicPartition("money", 0)
+    with Admin(a.bootstrap_servers) as source, Admin(b.bootstrap_servers) as target:
+        end = source.list_offsets({place: -1})[place]
+        for offset in range(end + 1):
+            source.alter_group_offsets(f"g{offset}", {place: offset})
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("money",), **settings)
+        before, after = (rows_of(one.bootstrap_servers, "money")[0] for one in (a, b))
+        for offset in range(end + 1):
+            there = target.group_offsets(f"g{offset}")[place].offset
+            assert [row[1:] for row in after if row[0] >= there] == [row[1:] for row in before if row[0] >= offset]
+
+
+@pytest.mark.parametrize("fault", ["drop_reply", "close"])
+@pytest.mark.parametrize("kind", ["keep", "reassign"])
+def test_lost_answers_and_connections_cost_and_double_nothing(tmp_path, fault, kind):
+    with Broker() as a, Broker() as b:
+        fill(a)
+        rules = [getattr(b.on("Produce", client_id="kafkaframes").after(skip), fault)().once() for skip in (0, 2, 5)]
+        settings = {"state_dir": str(tmp_path / "state")}
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain", "money"), offsets=kind, **settings)
+        assert all(rule.seen for rule in rules)
+        for topic in ("plain", "money"):
+            before, after = rows_of(a.bootstrap_servers, topic), rows_of(b.bootstrap_servers, topic)
+            assert without_offsets(before) == without_offsets(after)
+
+
+def test_it_stops_where_something_else_writes_to_the_copy(filled):
+    a, b, settings = filled
+    run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
+    with Producer(b.bootstrap_servers) as producer:
+        producer.send("plain", b"foreign", partition=0).result()
+    with pytest.raises(LogDirError, match="something else has written to it"):
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
+
+
+def test_something_else_that_writes_meanwhile_is_noticed(filled):
+    a, b, settings = filled
+
+    def intrude(request):
+        log = b._state.topics["plain"].partitions[0].log  # on the broker's own thread, between two requests
+        log.append_as_leader(build_records({"value": [b"foreign"]}), leader_epoch=0, now_ms=TIMES)
+
+    with (
+        b.on("Produce", topic="plain", partition=0).call(intrude).once(),
+        pytest.raises(BrokerError, match="plain-0 of the target goes on at 1, not at 0: something else writes to it"),
+    ):
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
+
+
+def test_what_lies_behind_an_open_transaction_waits_for_its_end(filled):
+    a, b, settings = filled
+    with Producer(a.bootstrap_servers, transactional_id="open") as producer:
+        producer.begin_transaction()
+        producer.send_arrow(table(5), topic="stamped")
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("stamped",), **settings)
+        assert len(rows_of(b.bootstrap_servers, "stamped")[0]) == 50
+        producer.commit_transaction()
+    run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("stamped",), **settings)
+    assert len(rows_of(b.bootstrap_servers, "stamped")[0]) == 55
+    with Consumer(b.bootstrap_servers) as consumer:
+        assert consumer.end_offsets([TopicPartition("stamped", 0)]) == {TopicPartition("stamped", 0): 55}
+
+
+def test_a_directory_without_topic_ids_is_gone_on_with(tmp_path):
+    with Broker() as b:
+        settings = {"offsets": "reassign", "state_dir": str(tmp_path / "state")}
+        run_mirror("tests/data/logs/zk-0102-v1", b.bootstrap_servers, **settings)
+        again = run_mirror("tests/data/logs/zk-0102-v1", b.bootstrap_servers, **settings)
+        assert all(one.resumed and not one.batches_written for one in again.partitions)
+
+
+def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled):
+    a, b, settings = filled
+    made = b.on("CreateTopics").call(lambda request: None)
+    late = b.on("Metadata", where=lambda request: bool(made.seen)).answer(without_topics).times(2)
+    run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("stamped",), **settings)
+    assert late.seen
+    assert len(rows_of(b.bootstrap_servers, "stamped")[0]) == 50
+
+
+def without_topics(request):
+    """Answer Metadata as a broker does that has not heard of a new topic yet."""
+    types = request.types
+    topics = [types.MetadataResponseTopic(error_code=3, name=one.name) for one in request.body.topics or ()]
+    return request.response(cluster_id="c", controller_id=-1, brokers=[], topics=topics)

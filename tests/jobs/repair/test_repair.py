@@ -1,0 +1,76 @@
+"""Repairs keep every good batch, whatever stands between them."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.jobs.repair.salvage import salvage
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
+SEGMENT = (BEFORE / "plain-0" / f"{0:020d}.log").read_bytes()
+WHOLE = salvage(SEGMENT, base_offset=0, end_offset=163)
+
+
+def found(raw: bytes, **limits):
+    return salvage(raw, **({"base_offset": 0, "end_offset": 163} | limits))
+
+
+def test_a_sound_segment_is_kept_whole():
+    assert WHOLE.ranges() == ((0, len(SEGMENT)),)
+    assert WHOLE.lost == ()
+    assert WHOLE.kept[-1].next_offset == 163
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, 11, 16, 17, 21, 30, 57, 61, 80])
+def test_damage_costs_one_batch(at):
+    victim = WHOLE.kept[3]
+    raw = bytearray(SEGMENT)
+    raw[victim.start + at] ^= 0x41
+    result = found(bytes(raw))
+    assert result.kept == (*WHOLE.kept[:3], *WHOLE.kept[4:])
+    assert [(one.start, one.end) for one in result.lost] == [(victim.start, victim.end)]
+
+
+def test_bytes_between_batches_are_stepped_over():
+    at = WHOLE.kept[5].start
+    result = found(SEGMENT[:at] + b"\x00\x01garbage\x02" * 9 + SEGMENT[at:])
+    assert [one.base_offset for one in result.kept] == [one.base_offset for one in WHOLE.kept]
+
+
+def test_a_batch_that_is_there_twice_is_kept_once():
+    one = WHOLE.kept[2]
+    result = found(SEGMENT[: one.end] + SEGMENT[one.start :])
+    assert [each.base_offset for each in result.kept] == [each.base_offset for each in WHOLE.kept]
+    assert "go back" in result.lost[0].reason
+
+
+def test_a_base_offset_that_jumped_does_not_cost_what_follows():
+    raw = bytearray(SEGMENT)
+    struct.pack_into(">q", raw, WHOLE.kept[1].start, 150)  # outside the CRC of format 2
+    assert found(bytes(raw)).kept == (WHOLE.kept[0], *WHOLE.kept[2:])
+
+
+@given(st.binary(max_size=300), st.integers(0, len(SEGMENT)), st.integers(0, 400))
+def test_any_damage_leaves_batches_that_are_of_the_segment(junk, at, gone):
+    raw = SEGMENT[:at] + junk + SEGMENT[at + gone :]
+    result = found(raw)
+    assert {raw[one.start : one.end] for one in result.kept} <= {SEGMENT[one.start : one.end] for one in WHOLE.kept}
+    untouched = [one for one in WHOLE.kept if one.end <= at or one.start >= at + gone]
+    assert len(result.kept) >= len(untouched)
+    covered = sorted([(one.start, one.end) for one in result.kept] + [(one.start, one.end) for one in result.lost])
+    assert [0, *(end for _, end in covered)] == [*(start for start, _ in covered), len(raw)]
+
+
+@given(st.binary(max_size=500))
+def test_any_bytes_are_no_more_than_lost(raw):
+    assert sum(one.end - one.start for one in found(raw).lost) == len(raw)
+
+
+def test_work_on_hostile_bytes_is_bounded():
+    header = struct.pack(">qiib", 1, 1 << 18, 0, 2)  # a possible header every 17 bytes, each of a huge batch
+    assert found(np.frombuffer(header * 20_000, np.uint8)).kept == ()

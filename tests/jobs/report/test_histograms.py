@@ -1,0 +1,102 @@
+"""Sketches that processes fill apart and join: the split must not show."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.jobs.report import reference
+
+from kafkaframes.jobs.report import histograms
+from kafkaframes.jobs.report.distinct import MOST, STANDARD_ERROR, Distinct, hash_keys
+from kafkaframes.jobs.report.histograms import MOST_BUCKETS, Sizes, Times
+
+SIZES = st.lists(st.integers(0, 2**50), max_size=60)
+TIMES = st.lists(st.integers(-2, 2**62), max_size=60)
+
+
+def filled(kind, values):
+    made = kind()
+    made.add(np.asarray(values, np.int64))
+    return made
+
+
+def test_every_size_has_its_bucket():
+    values = np.concatenate((np.arange(5000), 2 ** np.arange(12, 43), 2 ** np.arange(12, 43) - 1))
+    for bucket, value in zip(histograms._computed(values).tolist(), values.tolist(), strict=True):
+        assert histograms._lower(bucket) <= value < histograms._lower(bucket + 1)
+    assert (histograms._buckets(values[:5000]) == histograms._computed(values[:5000])).all()
+
+
+@given(SIZES, SIZES)
+def test_sizes_do_not_show_the_split(one, other):
+    joined, whole = filled(Sizes, one), filled(Sizes, one + other)
+    joined.merge(filled(Sizes, other))
+    assert vars(joined).keys() == vars(whole).keys()
+    for name, value in vars(whole).items():
+        assert np.array_equal(getattr(joined, name), value), name
+
+
+@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=100), st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]))
+def test_quantiles_are_right_within_a_sixteenth(values, share):
+    exact = sorted(values)[max(int(np.ceil(share * len(values))), 1) - 1]
+    assert abs(filled(Sizes, values).quantile(share) - exact) <= exact / 16
+
+
+@given(st.lists(st.integers(0, 2**40), max_size=100))
+def test_octaves_hold_every_value(values):
+    bins = filled(Sizes, values).octaves()
+    assert sum(one.count for one in bins) == len(values)
+    for one in bins:
+        assert one.count == sum(one.low <= value < one.high for value in values)
+
+
+@given(TIMES, TIMES)
+def test_times_do_not_show_the_split(one, other):
+    joined, whole = filled(Times, one), filled(Times, one + other)
+    joined.merge(filled(Times, other))
+    for name, value in vars(whole).items():
+        assert np.array_equal(getattr(joined, name), value), name
+    known = [value for value in one + other if value >= 0]
+    assert (whole.first, whole.last) == (min(known, default=-1), max(known, default=-1))
+    assert (int(whole.counts.sum()), whole.without) == (len(known), len(one + other) - len(known))
+
+
+def test_times_widen_when_there_are_too_many_buckets():
+    rng = np.random.default_rng(3)
+    values = rng.integers(1_700_000_000_000, 1_700_086_400_000, 20_000)
+    pieces = Times()
+    for piece in np.split(values, 40):
+        pieces.merge(filled(Times, piece))
+    whole = filled(Times, values)
+    assert whole.starts.size <= MOST_BUCKETS
+    assert whole.width_ms == 60_000
+    assert pieces.starts.tolist() == whole.starts.tolist()
+    assert pieces.counts.tolist() == whole.counts.tolist()
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=20))
+def test_the_kernel_hashes_as_its_twin(keys):
+    buf = b"".join(key or b"" for key in keys)
+    sizes = [-1 if key is None else len(key) for key in keys]
+    places = np.cumsum([0] + [max(size, 0) for size in sizes])[:-1]
+    found = hash_keys(np.frombuffer(buf, np.uint8), places.astype(np.int64), np.asarray(sizes, np.int32))
+    assert found.tolist() == reference.hash_keys(buf, places.tolist(), sizes)
+
+
+def hashes_of(numbers):
+    raw = np.asarray(numbers, ">i8").view(np.uint8)
+    places = np.arange(len(numbers), dtype=np.int64) * 8
+    return hash_keys(raw, places, np.full(len(numbers), 8, np.int32))
+
+
+@pytest.mark.parametrize("count", [0, 1, MOST - 1, MOST, MOST + 1, 5 * MOST, 20 * MOST])
+def test_distinct_keys_are_exact_and_then_nearly(count):
+    hashes = hashes_of(range(count))
+    one, other = Distinct(), Distinct()
+    for piece in np.array_split(np.tile(hashes, 2), 7):
+        one.add(piece)
+    other.add(hashes[: count // 2])
+    other.merge(one)
+    assert other.count() == one.count()
+    assert one.is_exact == (count <= MOST)
+    assert abs(one.count() - count) <= (0 if one.is_exact else 4 * STANDARD_ERROR * count)

@@ -1,0 +1,119 @@
+"""The page in a real browser: it draws, nothing overlaps or sticks out, its script works, it prints."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from kafkaframes.jobs.report.page import report_page
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to look at the page with (Debian: chromium)")
+
+# Put into the page: each frame of it is measured at a width, and what was seen becomes the document's text.
+PROBE = """
+<script>
+window.problems = [];
+addEventListener("error", event => problems.push(String(event.message)));
+</script>
+"""
+LOOK = """
+<script>
+addEventListener("load", () => {
+  if (window.parent !== window) return;
+  const source = document.documentElement.outerHTML.replaceAll("measure-me", "measured");
+  const seen = {};
+  const look = (name, width, dark) => new Promise(done => {
+    const frame = document.createElement("iframe");
+    frame.style = `width:${width}px;height:4000px;border:0`;
+    frame.srcdoc = source;
+    frame.onload = () => {
+      const page = frame.contentDocument, window_ = frame.contentWindow;
+      if (dark) page.documentElement.dataset.theme = "dark";
+      const box = node => node.getBoundingClientRect();
+      const crossing = nodes => nodes.filter((one, place) => place && box(nodes[place - 1]).right > box(one).left
+        && box(nodes[place - 1]).bottom > box(one).top && box(one).width && box(nodes[place - 1]).width).length;
+      const style = window_.getComputedStyle(page.body);
+      page.querySelector("#topics th:nth-child(3) button").click();
+      const cells = [...page.querySelectorAll("#topics tbody tr td:nth-child(3)")];
+      const piece = page.querySelector(".piece");
+      piece.dispatchEvent(new window_.PointerEvent("pointermove", { bubbles: true, clientX: 50, clientY: 50 }));
+      seen[name] = {
+        problems: window_.problems,
+        overflow: page.documentElement.scrollWidth - width,
+        crossing: [...page.querySelectorAll(".x, .scale")].map(axis => crossing([...axis.children])),
+        outside: [...page.querySelectorAll(".piece")]
+          .filter(one => box(one).right > box(one.parentNode).right + 1).length,
+        drawn: [...page.querySelectorAll(".plot rect:not(.pane)")].filter(one => box(one).height > 0).length,
+        records: cells.map(one => one.textContent),
+        tip: page.querySelector("#tip").hidden ? null : page.querySelector("#tip").textContent,
+        titles: page.querySelectorAll("svg title").length,
+        background: style.backgroundColor, ink: style.color,
+      };
+      page.getElementById("theme").click();
+      seen[name].other = window_.getComputedStyle(page.body).backgroundColor;
+      frame.remove();
+      done();
+    };
+    document.body.append(frame);
+  });
+  look("wide", 1280).then(() => look("phone", 390)).then(() => look("dark", 1280, true)).then(() => {
+    const out = document.createElement("pre");
+    out.id = "seen";
+    out.textContent = JSON.stringify(seen);
+    document.body.append(out);
+  });
+});
+</script>
+"""
+
+
+def chromium(*arguments):
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout
+
+
+@pytest.fixture
+def page(cluster, report_of):
+    return report_page(report_of(cluster))
+
+
+@pytest.fixture
+def seen(page, tmp_path):
+    path = tmp_path / "looked-at.html"
+    path.write_text(
+        page.replace("<style>", PROBE + "<style>", 1).replace("</body>", LOOK + "</body>"), encoding="utf-8"
+    )
+    dumped = chromium("--virtual-time-budget=20000", "--dump-dom", path.as_uri())
+    return json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dumped, re.DOTALL)[1]))
+
+
+def test_the_page_is_right_at_every_width(seen):
+    assert set(seen) == {"wide", "phone", "dark"}
+    for name, one in seen.items():
+        assert one["problems"] == [], name
+        assert one["overflow"] <= 0, name
+        assert not any(one["crossing"]), name
+        assert one["outside"] == 0, name
+        assert one["drawn"] > 30, name
+        assert one["titles"] == 0  # the script took their words
+        assert one["tip"], name
+        counts = [int(text.replace(",", "").replace("–", "-1")) for text in one["records"]]
+        assert counts == sorted(counts, reverse=True), name  # a click on "Records"
+        assert one["background"] != one["other"], name  # a click on the toggle
+    assert seen["dark"]["background"] == seen["wide"]["other"]
+    assert seen["dark"]["ink"] != seen["wide"]["ink"]
+
+
+def test_the_page_prints(page, tmp_path):
+    path, printed = tmp_path / "page.html", tmp_path / "page.pdf"
+    path.write_text(page, encoding="utf-8")
+    chromium(f"--print-to-pdf={printed}", "--no-pdf-header-footer", path.as_uri())
+    raw = printed.read_bytes()
+    assert raw.startswith(b"%PDF")
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", raw)) <= 8

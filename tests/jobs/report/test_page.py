@@ -1,0 +1,130 @@
+"""The page: whole, offline, the same bytes each time, and no name in it can break it."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from kafkaframes.jobs.report.model import KeyReport, NotRead, PartitionReport, SizeReport
+from kafkaframes.jobs.report.page import report_page
+
+from .conftest import HOSTILE, rows, write_segment
+
+VOID = {"meta", "input", "wbr"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements nest; keeps the text, the ids, and the elements that hostile names would make."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.tags, self.text = [], [], set(), []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.ids += [value for name, value in attributes if name == "id"]
+        assert not any(name.startswith("on") or name == "src" for name, _ in attributes)
+        assert all(value.startswith("#") for name, value in attributes if name == "href")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in ("rect", "path", "line")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+def outline(page):
+    found = Outline()
+    found.feed(page)
+    found.close()
+    assert not found.open
+    assert len(found.ids) == len(set(found.ids))
+    return found
+
+
+def embedded(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_the_page_is_whole_and_needs_no_network(cluster, report_of):
+    report = report_of(cluster)
+    page = report_page(report)
+    found = outline(page)
+    assert not found.tags & {"link", "img", "iframe", "object", "base"}
+    assert not re.search(r"https?://|@import|url\(", page)
+    text = " ".join(found.text)
+    for said in (str(cluster), "0.0", "broker-1", "orders", "Kafka 4 writes only v2", "1 partition", "to delete it"):
+        assert said in text, said
+    assert {"size", "times", "compression", "transactions", "keys", "copies", "damage", "topics"} <= set(found.ids)
+    data = embedded(page)
+    assert data["paths"] == report.paths
+    assert sum(one["records"] for one in data["topics"]) == report.total("records")
+
+
+def test_hostile_names_are_text(cluster, report_of):
+    page = report_page(report_of(cluster))
+    found = outline(page)
+    assert not found.tags & {"img", "b x"}
+    assert HOSTILE.replace("/", "") in "".join(found.text)
+    assert "<img" not in page
+
+
+@pytest.mark.parametrize("name", ["</script><script>x", "\udcff\u202e\x00\n", "=" * 249, "a b\tc", "&lt;"])
+def test_any_directory_name_makes_a_page(tmp_path, report_of, name):
+    report = report_of(write_segment(tmp_path / "t-0", b"").parent)
+    report.topics[0].name = name
+    report.paths = [name]
+    report.not_read = [NotRead(name, name)]
+    page = report_page(report)
+    page.encode()
+    outline(page)
+    assert embedded(page)["paths"]
+
+
+def test_the_same_log_gives_the_same_bytes(cluster, report_of):
+    one, other = report_page(report_of(cluster)), report_page(report_of(cluster))
+    assert one == other
+
+
+def test_a_log_without_records_says_so(tmp_path, report_of):
+    write_segment(tmp_path / "nothing-0", b"")
+    page = report_page(report_of(tmp_path))
+    outline(page)
+    for said in ("No topic has a byte", "No record has a timestamp", "There is no batch", "No batch belongs"):
+        assert said in page
+
+
+def test_a_thousand_topics_fit(cluster, report_of):
+    report = report_of(cluster)
+    pattern = next(one for one in report.topics if one.name == "orders")
+    activity = [number * 37 % 91 for number in range(len(report.times.counts))]
+    sizes = SizeReport(9, 9, 9, 9, 9, 9, 9, [(1 << n, 2 << n, n) for n in range(20)])
+    keys = KeyReport("cleanup.policy", 1000, 0, 100, 0.0, 5)
+    report.topics = [
+        replace(pattern, name=f"team-{number % 40}.some-service.events-{number}", activity=activity,
+                record_sizes=sizes, keys=keys)
+        for number in range(1000)
+    ]  # fmt: skip
+    partition = report.partitions[0]
+    assert isinstance(partition, PartitionReport)
+    report.partitions = [replace(partition, partition=number) for number in range(20_000)]
+    report.copies = report.copies * 5000
+    report.findings = report.findings * 5000
+    page = report_page(report)
+    outline(page)
+    assert len(page.encode()) < 2_000_000
+    assert "985 other topics" in page
+    assert "events-999" in page
+    assert embedded(page)["left_out"]["partitions"] == 19_800
+
+
+def test_rows_of_the_conftest_are_what_they_say():
+    assert [row["offset"] for row in rows(3, first=5)] == [5, 6, 7]

@@ -1,0 +1,59 @@
+"""Buckets of a calendar, whatever the timestamps."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.jobs.report.histograms import DAY, Times
+from kafkaframes.jobs.report.timeline import LAST_MS, MOST_BUCKETS, ticks, timeline
+
+START = 1_700_000_000_000
+
+
+def times_of(values):
+    times = Times()
+    times.add(np.asarray(values, np.int64))
+    return times
+
+
+@given(st.lists(st.integers(-1, 2**63 - 1) | st.integers(START, START + 10**9), max_size=50))
+def test_every_record_is_drawn_or_counted_beside(values):
+    times = times_of(values)
+    line = timeline(times)
+    assert sum(line.counts) + line.before + line.after + times.without == len(values)
+    assert len(line.counts) == max(len(line.edges) - 1, 0) <= MOST_BUCKETS + 1
+    assert line.edges == sorted(set(line.edges))
+    assert line.of(times) == line.counts
+    if line.edges:
+        labels = ticks(line.edges)
+        assert len(labels) <= 13
+        assert all(line.edges[0] <= one.at <= line.edges[-1] and one.label for one in labels)
+
+
+@pytest.mark.parametrize(
+    ("span", "unit", "first_label"),
+    [
+        (50, "millisecond", "22:13:20.000\n14 Nov 2023"),
+        (3_600_000, "minute", "22:20\n14 Nov 2023"),
+        (10 * DAY, "6 hours", "15 Nov\n2023"),
+        (400 * DAY, "7 days", "Jan\n2024"),
+        (3000 * DAY, "quarter", "2024"),
+        (365 * 90 * DAY, "2 years", "2030"),
+    ],
+)
+def test_buckets_are_round(span, unit, first_label):
+    line = timeline(times_of(np.linspace(START, START + span, 5000).astype(np.int64)))
+    assert line.unit == unit
+    assert 20 <= len(line.counts) <= MOST_BUCKETS
+    assert ticks(line.edges)[0].label == first_label
+
+
+def test_a_few_strange_times_do_not_squeeze_the_others():
+    line = timeline(times_of([0, 5, 2**62, *(START + 1000 * number for number in range(9000))]))
+    assert (line.unit, line.before, line.after) == ("5 minutes", 2, 1)
+
+
+def test_what_no_calendar_has_is_not_drawn():
+    line = timeline(times_of([LAST_MS + 1, 2**62]))
+    assert (line.edges, line.after) == ([], 2)

@@ -1,0 +1,70 @@
+"""The page on traffic in a real browser: nothing sticks out at 390 or 1200 px, light and dark, and its script runs."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.jobs.report.traffic import make_traffic_report
+from kafkaframes.jobs.report.traffic_page import traffic_page
+
+DATA = Path(__file__).parents[2] / "data" / "captures"
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to look at the page with (Debian: chromium)")
+
+PROBE = '<script>window.problems=[];addEventListener("error",e=>problems.push(String(e.message)));</script>'
+LOOK = """
+<script>
+addEventListener("load", () => {
+  if (window.parent !== window) return;
+  const source = document.documentElement.outerHTML, seen = {};
+  const look = width => new Promise(done => {
+    const frame = document.createElement("iframe");
+    frame.style = `width:${width}px;height:3000px;border:0`;
+    frame.srcdoc = source;
+    frame.onload = () => {
+      const page = frame.contentDocument, root = page.documentElement;
+      const background = () => frame.contentWindow.getComputedStyle(page.body).backgroundColor;
+      const before = background();
+      page.getElementById("theme").click();
+      seen[width] = {problems: frame.contentWindow.problems, overflow: root.scrollWidth - root.clientWidth,
+        cards: page.querySelectorAll("section").length, rows: page.querySelectorAll("tbody tr").length,
+        before, after: background()};
+      frame.remove(); done();
+    };
+    document.body.append(frame);
+  });
+  look(390).then(() => look(1200)).then(() => {
+    document.body.innerHTML = `<pre id="seen"></pre>`;
+    document.getElementById("seen").textContent = JSON.stringify(seen);
+  });
+});
+</script>
+"""
+
+
+def test_it_fits_every_width_and_both_themes(tmp_path):
+    report = make_traffic_report([str(DATA / "sasl-raw-tokens-broker39.pcap.gz")])
+    page = traffic_page(report, version="0", generated_at=0)
+    path = tmp_path / "traffic.html"
+    path.write_text(page.replace("<style>", PROBE + "<style>", 1).replace("</body>", LOOK + "</body>"))
+    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
+    ran = subprocess.run(
+        [CHROMIUM, *arguments, path.as_uri()], capture_output=True, text=True, timeout=250, check=False
+    )
+    seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', ran.stdout, re.DOTALL)[1]))
+    assert set(seen) == {"390", "1200"}
+    for width, one in seen.items():
+        assert one["problems"] == [], width
+        assert one["overflow"] <= 0, width
+        assert one["cards"] == 7, width
+        assert one["rows"] > 40, width
+        assert one["before"] != one["after"], width

@@ -1,0 +1,481 @@
+"""A restored log holds what its source held, as asked for; and what cannot be done is refused, with nothing left."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkaframes
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.restore.groups import CommitKey, read_groups
+from kafkaframes.jobs.restore.job import restore
+from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.metadata import metadata_of
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.protocol.messages.envelopes import decode_metadata_record
+from kafkaframes.records.build import build_records
+from kafkaframes.scan.log.records import read_records
+from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.transactions import transactions_of
+
+DATA = Path(__file__).parents[2] / "data"
+SOURCES = [
+    DATA / "examples" / "kafka-4.3",
+    DATA / "examples" / "kafka-2.8-format-1",
+    DATA / "logs" / "kraft-4x-transactions",
+    DATA / "logs" / "deleted-records",
+]
+NOW_MS = 1_800_000_000_000
+COLUMNS = ["offset", "timestamp", "timestamp_type", "key", "value", "headers", "control", "transactional"]
+
+
+def new_ids():
+    return map("{:A>22}".format, itertools.count(100)).__next__
+
+
+def restored(source, destination, *, run=map, dry_run=False, **settings):
+    sources = [str(one) for one in source] if isinstance(source, list) else str(source)
+    return restore(
+        sources, destination, RestoreSettings(**settings), now_ms=NOW_MS, new_id=new_ids(), run=run, dry_run=dry_run
+    )
+
+
+def log_of(path):
+    (found,) = discover(str(path))
+    return {one.topic_partition: one for one in found.partitions if one.is_live and one.topic != "__cluster_metadata"}
+
+
+def rows(partition):
+    paths = [segment.path for segment in partition.segments]
+    batches = read_records(
+        paths,
+        columns=COLUMNS,
+        mode="FAILFAST",
+        verify_crc=True,
+        control_records=True,
+        offsets=(partition.log_start_offset, None),
+        limit_bytes=None,
+    )
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def without(found, *names):
+    return [{name: value for name, value in row.items() if name not in names} for row in found]
+
+
+def snapshot_of(path):
+    return {one: (one.read_bytes(), one.stat().st_mtime_ns) for one in sorted(Path(path).rglob("*")) if one.is_file()}
+
+
+def partitions_told(directory):
+    """Return the numbers of the partitions that a controller is told of."""
+    read = kafkaframes.read_records(directory / "bootstrap.checkpoint", columns=["value"], control_records=False)
+    found = [decode_metadata_record("__cluster_metadata", row["value"]) for batch in read for row in batch.to_pylist()]
+    return [one.value.partition_id for one in found if one.value.spec.name == "PartitionRecord"]
+
+
+def write_log(directory, batches, *, name="t-0", base=0, topic_id="A" * 22):
+    partition = directory / name
+    partition.mkdir(parents=True, exist_ok=True)
+    (partition / f"{base:020}.log").write_bytes(b"".join(batches))
+    if topic_id:
+        (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    return directory
+
+
+def records(first, count, *, step=1, **options):
+    offsets = list(range(first, first + count * step, step))
+    columns = {
+        "offset": offsets,
+        "timestamp": [1000 + one for one in offsets],
+        "value": [b"%d" % one for one in offsets],
+    }
+    return build_records(columns, **options)
+
+
+# -------------------------------------------------------------------------------------------------------- kept offsets
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, source):
+    before = snapshot_of(source)
+    report = restored(source, tmp_path / "new")
+    old, new = log_of(source), log_of(tmp_path / "new")
+    assert snapshot_of(source) == before
+    for name, partition in old.items():
+        if name.topic == "__consumer_offsets":
+            continue
+        if not rows(partition):
+            assert rows(new[name]) == []
+            assert new[name].log_start_offset == partition.log_start_offset
+            continue
+        assert [one.base_offset for one in new[name].segments] == [one.base_offset for one in partition.segments]
+        for theirs, ours in zip(partition.segments, new[name].segments, strict=True):
+            whole, copy = Path(theirs.path).read_bytes(), Path(ours.path).read_bytes()
+            is_cut = theirs.base_offset < partition.log_start_offset  # records that were deleted do not come back
+            assert whole.endswith(copy) if is_cut else copy == whole
+            assert not ours.size_bytes or ours.log.mtime_ms == theirs.log.mtime_ms
+        assert new[name].log_start_offset == partition.log_start_offset
+        assert new[name].metadata.topic_id == (partition.metadata or new[name].metadata).topic_id
+    assert verify(discover(str(tmp_path / "new"))).findings == []
+    assert {one.topic: one.metadata.topic_id for one in new.values()} == report.topic_ids
+    assert report.bytes_lost == 0
+
+
+def test_the_second_run_is_done_at_once_and_another_job_is_refused(tmp_path):
+    first = restored(SOURCES[0], tmp_path / "new", topics=("orders",))
+    before = snapshot_of(tmp_path / "new")
+    second = restored(SOURCES[0], tmp_path / "new", topics=("orders",))
+    assert second.done_before
+    assert (second.partitions, second.groups) == (first.partitions, first.groups)
+    with pytest.raises(LogDirError, match="not the result of this job"):
+        restored(SOURCES[0], tmp_path / "new", topics=("payments",))
+    assert snapshot_of(tmp_path / "new") == before
+
+
+def test_nothing_is_written_when_it_is_only_planned(tmp_path):
+    report = restored(SOURCES[0], tmp_path / "new", dry_run=True, topics=("orders",))
+    assert [(one.topic, one.partition, one.segments) for one in report.partitions] == [
+        ("orders", n, 4) for n in range(3)
+    ]
+    assert report.groups.commits == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_backups_of_a_log_are_one_log(tmp_path):
+    batches = [records(first, 10, leader_epoch=0) for first in range(0, 60, 10)]
+    one = write_log(tmp_path / "one", batches[:3])
+    two = write_log(tmp_path / "two", batches[3:], base=30)
+    restored([one, two], tmp_path / "new")
+    assert [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])] == list(range(60))
+    bad = bytearray(b"".join(batches[:5]))
+    bad[len(batches[0]) + 70] ^= 1
+    damaged = write_log(tmp_path / "damaged", [bytes(bad)])
+    report = restored([damaged, one, two], tmp_path / "healed")
+    assert b"".join(
+        Path(one.path).read_bytes() for one in log_of(tmp_path / "healed")[TopicPartition("t", 0)].segments
+    ) == (b"".join(batches))
+    assert "taken-from-copy" in {said["check"] for said in report.decisions}
+    assert report.is_whole
+    with pytest.raises(LogDirError, match="nothing was restored"):
+        restored([damaged, write_log(tmp_path / "same", [bytes(bad)])], tmp_path / "bad")
+    report = restored([damaged, tmp_path / "same"], tmp_path / "skipped", mode="DROPMALFORMED")
+    assert not report.is_whole
+    assert [row["offset"] for row in rows(log_of(tmp_path / "skipped")[TopicPartition("t", 0)])] == [
+        *range(10),
+        *range(20, 50),
+    ]
+
+
+def test_topic_ids_are_checked_given_and_made(tmp_path):
+    one = write_log(tmp_path / "one", [records(0, 10)])
+    two = write_log(tmp_path / "two", [records(0, 10)], name="t-1", topic_id="B" * 21 + "A")
+    none = write_log(tmp_path / "none", [records(0, 10)], name="u-0", topic_id="")
+    with pytest.raises(LogDirError, match="t has two ids"):
+        restored([one, two], tmp_path / "new")
+    report = restored([one, two, none], tmp_path / "new", topic_ids=(("t", "C" * 21 + "A"),))
+    assert report.topic_ids["t"] == "C" * 21 + "A"
+    assert len(report.topic_ids["u"]) == 22
+    renamed = restored(one, tmp_path / "renamed", topic_map=(("t", "v"),))
+    assert renamed.topic_ids["v"] != "A" * 22
+    assert list(log_of(tmp_path / "renamed"))[-1] == TopicPartition("v", 0)
+
+
+def test_only_partitions_that_occur_are_made_and_the_controller_is_told_of_those_between(tmp_path):
+    restored(SOURCES[0], tmp_path / "new", topics=("orders",), partitions=(2,), groups=False)
+    assert [one.partition for one in log_of(tmp_path / "new")] == [2]
+    assert partitions_told(tmp_path / "new") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a b", "é"])
+def test_a_directory_whose_topic_has_no_name_of_a_topic_is_refused(tmp_path, name):
+    write_log(tmp_path / "source", [records(0, 10)], name=f"{name}-0")
+    with pytest.raises(OptionError, match="is not a topic name"):
+        restored(tmp_path / "source", tmp_path / "new")
+    restored(tmp_path / "source", tmp_path / "new", topic_map=((name, "better"),))
+    assert list(log_of(tmp_path / "new")) == [TopicPartition("better", 0)]
+
+
+def test_the_report_has_the_records_read_written_and_left_out(tmp_path):
+    source = write_log(tmp_path / "source", [records(0, 10), records(10, 10)], name="t-0")
+    report = restored(source, tmp_path / "new", offsets="reassign", from_offset=3, until_offset=17)
+    (one,) = report.partitions
+    assert (one.records_read, one.records_written) == (20, 14)
+    assert one.records_left_out == {"outside the offsets or times asked for": 6}
+
+
+# --------------------------------------------------------------------------------------------------------------- ranges
+
+
+@pytest.mark.parametrize("offsets", ["keep", "reassign"])
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
+    old = {name: rows(one) for name, one in log_of(source).items() if not name.topic.startswith("__")}
+    times = sorted(row["timestamp"] for found in old.values() for row in found if row["timestamp"])
+    moment = times[len(times) // 3]
+    stamp = int(moment.timestamp() * 1000 + 0.5)
+    restored(source, tmp_path / "offsets", offsets=offsets, from_offset=37, until_offset=301)
+    restored(source, tmp_path / "from", offsets=offsets, from_timestamp_ms=stamp)
+    restored(source, tmp_path / "until", offsets=offsets, until_timestamp_ms=stamp)
+    new = {name: log_of(tmp_path / name) for name in ("offsets", "from", "until")}
+    for name, found in old.items():
+        reached = [row["offset"] for row in found if row["timestamp"] and row["timestamp"] >= moment]
+        first = min(reached, default=2**63)
+        for part, wanted in (
+            ("offsets", [row for row in found if 37 <= row["offset"] < 301]),
+            ("from", [row for row in found if row["offset"] >= first]),
+            ("until", [row for row in found if row["offset"] < first]),
+        ):
+            got = rows(new[part][name])
+            moved = () if offsets == "keep" else ("offset",)
+            assert without(got, *moved) == without(wanted, *moved), (part, name)
+            if moved:
+                assert [row["offset"] for row in got] == list(range(len(got)))
+    for part in new:
+        assert [one for one in verify(discover(str(tmp_path / part))).findings if one.severity is Severity.ERROR] == []
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_offsets_become_contiguous_in_every_format_and_codec(tmp_path, magic, codec):
+    options = (
+        {"record_format": magic, "codec": codec, "batch_records": 7} if codec != "none" else {"record_format": magic}
+    )
+    holey = [records(100, 50, step=3, **options), records(400, 20, **options), records(900, 3, step=200, **options)]
+    source = write_log(tmp_path / "old", holey, base=90)
+    restored(source, tmp_path / "new", offsets="reassign", start_offset=1000, leader_epoch=5)
+    old, new = (rows(log_of(path)[TopicPartition("t", 0)]) for path in (source, tmp_path / "new"))
+    assert without(new, "offset") == without(old, "offset")
+    assert [row["offset"] for row in new] == list(range(1000, 1073))
+    assert verify(discover(str(tmp_path / "new"))).findings == []
+
+
+# -------------------------------------------------------------------------------------------------------------- damage
+
+
+def test_a_torn_tail_is_cut_off_and_damage_stops_or_is_skipped(tmp_path):
+    good = [records(first, 10) for first in range(0, 50, 10)]
+    torn = write_log(tmp_path / "torn", [*good, records(50, 10)[:-3]])
+    report = restored(torn, tmp_path / "from-torn")
+    assert [(lost.is_tail, lost.end - lost.start) for lost in report.partitions[0].lost] == [(True, len(good[4]) - 3)]
+    assert report.bytes_lost == 0
+    bad = bytearray(good[2])
+    bad[-1] ^= 1
+    damaged = write_log(tmp_path / "damaged", [*good[:2], bytes(bad), *good[3:]])
+    with pytest.raises(LogDirError, match="nothing was restored") as caught:
+        restored(damaged, tmp_path / "new")
+    assert caught.value.position == len(good[0]) + len(good[1])
+    assert not list(tmp_path.glob("new*"))
+    report = restored(damaged, tmp_path / "new", mode="DROPMALFORMED")
+    assert report.bytes_lost == len(bad)
+    found = [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])]
+    assert found == [*range(20), *range(30, 50)]
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES])
+def test_a_disk_that_refuses_is_named_and_nothing_is_left(tmp_path, monkeypatch, reason):
+    opened, ours = itertools.count(), atomic.open_new
+
+    def failing(path):
+        if next(opened) == 5:
+            raise OSError(reason, "no")
+        return ours(path)
+
+    monkeypatch.setattr(atomic, "open_new", failing)
+    with pytest.raises(LogDirError, match="cannot be written"):
+        restored(SOURCES[0], tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
+    with atomic.locked(tmp_path / "new"), pytest.raises(LogDirError, match="another job"):
+        restored(SOURCES[0], tmp_path / "new")
+    source = tmp_path / "source"
+    shutil.copytree(SOURCES[1], source, copy_function=shutil.copyfile)
+    with pytest.raises(OptionError, match="lies in the source"):
+        restored(source, source / "new")
+
+
+# ------------------------------------------------------------------------------------------- transactions and metadata
+
+
+def test_open_transactions_are_told_of_or_ended(tmp_path):
+    source = DATA / "logs" / "kraft-4x-transactions"
+    (found,) = discover(str(source))
+    opened = {one.topic_partition: transactions_of(found.filesystem, one).open for one in found.partitions}
+    kept = restored(source, tmp_path / "kept")
+    for one in kept.partitions:
+        assert one.open_transactions == sorted(opened[TopicPartition(one.topic, one.partition)])
+    assert any(one.open_transactions for one in kept.partitions)
+    ended = restored(source, tmp_path / "ended", open_transactions="abort")
+    assert sum(one.aborted for one in ended.partitions) == sum(len(one.open_transactions) for one in kept.partitions)
+    for one in log_of(tmp_path / "ended").values():
+        state = transactions_of(found.filesystem, one, use_indexes=False)
+        assert state.open == {}
+        assert transactions_of(found.filesystem, one).aborted == state.aborted
+    assert verify(discover(str(tmp_path / "ended"))).findings == []
+
+
+def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
+    restored(
+        SOURCES[0],
+        tmp_path / "new",
+        topic_configs=(("orders:max.message.bytes", "9"), ("segment.ms", "7")),
+        cluster_id="mine",
+    )
+    (found,) = discover(str(tmp_path / "new"))
+    assert found.meta.values["cluster.id"] == "mine"
+    assert found.clean_shutdown is not None
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    shutil.copyfile(found.bootstrap.path, tmp_path / "__cluster_metadata-0" / f"{0:020}.log")
+    said = metadata_of(discover(str(tmp_path / "__cluster_metadata-0")))
+    assert {name: one.partitions for name, one in said.topics.items()} == {
+        "__consumer_offsets": 2,
+        "__transaction_state": 2,
+        "customers": 1,
+        "orders": 3,
+        "payments": 2,
+        "sensor-readings": 2,
+    }
+    assert said.topics["orders"].configs["retention.ms"] == "-1"
+    assert said.topics["orders"].configs["max.message.bytes"] == "9"
+    assert said.topics["customers"].configs["segment.ms"] == "7"
+    assert said.topics["customers"].configs["cleanup.policy"] == "compact"
+    assert "retention.ms" not in said.topics["customers"].configs
+    assert said.next_producer_id == 1000
+
+
+def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_held(tmp_path):
+    source = write_log(tmp_path / "old", [records(0, 10)])
+    configs = {"segment.bytes": "9000", "retention.ms": "1000", "cleanup.policy": "compact,delete"}
+    layout = TopicLayout("t", "A" * 22, dict.fromkeys(range(3), 0), configs)
+    (source / "__cluster_metadata-0").mkdir()
+    (source / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(
+        bootstrap_checkpoint([layout], node_id=1, directory_id="A" * 22, now_ms=NOW_MS)
+    )
+    restored(source, tmp_path / "new")
+    assert list(log_of(tmp_path / "new")) == [TopicPartition("t", 0)]
+    assert partitions_told(tmp_path / "new") == [0, 1, 2]
+    assert configs_of(tmp_path / "new")["t"] == configs | {
+        "segment.bytes": "1048576",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    }
+    restored(source, tmp_path / "as-it-was", keep_retention=True, topic_configs=(("t:segment.bytes", "5"),))
+    assert configs_of(tmp_path / "as-it-was")["t"] == configs | {"segment.bytes": "5"}
+
+
+def configs_of(path):
+    metadata = path.with_name(f"{path.name}-told") / "__cluster_metadata-0"
+    metadata.mkdir(parents=True)
+    shutil.copyfile(path / "bootstrap.checkpoint", metadata / f"{0:020}.log")
+    return {name: one.configs for name, one in metadata_of(discover(str(metadata))).topics.items()}
+
+
+def test_what_a_killed_job_left_is_removed_by_the_next(tmp_path):
+    (tmp_path / "new.kafkaframes-unfinished" / "orders-0").mkdir(parents=True)
+    (tmp_path / "new.kafkaframes-lock").touch()
+    restored(SOURCES[0], tmp_path / "new", topics=("orders",))
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+def commits(path):
+    (found,) = discover(str(path))
+    return read_groups([(found, one) for one in found.partitions if one.topic == "__consumer_offsets"]).commits
+
+
+def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
+    source = DATA / "logs" / "kraft-4x-transactions"
+    old = commits(source)
+    report = restored(source, tmp_path / "kept")
+    assert {key: one.offset for key, one in commits(tmp_path / "kept").items()} == {
+        key: one.offset for key, one in old.items()
+    }
+    assert all(one.commit_timestamp_ms == NOW_MS for one in commits(tmp_path / "kept").values())
+    assert report.groups.commits == len(old)
+    restored(source, tmp_path / "moved", offsets="reassign", start_offset=100, topic_map=(("input", "read"),))
+    restored(source, tmp_path / "times", keep_commit_times=True)
+    assert commits(tmp_path / "times") == old
+    before, after = log_of(source), log_of(tmp_path / "moved")
+    moved = commits(tmp_path / "moved")
+    assert moved.keys() == {key._replace(topic="read" if key.topic == "input" else key.topic) for key in old}
+    for key, one in old.items():
+        topic = "read" if key.topic == "input" else key.topic
+        new = moved[CommitKey(key.group, topic, key.partition)].offset
+        rest = [row for row in rows(before[TopicPartition(key.topic, key.partition)]) if row["offset"] >= one.offset]
+        now = [row for row in rows(after[TopicPartition(topic, key.partition)]) if row["offset"] >= new]
+        assert without(now, "offset") == without(rest, "offset")
+    some = restored(source, tmp_path / "some", topics=("ledger",), offsets_partitions=7)
+    assert some.groups.dropped["of a partition that is not restored"] == len(old) - some.groups.commits
+    assert sum(one.topic == "__consumer_offsets" for one in log_of(tmp_path / "some")) == 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"offsets": "guess"}, "offsets is one of"),
+        ({"start_offset": 3}, "reassigned"),
+        ({"topic_map": (("orders", "x"), ("payments", "x"))}, "twice"),
+        ({"topic_map": (("no", "x"),)}, "not restored"),
+        ({"topic_map": (("orders", "payments"),)}, "two topics"),
+        ({"topic_map": (("orders", "a/b"),)}, "not a topic name"),
+        ({"topic_ids": (("orders", "short"),)}, "no id"),
+        ({"topic_ids": (("no", "A" * 22),)}, "not restored"),
+        ({"topics": ("no",)}, "nothing to restore"),
+        ({"segment_bytes": 0}, "segment_bytes"),
+        ({"offsets_partitions": 0}, "offsets_partitions"),
+        ({"node_id": -1}, "node_id"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, settings, reason):
+    with pytest.raises(OptionError, match=reason):
+        restored(SOURCES[0], tmp_path / "new", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------------------------- hostile
+
+
+SEGMENT = b"".join(
+    [
+        records(0, 10, leader_epoch=1, producer_id=4, producer_epoch=0, base_sequence=0),
+        records(10, 20, step=2, codec="lz4", leader_epoch=1),
+        records(60, 3, codec="gzip", record_format=1),
+        records(70, 4, record_format=0),
+        records(80, 10, leader_epoch=2, transactional=True, producer_id=5, producer_epoch=1),
+    ]
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(SEGMENT) - 1), st.binary(min_size=1, max_size=20)), max_size=4),
+    st.integers(0, len(SEGMENT)),
+    st.sampled_from(["keep", "reassign"]),
+    st.sampled_from(["keep", "abort"]),
+)
+def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(tmp_path_factory, changes, end, offsets, opened):
+    directory = tmp_path_factory.mktemp("hostile")
+    data = bytearray(SEGMENT)
+    for at, piece in changes:
+        data[at : at + len(piece)] = piece[: len(data) - at]
+    source = write_log(directory / "old", [bytes(data[:end])])
+    settings = {"offsets": offsets, "open_transactions": opened}
+    report = restored(source, directory / "new", mode="DROPMALFORMED", **settings)
+    assert [one for one in verify(discover(str(directory / "new"))).findings if one.severity is Severity.ERROR] == []
+    assert report.bytes_lost + sum(lost.end - lost.start for lost in report.partitions[0].lost if lost.is_tail) <= end
+    with contextlib.suppress(LogDirError):
+        restored(source, directory / "strict", **settings)

@@ -1,0 +1,86 @@
+"""Which micro-batches fit a mark: the marked one again, and those behind it; every other one has a reason."""
+
+import json
+import re
+
+import pytest
+
+from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, conflict, mark_for, offsets_in
+
+
+def line(**offsets: int) -> str:
+    return json.dumps({"in": {name.removeprefix("p"): at for name, at in offsets.items()}}, separators=(",", ":"))
+
+
+MARK = StreamBatch("q", 4, "/c", "sink, topic out", (line(p0=10),), (line(p0=20, p1=7),))
+FIELDS = ("query_id", "batch_id", "checkpoint", "sink", "begins", "ends")
+
+
+def changed(**values) -> StreamBatch:
+    return StreamBatch(**{name: getattr(MARK, name) for name in FIELDS} | values)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({}, None),
+        ({"begins": None}, None),  # the first micro-batch: where it begins is not noted
+        ({"checkpoint": "/moved"}, None),
+        ({"batch_id": 5, "begins": MARK.ends, "ends": (line(p0=30, p1=7),)}, None),
+        ({"batch_id": 9, "begins": (line(p0=20, p1=7, p2=0),), "ends": (line(p0=30),)}, None),
+        ({"query_id": "new", "batch_id": 0}, "query q has written micro-batch 4 from the same checkpoint"),
+        ({"batch_id": 3}, "micro-batch 4 was written after it"),
+        ({"ends": (line(p0=25, p1=7),)}, r"ends elsewhere \(in-0: offset 20 there, 25 here\)"),
+        ({"ends": (line(p0=20),)}, r"ends elsewhere \(in-1: offset 7 there, none here\)"),
+        ({"begins": (line(p0=11),)}, "begins elsewhere"),
+        ({"ends": (*MARK.ends, line(p0=1))}, "ends elsewhere"),
+        ({"ends": None}, "are not known"),
+        ({"sink": "sink, topic other"}, "was written to sink, topic out, and this one is for sink, topic other"),
+        ({"batch_id": 5, "begins": (line(p0=19, p1=7),)}, "begins in in-0 at offset 19, .* up to 20"),
+    ],
+)
+def test_what_fits_a_mark(values, reason):
+    noted = StreamBatch.from_json("q", json.loads(json.dumps(MARK.as_json())))
+    assert noted == MARK
+    found = conflict(noted, changed(**values))
+    assert found is reason is None or re.search(reason, found)
+
+
+def test_a_mark_of_a_number_alone_fits_what_comes_behind_it():
+    old = StreamBatch.from_json("q", {"batchId": 4, "openMs": 3})
+    assert conflict(old, changed(batch_id=5)) is None
+    assert "of kafkaframes 0.1.0" in conflict(old, MARK)
+    assert "was written after it" in conflict(old, changed(batch_id=3))
+
+
+def test_offsets_of_very_many_partitions_are_noted_as_digests():
+    many = json.dumps({"in": {str(number): 10**9 for number in range(20_000)}}, separators=(",", ":"))
+    large = changed(begins=(line(p0=1),), ends=(many,))
+    noted = StreamBatch.from_json("q", large.as_json())
+    assert len(json.dumps(large.as_json())) < 1_000
+    assert conflict(noted, large) is None
+    assert "ends elsewhere" in conflict(
+        noted, changed(begins=(line(p0=1),), ends=(many.replace("1000000000", "7", 1),))
+    )
+
+
+def test_the_mark_of_the_same_checkpoint_counts_where_the_query_has_none():
+    other = changed(query_id="x", checkpoint="/d")
+    new = changed(query_id="new", batch_id=0)
+    assert mark_for(new, {"q": MARK, "x": other}) == MARK
+    assert mark_for(new, {"q": MARK, "new": new}) == new
+    assert mark_for(changed(query_id="new", checkpoint=""), {"q": MARK}) is None
+    assert mark_for(changed(query_id="new", sink="b"), {"q": MARK}) is None
+
+
+def test_offsets_are_those_of_the_checkpoint_however_they_are_spaced():
+    files = {"offsets/0": "v1\n{}\n-", "offsets/1": 'v1\n{"conf": {}}\n{"in": {"1": 2, "0": 1}}\n-\n'}
+    assert offsets_in(files.get, 0) == (None, ("-",))
+    assert offsets_in(files.get, 1) == (("-",), ('{"in":{"0":1,"1":2}}', "-"))
+    assert offsets_in(files.get, 2) == (('{"in":{"0":1,"1":2}}', "-"), None)
+
+
+@pytest.mark.parametrize("noted", [None, "7", [], {}, {"batchId": "7"}, {"batchId": 7, "ends": [5]}])
+def test_what_is_no_mark(noted):
+    with pytest.raises(ValueError, match="no mark"):
+        StreamBatch.from_json("q", noted)

@@ -1,0 +1,83 @@
+"""Which partition a row goes to."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import EncodeError
+from kafkaframes.jobs.restore.writing import WriteSettings
+from kafkaframes.jobs.restore.writing.routing import Router
+from kafkaframes.records.partitioner import assign_by_key, murmur2, partition_of
+from kafkaframes.records.rows import blobs_of
+
+
+def rows(**columns) -> pa.RecordBatch:
+    types = {"key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
+    return pa.record_batch({name: pa.array(values, types[name]) for name, values in columns.items()})
+
+
+def routed(router: Router, batch: pa.RecordBatch) -> list[tuple[str, list[int]]]:
+    return [(str(one.partition), one.places.tolist()) for one in router.route(batch)]
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [  # the values in Kafka's UtilsTest
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_kafkas(key, wanted):
+    assert murmur2(key) == wanted
+
+
+@given(st.lists(st.none() | st.binary(max_size=13), min_size=1), st.integers(1, 1000))
+def test_the_kernel_is_its_twin(keys, count):
+    blobs = blobs_of("key", pa.array(keys, pa.binary()))
+    found = np.full(len(keys), -1, np.int64)
+    assign_by_key(blobs, np.full(len(keys), count, np.int64), found)
+    assert found.tolist() == [-1 if key is None else partition_of(key, count) for key in keys]
+
+
+def test_a_number_counts_more_than_a_key_and_order_is_kept():
+    router = Router(WriteSettings(now_ms=0, topic="t", num_partitions=3), task=0)
+    batch = rows(key=[b"a", b"b", b"a", b"b"], value=[b""] * 4, partition=[None, 2, None, None])
+    where = {b"a": partition_of(b"a", 3), b"b": partition_of(b"b", 3)}
+    wanted: dict[int, list[int]] = {}
+    for row, partition in enumerate([where[b"a"], 2, where[b"a"], where[b"b"]]):
+        wanted.setdefault(partition, []).append(row)
+    assert routed(router, batch) == [(f"t-{partition}", found) for partition, found in sorted(wanted.items())]
+
+
+def test_rows_without_a_key_stay_for_a_batch_then_go_to_the_next():
+    router = Router(WriteSettings(now_ms=0, topic="t", num_partitions=2, batch_bytes=22), task=1)
+    found = routed(router, rows(value=[b"x" * 10] * 6))
+    assert found == [("t-0", [2, 3]), ("t-1", [0, 1, 4, 5])]
+    assert routed(router, rows(value=[None])) == [("t-0", [0])]
+
+
+def test_topics_of_their_own_and_partitions_that_are_known():
+    settings = WriteSettings(now_ms=0, partitions={"known": 8}, num_partitions=2)
+    found = Router(settings, task=0).route(rows(value=[b""] * 3, key=[b"k"] * 3, topic=["known", "new", "known"]))
+    assert {str(one.partition) for one in found} == {f"known-{partition_of(b'k', 8)}", f"new-{partition_of(b'k', 2)}"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "columns", "message"),
+    [
+        ({}, {"topic": ["a", None], "value": [b""] * 2}, r"no topic: .*\$\[1\]"),
+        ({}, {"topic": ["a", "b/c"], "value": [b""] * 2}, r"'b/c' is not a topic name.*\$\[1\]"),
+        ({"topic": "t", "num_partitions": 2}, {"partition": [1, 2]}, r"no partition 2: topic t has 2 .*\$\[1\]"),
+        ({"topic": "t"}, {"partition": [7, -1]}, r"no partition -1.*\$\[1\]"),
+    ],
+)
+def test_bad_rows_are_named(settings, columns, message):
+    router = Router(WriteSettings(now_ms=0, **settings), task=4)
+    with pytest.raises(EncodeError, match=message):
+        router.route(rows(**columns))

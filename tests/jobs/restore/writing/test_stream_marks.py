@@ -1,0 +1,134 @@
+"""A micro-batch is in the log directory once, wherever its commit was killed and however often it is sent again."""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.restore.writing import Commit, RunWriter, StreamBatch, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import commit as commits
+from kafkaframes.jobs.restore.writing.stream_marks import MARKS, is_committed, read_marks
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.records.batch import read_values
+from kafkaframes.storage.log.discover import discover
+
+QUERY, OTHER = "aaaa", "bbbb"
+CHECKPOINTS = Path(__file__).parents[3] / "spark" / "checkpoints" / "sinks"
+OLD_QUERY = "d29fcd60-9352-472d-a8c0-72e0f39faf63"
+
+
+def batch(query: str, number: int, *, shift: int = 0) -> StreamBatch:
+    """Return a micro-batch of ten offsets; ``shift``: of others, under the same number."""
+    begin, end = (f'{{"in":{{"0":{at + shift}}}}}' for at in (10 * number, 10 * number + 10))
+    return StreamBatch(query, number, f"/checkpoints/{query}", begins=(begin,), ends=(end,))
+
+
+def send(top: Path, sent: StreamBatch, value: bytes, *, overwrite: bool = False) -> None:
+    """Write one row as a micro-batch."""
+    target = Target.look(str(top))
+    settings = WriteSettings(now_ms=5000, topic="t", partitions={} if overwrite else target.counts)
+    staging = top.with_name("staging")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir()
+    writer = RunWriter(staging, settings, task=0)
+    writer.add(pa.record_batch({"value": pa.array([value], pa.binary())}))
+    Commit(target, settings, overwrite, lambda: "A" * 21 + "Q", map, sent).commit(writer.finish())
+
+
+def values(top: Path) -> list[bytes]:
+    files = sorted((top / "t-0").glob("*.log"))
+    return [record.value for file in files for batch in read_values(file.read_bytes()) for record in batch.records]
+
+
+def test_a_batch_that_is_sent_again_is_there_once_and_others_go_on(tmp_path):
+    top = tmp_path / "logs"
+    for number, value in [(0, b"a"), (0, b"a"), (1, b"b"), (1, b"b"), (2, b"c")]:
+        send(top, batch(QUERY, number), value)
+    send(top, batch(OTHER, 0), b"d")
+    assert values(top) == [b"a", b"b", b"c", b"d"]
+    assert read_marks(top) == {QUERY: batch(QUERY, 2), OTHER: batch(OTHER, 0)}
+    assert verify(discover(str(top)), deep=True).findings == []
+
+
+@pytest.mark.parametrize("step", ["prepared", "half moved", "moved"])
+def test_a_commit_that_was_killed_counts_from_the_rename_on(tmp_path, monkeypatch, step):
+    top = tmp_path / "logs"
+    send(top, batch(QUERY, 0), b"a")
+
+    class KilledError(Exception):
+        pass
+
+    def kill(place, path):
+        if place == "prepared":
+            raise KilledError
+        real = commits.names.CLEAN_SHUTDOWN
+        if place == "half moved":
+            (path / real).unlink()
+            committed = path / commits.COMMITTED
+            shutil.move(next((committed / "t-0").glob("*.log")), path / "t-0")
+        else:
+            finish(path)
+        raise KilledError
+
+    finish = commits.finish_append
+    calls = iter([finish, partial(kill, step)])
+    monkeypatch.setattr(commits, "finish_append", lambda path: next(calls)(path))
+    with pytest.raises(KilledError):
+        send(top, batch(QUERY, 1), b"b")
+    monkeypatch.undo()
+    send(top, batch(QUERY, 1), b"b")
+    assert values(top) == [b"a", b"b"]
+    assert verify(discover(str(top)), deep=True).findings == []
+
+
+def test_what_is_written_over_keeps_what_queries_have_committed(tmp_path):
+    top = tmp_path / "logs"
+    send(top, batch(QUERY, 4), b"a")
+    send(top, batch(OTHER, 0), b"b", overwrite=True)
+    send(top, batch(OTHER, 0), b"b", overwrite=True)
+    send(top, batch(QUERY, 4), b"a")
+    assert values(top) == [b"b"]
+    assert is_committed(top, batch(QUERY, 4))
+    assert not is_committed(top, batch(QUERY, 5))
+
+
+def test_another_batch_of_a_number_that_is_there_is_refused_before_anything_is_written(tmp_path):
+    top = tmp_path / "logs"
+    for number in range(3):
+        send(top, batch(QUERY, number), b"%d" % number)
+    again = replace(batch(OTHER, 0), checkpoint=batch(QUERY, 2).checkpoint)
+    for other in (batch(QUERY, 1), batch(QUERY, 2, shift=3), batch(QUERY, 3, shift=-5), again):
+        with pytest.raises(LogDirError, match=r'does not fit .* startingOffsets=\{"in":\{"0":30\}\}; to write'):
+            send(top, other, b"x")
+    assert values(top) == [b"0", b"1", b"2"]
+    assert read_marks(top) == {QUERY: batch(QUERY, 2)}
+
+
+def test_a_directory_of_version_0_1_0_is_gone_on_with_and_a_number_alone_is_refused(tmp_path):
+    top = Path(shutil.copytree(CHECKPOINTS / "log", tmp_path / "log"))
+    assert read_marks(top) == {OLD_QUERY: StreamBatch(OLD_QUERY, 2)}
+    with pytest.raises(LogDirError, match=r"the mark is of kafkaframes 0\.1\.0"):
+        send(top, batch(OLD_QUERY, 2), b"x")
+    send(top, batch(OLD_QUERY, 3), b"y")
+    assert read_marks(top) == {OLD_QUERY: batch(OLD_QUERY, 3)}
+
+
+def test_a_batch_that_takes_the_place_of_all_is_written_whatever_was_there(tmp_path):
+    top = tmp_path / "logs"
+    for number, value in [(5, b"a"), (5, b"b"), (2, b"c")]:
+        send(top, batch(QUERY, number), value, overwrite=True)
+    assert values(top) == [b"c"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"q": "7"}', b'{"q": {"batchId": "7"}}', b"\xff"])
+def test_a_damaged_note_is_an_error(tmp_path, damage):
+    top = tmp_path / "logs"
+    send(top, batch(QUERY, 0), b"a")
+    (top / MARKS).write_bytes(damage)
+    with pytest.raises(LogDirError, match=rf"is damaged.*{MARKS}"):
+        send(top, batch(QUERY, 1), b"b")
+    assert values(top) == [b"a"]

@@ -1,0 +1,298 @@
+"""Rows into a log directory: what stands there afterwards, and that it is whole or as it was."""
+
+import fcntl
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kafkaframes.errors import EncodeError, LogDirError, OptionError
+from kafkaframes.jobs.restore.writing import Commit, RunWriter, Target, WriteSettings
+from kafkaframes.jobs.restore.writing.commit import COMMITTED
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.scan import scan_all
+from kafkaframes.storage.files import atomic, names
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "headers": HEADERS,
+}
+
+
+def new_id() -> str:
+    return "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def rows(**columns) -> pa.RecordBatch:
+    return pa.record_batch({name: pa.array(values, TYPES[name]) for name, values in columns.items()})
+
+
+def write(path: Path, *tasks: pa.RecordBatch, overwrite: bool = False, **options):
+    """Write as Spark does: a run writer for each task, then one commit."""
+    target = Target.look(str(path))
+    settings = WriteSettings(**{"now_ms": 5000, "partitions": {} if overwrite else target.counts} | options)
+    staging = path.with_name("staging")
+    runs = []
+    for number, batch in enumerate(tasks):
+        directory = staging / str(number)
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in directory.iterdir():
+            old.unlink()
+        writer = RunWriter(directory, settings, task=number)
+        for start in range(0, batch.num_rows, 100):
+            writer.add(batch.slice(start, 100))
+        runs += writer.finish()
+    return Commit(target, settings, overwrite, new_id, map).commit(runs)
+
+
+def records(path: Path, name: str = "t-0") -> list[tuple]:
+    return [
+        (record.offset, record.timestamp, record.key, record.value)
+        for file in sorted((path / name).glob("*.log"))
+        for batch in read_values(file.read_bytes())
+        for record in batch.records
+    ]
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {
+        str(one.relative_to(path)): one.read_bytes()
+        for one in path.rglob("*")
+        if one.is_file() and one.name != ".lock"  # an empty file that brokers leave, too
+    }
+
+
+def assert_sound(path: Path) -> None:
+    """A broker has nothing to recover, and every file is what its name says."""
+    (directory,) = discover(str(path))
+    assert directory.problems == ()
+    assert directory.clean_shutdown is not None
+    assert verify([directory], deep=True).findings == []
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_every_format_and_codec_in_the_order_of_the_tasks(tmp_path, magic, codec):
+    if codec == "zstd" and magic < 2:
+        with pytest.raises(EncodeError, match="zstd needs format 2"):
+            WriteSettings(now_ms=0, record_format=magic, codec=codec)
+        return
+    batches = [rows(key=[b"k%d" % n] * 40, value=[b"%d-%d" % (n, i) for i in range(40)]) for n in range(3)]
+    written = write(
+        tmp_path / "logs", *batches, topic="t", record_format=magic, codec=codec, batch_records=7, segment_bytes=900
+    )
+    wanted = [
+        (40 * n + i, -1 if magic == 0 else 5000, b"k%d" % n, b"%d-%d" % (n, i)) for n in range(3) for i in range(40)
+    ]
+    assert records(tmp_path / "logs") == wanted
+    assert written[TopicPartition("t", 0)].log_end_offset == 120
+    assert len(list((tmp_path / "logs" / "t-0").glob("*.log"))) > 1
+    assert (tmp_path / "logs" / "_SUCCESS").exists()
+    assert_sound(tmp_path / "logs")
+
+
+def test_offsets_are_assigned_without_touching_what_is_compressed(tmp_path):
+    batches = [rows(value=[b"%d" % i for i in range(50)]) for _ in range(2)]
+    write(tmp_path / "logs", *batches, topic="t", codec="zstd")
+    run = (tmp_path / "staging" / "0" / "run-000000").read_bytes()
+    log = (tmp_path / "logs" / "t-0" / f"{0:020}.log").read_bytes()
+    found = scan_all(log)
+    assert found.column("base_offset").tolist() == [0, 50]
+    assert found.column("leader_epoch").tolist() == [0, 0]
+    for position in found.column("position").tolist():
+        assert log[position + 16 : position + len(run)] == run[16:]  # from the magic byte on
+
+
+def test_null_times_are_now_and_fractions_are_cut(tmp_path):
+    stamps = [None, 1_700_000_000_123_999, -1]
+    write(tmp_path / "logs", rows(value=[b"a", b"b", b"c"], timestamp=stamps), topic="t")
+    assert [timestamp for _, timestamp, _, _ in records(tmp_path / "logs")] == [5000, 1_700_000_000_123, -1]
+
+
+def test_an_append_goes_on_at_the_logs_end(tmp_path):
+    path = tmp_path / "logs"
+    write(path, rows(key=[b"a", b"b"] * 5, value=[b"1"] * 10), topic="t", num_partitions=2)
+    before = {name: records(path, name) for name in ("t-0", "t-1")}
+    name = max(before, key=lambda name: len(before[name]))
+    epochs = f"0\n2\n0 0\n7 {len(before[name])}\n"
+    (path / name / "leader-epoch-checkpoint").write_text(epochs)
+    write(path, rows(key=[b"a", b"b"] * 5, value=[b"2"] * 10), topic="t", codec="lz4")
+    for one, old in before.items():
+        both = records(path, one)
+        assert both[: len(old)] == old
+        assert [record[0] for record in both] == list(range(2 * len(old)))
+        assert [record[2] for record in both] == [record[2] for record in old] * 2
+    assert sum(map(len, before.values())) == 10
+    newest = max((path / name).glob("*.log"))
+    assert scan_all(newest.read_bytes()).column("leader_epoch").tolist() == [7]
+    assert (path / name / "leader-epoch-checkpoint").read_text() == epochs
+    write(path, rows(value=[b"x"], topic=["other"]))
+    assert records(path, "other-0") == [(0, 5000, None, b"x")]
+    assert {one.name for one in path.iterdir() if one.is_dir()} == {"t-0", "t-1", "other-0"}
+    assert_sound(path)
+    (directory,) = discover(str(path))
+    ends = directory.offset_checkpoints[names.HIGH_WATERMARK_CHECKPOINT]
+    assert {str(one): end for one, end in ends.items()} == {
+        "t-0": 2 * len(before["t-0"]),
+        "t-1": 2 * len(before["t-1"]),
+        "other-0": 1,
+    }
+
+
+@pytest.mark.parametrize("failing", range(7, 18))
+def test_an_append_that_is_killed_is_finished_by_the_next(tmp_path, monkeypatch, failing):
+    path = tmp_path / "logs"
+    write(path, rows(key=[b"a", b"b"], value=[b"1", b"1"]), topic="t", num_partitions=2)
+    old, moves = snapshot(path), [0]
+    replace = Path.replace
+
+    def killed(self, target):
+        if COMMITTED in str(self):
+            moves[0] += 1
+            if moves[0] == failing + 1:
+                raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    try:
+        write(path, rows(key=[b"a", b"b"], value=[b"2", b"2"]), topic="t")
+    except LogDirError:
+        assert moves[0] == failing + 1
+        assert snapshot(path).items() >= {n: b for n, b in old.items() if n.endswith(".log")}.items()
+        if not (path / COMMITTED).exists():  # not committed
+            assert snapshot(path) == old
+            return
+        assert not (path / names.CLEAN_SHUTDOWN).exists()
+    monkeypatch.undo()
+    write(path, rows(value=[b"3"], topic=["other"]))
+    values = sorted(record[3] for name in ("t-0", "t-1") for record in records(path, name))
+    assert values == [b"1", b"1", b"2", b"2"]
+    assert_sound(path)
+
+
+def test_a_disk_that_fills_up_leaves_the_log_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "logs"
+    write(path, rows(value=[b"1"]), topic="t")
+    old = snapshot(tmp_path)
+    opened = atomic.open_new
+
+    def full(target: Path):
+        if target.name.startswith(f"{1:020}.timeindex"):
+            raise OSError(28, "No space left on device")
+        return opened(target)
+
+    monkeypatch.setattr(atomic, "open_new", full)
+    with pytest.raises(LogDirError, match="No space left"):
+        write(path, rows(value=[b"2"]), topic="t")
+    monkeypatch.undo()
+    assert {n: b for n, b in snapshot(tmp_path).items() if "staging" not in n and n.startswith("logs/t")} == {
+        n: b for n, b in old.items() if n.startswith("logs/t")
+    }
+    assert {one.name for one in path.parent.iterdir()} == {"logs", "staging"}
+    write(path, rows(value=[b"2"]), topic="t")
+    assert [record[3] for record in records(path)] == [b"1", b"2"]
+
+
+def test_new_partitions_are_known_to_the_controller_or_refused(tmp_path):
+    path = tmp_path / "logs"
+    write(path, rows(value=[b"1"]), topic="t")
+    first = (path / "bootstrap.checkpoint").read_bytes()
+    write(path, rows(value=[b"1"]), topic="other", num_partitions=2)
+    assert len((path / "bootstrap.checkpoint").read_bytes()) > len(first)
+    (path / "__cluster_metadata-0").mkdir()
+    (path / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(b"")
+    old = snapshot(path)
+    with pytest.raises(LogDirError, match="third-0 is unknown to the cluster"):
+        write(path, rows(value=[b"1"]), topic="third")
+    assert snapshot(path) == old
+    write(path, rows(value=[b"2"]), topic="t")
+    assert [record[3] for record in records(path)] == [b"1", b"2"]
+
+
+def test_an_overwrite_exchanges_the_directory(tmp_path):
+    path = tmp_path / "logs"
+    write(path, rows(value=[b"1"]), topic="old", num_partitions=3)
+    write(path, rows(value=[b"2"]), topic="new", overwrite=True)
+    assert {one.name for one in path.iterdir() if one.is_dir()} == {"new-0"}
+    path.rename(tmp_path / "logs.kafkaframes-old")  # as a commit leaves it that is killed between two renames
+    write(path, rows(value=[b"3"]), topic="new")
+    assert [record[3] for record in records(path, "new-0")] == [b"2", b"3"]
+    assert {one.name for one in tmp_path.iterdir()} == {"logs", "staging"}
+
+
+def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"")
+    with pytest.raises(LogDirError, match="no log directory"):
+        write(tmp_path / "photos", rows(value=[b"1"]), topic="t", overwrite=True)
+    path = tmp_path / "logs"
+    write(path, rows(value=[b"1"]), topic="t")
+    with (path / ".lock").open("a+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        # the lock is this process's own, so another one must try
+        import subprocess
+        import sys
+
+        code = (
+            "import sys; from pathlib import Path; sys.path[:0] = [sys.argv[2]]\n"
+            "from kafkaframes.jobs.restore.writing import Commit, Target, WriteSettings\n"
+            "target = Target.look(sys.argv[1])\n"
+            "Commit(target, WriteSettings(now_ms=0, topic='t'), False, str, map).commit([])"
+        )
+        source = Path(atomic.__file__).parents[4]
+        said = subprocess.run([sys.executable, "-c", code, str(path), str(source)], capture_output=True, text=True)
+        assert "a broker has this directory open" in said.stderr
+    (path / names.CLEAN_SHUTDOWN).unlink()
+    with pytest.raises(LogDirError, match="did not stop cleanly"):
+        write(path, rows(value=[b"1"]), topic="t")
+    with pytest.raises(OptionError, match="not into stores"):
+        Target.look("s3://bucket/logs")
+
+
+def test_offsets_that_are_kept(tmp_path):
+    one, other = rows(offset=[10, 12], value=[b"c", b"d"]), rows(offset=[3, 7], value=[b"a", b"b"])
+    write(tmp_path / "logs", one, other, topic="t", keep_offsets=True)
+    assert [record[0] for record in records(tmp_path / "logs")] == [3, 7, 10, 12]
+    with pytest.raises(LogDirError, match="t-0: a task has offsets from 12 on"):
+        write(tmp_path / "logs", rows(offset=[12], value=[b"x"]), topic="t", keep_offsets=True)
+    with pytest.raises(EncodeError, match="task 0, row 1: offset 13 after 14"):
+        write(tmp_path / "logs", rows(offset=[14, 13], value=[b"x", b"y"]), topic="t", keep_offsets=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"value": [b"", b"x" * 2000]}, {"max_message_bytes": 1000}, "task 0, row 1: a record of about 2082 bytes"),
+        (
+            {"value": [b"", b""], "headers": [None, [{"key": "a", "value": b""}]]},
+            {"record_format": 1},
+            "row 1: format 1 has no",
+        ),
+        ({"value": [b"", b""], "timestamp": [0, -5000]}, {}, "task 0, row 1: .*below -1"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_named(tmp_path, columns, options, message):
+    with pytest.raises(EncodeError, match=message):
+        write(tmp_path / "logs", rows(**columns), topic="t", **options)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_many_rows_are_written_in_portions(tmp_path, monkeypatch):
+    monkeypatch.setattr("kafkaframes.jobs.restore.writing.runs.PENDING_BYTES", 5000)
+    keys = [b"%d" % (n % 50) for n in range(3000)]
+    write(tmp_path / "logs", rows(key=keys, value=keys), topic="t", num_partitions=4)
+    found = [records(tmp_path / "logs", f"t-{n}") for n in range(4)]
+    assert sum(map(len, found)) == 3000
+    assert all([record[0] for record in one] == list(range(len(one))) for one in found)
+    assert_sound(tmp_path / "logs")
+    assert np.unique([record[2] for one in found for record in one]).size == 50

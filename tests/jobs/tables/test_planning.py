@@ -1,0 +1,647 @@
+"""One suite, two table formats: what arrives, what a later run adds, what is refused. No JVM."""
+
+import json
+import os
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.spark.truth import LOGS, SHOP
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.dump.filters import Filter
+from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.tables import run as running
+from kafkaframes.jobs.tables.files import write_data_file
+from kafkaframes.jobs.tables.planning import table_plan
+from kafkaframes.jobs.tables.run import TableExport, one_by_one
+from kafkaframes.jobs.tables.state import RacedError, table_settings
+from kafkaframes.scan.log.options import ReadOptions
+
+deltalake = pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+
+from kafkaframes.jobs.tables.delta import DeltaTable  # noqa: E402 (after importorskip)
+from kafkaframes.jobs.tables.iceberg import CATALOG_FILE, IcebergTable, open_catalog  # noqa: E402
+
+CASES = Path(__file__).parents[2] / "data" / "logs"
+START = 1_700_000_000_000
+NAMES = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value")
+
+
+class Delta:
+    """A Delta table, read back with deltalake alone."""
+
+    name = "delta"
+
+    def __init__(self, root):
+        self.root = root
+
+    def table(self):
+        return DeltaTable(str(self.root))
+
+    def read(self, at=None):
+        return deltalake.DeltaTable(str(self.root), version=at).to_pyarrow_table()
+
+    def versions(self):
+        if not (self.root / "_delta_log").exists():
+            return []
+        return list(range(deltalake.DeltaTable(str(self.root)).version() + 1))
+
+    def offsets(self, at=None):
+        """Return the offsets that the table says at a version, by its own log."""
+        table = deltalake.DeltaTable(str(self.root), version=at)
+        newest = deltalake.DeltaTable(str(self.root))
+        note = next(entry["kafkaframes"] for entry in newest.history() if entry["version"] <= table.version())
+        for topic, partitions in note["offsets"].items():
+            for partition, end in partitions.items():
+                assert table.transaction_version(f"kafkaframes/{topic}/{partition}") == end
+        return note["offsets"]
+
+    def note(self):
+        return deltalake.DeltaTable(str(self.root)).history()[0]["kafkaframes"]
+
+    def close(self):
+        pass
+
+
+class Iceberg:
+    """An Iceberg table in a SQLite catalog, read back with pyiceberg alone."""
+
+    name = "iceberg"
+
+    def __init__(self, root):
+        self.root = root
+        self._catalogs = []
+
+    def table(self):
+        return IcebergTable(self.catalog())
+
+    def catalog(self):
+        self._catalogs.append(open_catalog(None, str(self.root)))
+        return self._catalogs[-1]
+
+    def _theirs(self):
+        return self.catalog().load_table("kafka.records")
+
+    def read(self, at=None):
+        return self._theirs().scan(snapshot_id=at).to_arrow()
+
+    def versions(self):
+        if not (self.root / CATALOG_FILE).exists():
+            return []
+        return [snapshot.snapshot_id for snapshot in self._theirs().metadata.snapshots]
+
+    def offsets(self, at=None):
+        table = self._theirs()
+        snapshot = table.current_snapshot() if at is None else table.snapshot_by_id(at)
+        return json.loads(snapshot.summary.additional_properties["kafkaframes"])["offsets"]
+
+    def note(self):
+        return json.loads(self._theirs().current_snapshot().summary.additional_properties["kafkaframes"])
+
+    def close(self):
+        for catalog in self._catalogs:
+            catalog.close()
+
+
+@pytest.fixture(params=[Delta, Iceberg], ids=lambda kind: kind.name)
+def kind(request, tmp_path):
+    made = request.param(tmp_path / "table")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log(tmp_path):
+    """The directory of t-0, with two segments of 100 records."""
+    directory = tmp_path / "log" / "t-0"
+    directory.mkdir(parents=True)
+    write(directory, 0, 100)
+    write(directory, 100, 100, codec="zstd")
+    return directory
+
+
+def records(first, count):
+    return [
+        {
+            "key": None if n % 7 == 0 else b"k%d" % (n % 5),
+            "value": None if n % 11 == 0 else b"value %d \xff" % n,
+            "offset": n,
+            "timestamp": START + n,
+            "headers": [("h", b"x" * (n % 3)), ("null", None)] if n % 2 else [],
+        }
+        for n in range(first, first + count)
+    ]
+
+
+def write(directory, first, count, **options):
+    """Write a segment."""
+    path = directory / f"{first:020}.log"
+    path.write_bytes(kafkaframes.build_records(records(first, count), batch_records=10, **options))
+
+
+def append(directory, first, count, **options):
+    """Append to the last segment."""
+    path = max(directory.glob("*.log"))
+    with open(path, "ab") as file:
+        file.write(kafkaframes.build_records(records(first, count), batch_records=10, **options))
+
+
+def export(kind, source, *, incremental=True, overwrite=False, run=one_by_one, keep=None, offsets=None, **options):
+    """Export with options of kafka-log; return the outcome."""
+    parsed = ReadOptions.parse({"path": str(source), **options})
+    settings = Settings(str(kind.root), mode=parsed.mode, headers=options.get("includeHeaders") != "false")
+    if keep is not None:
+        settings = replace(settings, keep=keep)
+    job = TableExport(kind.table(), settings, table_settings(settings, isolation=parsed.isolation), run=run)
+    return job.export(table_plan(parsed, **(offsets or {})), incremental=incremental, overwrite=overwrite)
+
+
+def rows(table):
+    """Return the rows of a table as sorted tuples, timestamps in milliseconds."""
+    names = [*NAMES, *(("headers",) if "headers" in table.schema.names else ())]
+    found = [tuple(map(_comparable, map(row.__getitem__, names))) for row in table.to_pylist()]
+    return sorted(found, key=lambda row: row[:3])
+
+
+def _comparable(value):
+    if isinstance(value, list):  # pyiceberg 0.12 reads a null list as an empty one; the files have null
+        return tuple((header["key"], header["value"]) for header in value) or None
+    return round(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
+
+
+def expected(source, **given):
+    """Return the same rows as ``kafka-log``'s own reader gives them."""
+    from tests.scan.log.test_resolve import read
+
+    found = read(source, *NAMES, "headers", includeHeaders="true", **given)
+    return sorted((tuple(_comparable(row[name]) for name in (*NAMES, "headers")) for row in found), key=lambda r: r[:3])
+
+
+def held(kind):
+    """Return the offsets of the rows of t-0."""
+    return sorted(kind.read()["offset"].to_pylist())
+
+
+def data_files(kind):
+    return sorted(path.name for path in kind.root.rglob("*.parquet") if "_delta_log" not in path.parts)
+
+
+def test_every_record_of_a_brokers_log_is_there_as_it_was(kind):
+    outcome = export(kind, SHOP, incremental=False)
+    assert rows(kind.read()) == expected(SHOP)
+    assert outcome.summary.records == 13_818
+    assert outcome.table["commits"] == 1
+    assert kind.offsets()["customers"] == {"0": 2200}
+    assert kind.note()["topicIds"]["orders"] == "7CxUWMRxQiOoCraspxcZZQ"
+    assert len(data_files(kind)) == 8, "the small segments of a partition go to one file"
+
+
+def test_a_brokers_log_in_steps_is_the_same_table(kind):
+    for until in (1, 700, 701, 5000):
+        export(kind, SHOP, offsets={"until_offset": until}, subscribe="payments,customers")
+    assert rows(kind.read()) == expected(SHOP, subscribe="payments,customers")
+    assert kind.offsets() == {"customers": {"0": 2200}, "payments": {"0": 722, "1": 757}}
+    assert len(kind.versions()) == 4
+
+
+def test_old_formats_are_there_too(kind):
+    export(kind, LOGS / "kafka-2.8-format-1")
+    assert rows(kind.read()) == expected(LOGS / "kafka-2.8-format-1")
+
+
+def test_a_later_run_adds_what_is_new_and_nothing_else(kind, log):
+    export(kind, log)
+    before = set(data_files(kind))
+    append(log, 200, 30)
+    write(log, 230, 20)
+    (log.parent / "t-1").mkdir()
+    write(log.parent / "t-1", 0, 5)
+    outcome = export(kind, log.parent)
+    assert held(kind) == sorted([*range(250), *range(5)])
+    assert rows(kind.read()) == expected(log.parent)
+    assert outcome.summary.records == 55
+    assert kind.offsets() == {"t": {"0": 250, "1": 5}}
+    assert kind.note()["added"] == {"t": {"0": [200, 250], "1": [0, 5]}}
+    assert before < set(data_files(kind))
+    versions = kind.versions()
+    for again in (export(kind, log.parent), export(kind, log)):
+        assert again.table["commits"] == 0
+        assert again.summary.records == 0
+    assert kind.versions() == versions
+    assert kind.offsets() == {"t": {"0": 250, "1": 5}}
+
+
+def test_an_earlier_version_has_the_rows_and_the_offsets_of_its_time(kind, log):
+    for end in (230, 260):
+        export(kind, log)
+        append(log, end - 30, 30)
+    export(kind, log)
+    history = [kind.offsets(at)["t"]["0"] for at in kind.versions()]
+    assert history == [200, 230, 260]
+    for at, end in zip(kind.versions(), history, strict=True):
+        assert sorted(kind.read(at)["offset"].to_pylist()) == list(range(end))
+
+
+def test_a_table_that_is_there_is_not_touched_unasked(kind, log):
+    export(kind, log, incremental=False)
+    with pytest.raises(OptionError, match="--incremental adds what is new, --overwrite replaces"):
+        export(kind, log, incremental=False)
+    assert held(kind) == list(range(200))
+
+
+def test_overwrite_replaces_in_one_commit_and_the_old_version_stays(kind, log):
+    export(kind, SHOP)
+    (old,) = kind.versions()
+    export(kind, log, incremental=False, overwrite=True)
+    assert held(kind) == list(range(200))
+    assert kind.offsets() == {"t": {"0": 200}}
+    assert kind.read(old).num_rows == 13_818
+    outcome = export(kind, SHOP, subscribe="customers")  # the offsets of before do not count any more
+    assert outcome.summary.records == kind.read().num_rows - 200 == 635
+
+
+def test_offsets_that_are_asked_for(kind, log):
+    export(kind, log, offsets={"from_offset": 42, "until_offset": 117})
+    assert held(kind) == list(range(42, 117))
+    assert kind.offsets() == {"t": {"0": 117}}
+    export(kind, log, offsets={"until_offset": 118})
+    export(kind, log)
+    assert held(kind) == list(range(42, 200))
+
+
+def test_records_that_are_left_out_are_not_looked_at_again(kind, log):
+    keep = Filter(keys=frozenset({b"k3"}), control=False)
+    export(kind, log, keep=keep)
+    wanted = [n for n in range(200) if n % 7 and n % 5 == 3]
+    assert held(kind) == wanted
+    append(log, 203, 1, codec="gzip")
+    export(kind, log, keep=keep)
+    append(log, 204, 2)  # none that is wanted
+    assert export(kind, log, keep=keep).table["commits"] == 1
+    assert kind.offsets() == {"t": {"0": 206}}
+    assert held(kind) == [*wanted, 203] if 203 % 7 else wanted
+    with pytest.raises(OptionError, match=r"other records than this run asks for \(keys\)"):
+        export(kind, log)
+
+
+def test_transactions_end_at_the_last_stable_offset(kind):
+    case = CASES / "kraft-4x-transactions"
+    truth = json.loads((CASES / "kraft-4x-transactions.committed.json").read_text())["read_committed"]
+    outcome = export(kind, case, isolation="read_committed")
+    got = {}
+    for row in kind.read().sort_by("offset").to_pylist():
+        got.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
+    assert got == {
+        name: [n for first, last in consumed["ranges"] for n in range(first, last + 1)]
+        for name, consumed in truth.items()
+        if consumed["ranges"] and not name.startswith("__")
+    }
+    assert any(one.reason == "records of aborted transactions" for one in outcome.summary.dropped)
+    with pytest.raises(OptionError, match=r"other records .*\(isolation\)"):
+        export(kind, case)
+
+
+def test_an_open_transaction_comes_with_the_run_after_its_end(kind, log):
+    def marker(offset, kind_of, producer):
+        key = b"\0\0\0" + bytes([kind_of])
+        record = {"key": key, "value": b"\0\0\0\0\0\0", "offset": offset, "timestamp": START}
+        return kafkaframes.build_records(
+            [record], control=True, transactional=True, producer_id=producer, producer_epoch=0
+        )
+
+    def data(first, count, producer):
+        given = {"transactional": True, "producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+        return kafkaframes.build_records(records(first, count), **given)
+
+    path = max(log.glob("*.log"))
+    whole = path.read_bytes()
+    path.write_bytes(whole + data(200, 5, 1) + data(205, 5, 2) + marker(210, 1, 2))
+    export(kind, log, isolation="read_committed")
+    assert held(kind) == list(range(200))
+    path.write_bytes(path.read_bytes() + data(211, 4, 2) + marker(215, 0, 1))  # 1 is aborted, 2 is open again
+    export(kind, log, isolation="read_committed")
+    assert held(kind) == [*range(200), *range(205, 210)]
+    path.write_bytes(path.read_bytes() + marker(216, 1, 2))
+    export(kind, log, isolation="read_committed")
+    assert held(kind) == [*range(200), *range(205, 210), *range(211, 215)]
+    assert kind.offsets() == {"t": {"0": 217}}
+
+
+def test_a_gap_is_an_error_unless_it_is_accepted_and_then_recorded(kind, log):
+    export(kind, log)
+    append(log, 200, 50)
+    write(log, 250, 10)
+    for path in sorted(log.glob("*.log"))[:2]:
+        path.unlink()
+    with pytest.raises(OptionError, match=r"offsets 200 to 249 of t-0 are not in the log any more.*failOnDataLoss"):
+        export(kind, log)
+    assert kind.offsets() == {"t": {"0": 200}}
+    outcome = export(kind, log, failOnDataLoss="false")
+    gap = {"topic": "t", "partition": 0, "first": 200, "end": 250}
+    assert outcome.table["gaps"] == kind.note()["gaps"] == [gap]
+    assert held(kind) == [*range(200), *range(250, 260)]
+    append(log, 260, 1)
+    assert export(kind, log).table["gaps"] == []
+
+
+def test_a_hole_that_is_asked_for_is_a_gap_too(kind, log):
+    export(kind, log, offsets={"until_offset": 100})
+    with pytest.raises(OptionError, match="offsets 100 to 149 of t-0"):
+        export(kind, log, offsets={"from_offset": 150})
+
+
+def test_a_log_that_was_replaced_is_refused(kind, log):
+    metadata = log / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    export(kind, log)
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
+    append(log, 200, 10)
+    with pytest.raises(OptionError, match=r"topic t has the id AAAAAAAAAAAAAAAAAAAAAg.*made anew"):
+        export(kind, log)
+    metadata.unlink()  # a copy without it is taken at its word
+    (log / f"{100:020}.log").unlink()
+    with pytest.raises(OptionError, match=r"t-0 ends at offset 100, and the table has its records up to 199"):
+        export(kind, log)
+    export(kind, log, incremental=False, overwrite=True)
+    assert held(kind) == list(range(100))
+
+
+def test_a_later_run_with_headers_adds_the_column(kind, log):
+    export(kind, log, includeHeaders="false")
+    assert "headers" not in kind.read().schema.names
+    append(log, 200, 10)
+    export(kind, log)
+    got = kind.read().sort_by("offset").to_pylist()
+    assert [row["headers"] for row in got[:200]] == [None] * 200
+    assert rows(kind.read())[200:] == expected(log)[200:]
+    append(log, 210, 10)
+    with pytest.raises(OptionError, match=r"has the column headers.*without -o includeHeaders=false"):
+        export(kind, log, includeHeaders="false")
+    export(kind, log)
+    assert held(kind) == list(range(220))
+
+
+def test_damage_is_told_and_the_rest_is_there(kind, log):
+    path = log / f"{0:020}.log"
+    raw = bytearray(path.read_bytes())
+    second = 12 + int.from_bytes(raw[8:12], "big")
+    raw[second + 22] = 7  # the codec's number
+    path.write_bytes(raw)
+    outcome = export(kind, log)
+    assert held(kind) == [*range(10), *range(20, 200)]
+    assert [(one.batches, one.records) for one in outcome.summary.dropped] == [(1, 10)]
+    assert outcome.fault_count == 1
+    with pytest.raises(OptionError, match=r"nothing is replaced: .*the codec's number"):
+        export(kind, log, incremental=False, overwrite=True, mode="FAILFAST")
+    assert held(kind) == [*range(10), *range(20, 200)]
+    assert len(data_files(kind)) == 1
+
+
+def test_a_segment_that_cannot_be_read_holds_its_partition_up(kind, log, monkeypatch):
+    monkeypatch.setattr(running, "FILE_BYTES", 1)
+    monkeypatch.setattr(running, "WAVE_BYTES", 1)
+    other = log.parent / "t-1"
+    other.mkdir()
+    write(other, 0, 5)
+    write(log, 200, 10)
+    path = log / f"{100:020}.log"
+    sound = path.read_bytes()
+    raw = bytearray(sound)
+    raw[30] ^= 1
+    path.write_bytes(raw)
+    outcome = export(kind, log.parent, mode="FAILFAST")
+    assert len(outcome.failed) == 2
+    assert "waits for a segment before it" in outcome.failed[1].failed
+    assert sorted(kind.read()["offset"].to_pylist()) == sorted([*range(100), *range(5)])
+    assert kind.offsets() == {"t": {"0": 100, "1": 5}}
+    path.write_bytes(sound)
+    assert not export(kind, log.parent, mode="FAILFAST").failed
+    assert held(kind) == sorted([*range(210), *range(5)])
+
+
+def test_a_file_of_several_segments_ends_before_the_one_that_fails(kind, log):
+    write(log, 200, 10)
+    path = log / f"{100:020}.log"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:30] + bytes([sound[30] ^ 1]) + sound[31:])
+    outcome = export(kind, log, mode="FAILFAST")
+    assert held(kind) == list(range(100))
+    assert outcome.summary.records == 100
+    assert len(data_files(kind)) == 1
+    path.write_bytes(sound)
+    export(kind, log, mode="FAILFAST")
+    assert held(kind) == list(range(210))
+
+
+def test_a_torn_tail_is_left_for_the_next_run(kind, log):
+    path = max(log.glob("*.log"))
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-10])
+    export(kind, log)
+    assert kind.offsets() == {"t": {"0": 190}}
+    path.write_bytes(sound)
+    export(kind, log)
+    assert held(kind) == list(range(200))
+
+
+class KilledError(BaseException):
+    """What ends a run without any of its clean-up that a kill would not run either."""
+
+
+@pytest.mark.parametrize("step", ["after one file", "before the commit", "after the commit"])
+def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, monkeypatch):
+    monkeypatch.setattr(running, "FILE_BYTES", 1)
+    export(kind, log, offsets={"until_offset": 50})
+    before = data_files(kind)
+    with monkeypatch.context() as patch:
+        patch.setattr(TableExport, "_discard", lambda *given, **named: None)  # a kill does not tidy up
+        owner = type(kind.table())
+        make = owner.commit
+
+        def commit(self, *given):
+            if step == "after the commit":
+                make(self, *given)
+            raise KilledError
+
+        patch.setattr(owner, "commit", commit)
+
+        def write_one(jobs):
+            yield write_data_file(jobs[0])
+            raise KilledError
+
+        with pytest.raises(KilledError):
+            export(kind, log, run=write_one if step == "after one file" else one_by_one)
+    left = set(data_files(kind)) - set(before)
+    assert len(left) == (1 if step == "after one file" else 2)
+    landed = step == "after the commit"
+    assert held(kind) == list(range(200 if landed else 50))
+    outcome = export(kind, log)
+    assert held(kind) == list(range(200))
+    removed = {Path(path).name for path in outcome.table["removed_orphans"]}
+    assert removed == (set() if landed else left)
+    assert outcome.table["commits"] == (0 if landed else 1)
+    assert not list(kind.root.rglob("_kafkaframes/runs/*"))
+    assert len(data_files(kind)) == len(before) + 2
+
+
+def test_a_first_run_that_is_killed_before_its_commit_leaves_no_obstacle(kind, log, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(TableExport, "_discard", lambda *given, **named: None)
+
+        def commit(self, *given):
+            raise KilledError
+
+        patch.setattr(type(kind.table()), "commit", commit)
+        with pytest.raises(KilledError):
+            export(kind, log, incremental=False)
+    (left,) = data_files(kind)
+    assert export(kind, log, incremental=False).table["removed_orphans"][0].endswith(left)
+    assert held(kind) == list(range(200))
+    assert len(data_files(kind)) == 1
+
+
+def test_a_run_of_another_machine_is_dead_after_a_week(kind, log, monkeypatch):
+    export(kind, log)
+    (runs,) = kind.root.rglob("_kafkaframes/runs")
+    stray = next(kind.root.rglob("topic=t")) / "partition=0" / f"{7:020}-aa-feedbeef.parquet"
+    stray.write_bytes(b"")
+    claim = runs / "feedbeef.json"
+    claim.write_text(json.dumps({"since": kind.versions()[-1], "host": "elsewhere"}))
+    assert export(kind, log).table["removed_orphans"] == []
+    assert stray.exists()
+    old = time.time() - 8 * 24 * 3600
+    os.utime(claim, (old, old))
+    assert export(kind, log).table["removed_orphans"] == [str(stray)]
+    assert not claim.exists()
+
+
+def test_a_file_that_is_gone_before_the_commit_stops_it(kind, log):
+    def lost(jobs):
+        for file in one_by_one(jobs):
+            Path(file.path).unlink()
+            yield file
+
+    with pytest.raises(OptionError, match="is not there as a whole"):
+        export(kind, log, run=lost)
+    assert export(kind, log).table["commits"] == 1
+
+
+def test_files_of_a_run_that_is_alive_are_left_alone(kind, log):
+    export(kind, log, offsets={"until_offset": 50})
+
+    def with_another(jobs):
+        files = list(one_by_one(jobs))
+        assert export(kind, SHOP, subscribe="customers").table["removed_orphans"] == []
+        assert all(Path(file.path).exists() for file in files)
+        yield from files
+
+    outcome = export(kind, log, run=with_another)
+    assert outcome.table["commits"] == 1, "other partitions were added meanwhile: that is no reason to fail"
+    table = kind.read()
+    assert table.num_rows == 200 + 635
+    assert sorted(row["offset"] for row in table.to_pylist() if row["topic"] == "t") == list(range(200))
+    assert set(kind.offsets()) == {"t", "customers"}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["new table", "old table"])
+def test_two_exporters_cannot_both_add_the_same_offsets(kind, log, first):
+    if not first:
+        export(kind, log, offsets={"until_offset": 50})
+
+    def with_another(jobs):
+        files = list(one_by_one(jobs))
+        export(kind, log)
+        yield from files
+
+    with pytest.raises(OptionError, match=r"another exporter has added offsets of t-0 meanwhile"):
+        export(kind, log, run=with_another)
+    assert held(kind) == list(range(200))
+    assert len(data_files(kind)) == (1 if first else 2)
+    assert export(kind, log).table["commits"] == 0
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, landed, monkeypatch):
+    owner = type(kind.table())
+    make = owner.commit
+    calls = []
+
+    def commit(self, *given):
+        calls.append(1)
+        if len(calls) > 1 or landed:
+            make(self, *given)
+        if len(calls) == 1:
+            raise RacedError("the line is dead") if not landed else OSError("the line is dead")
+
+    monkeypatch.setattr(owner, "commit", commit)
+    outcome = export(kind, log)
+    assert held(kind) == list(range(200))
+    assert len(calls) == (1 if landed else 2)
+    assert outcome.table["commits"] == 1
+
+
+def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch):
+    export(kind, log, offsets={"until_offset": 50})
+    owner = type(kind.table())
+    make = owner.commit
+
+    def commit(self, *given):
+        make(self, *given)
+        raise OSError("the line is dead")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, "commit", commit)
+        patch.setattr(owner, "has_committed", lambda *given, **named: None)
+        with pytest.raises(OptionError, match=r"whether commit \w+ was made cannot be told"):
+            export(kind, log)
+    assert held(kind) == list(range(200))
+    assert export(kind, log).table["commits"] == 0
+
+
+def test_each_wave_is_a_commit_of_its_own(kind, log, monkeypatch):
+    monkeypatch.setattr(running, "WAVE_BYTES", 1)
+    outcome = export(kind, log)
+    assert outcome.table["commits"] == len(kind.versions()) == 2
+    assert [kind.offsets(at)["t"]["0"] for at in kind.versions()] == [100, 200]
+    assert outcome.summary.records == 200
+
+
+def test_times_that_microseconds_cannot_say_are_null(kind, tmp_path):
+    log = tmp_path / "log" / "t-0"
+    log.mkdir(parents=True)
+    times = [-1, 0, START, 2**62]
+    raw = kafkaframes.build_records([{"value": b"", "offset": n, "timestamp": at} for n, at in enumerate(times)])
+    (log / f"{0:020}.log").write_bytes(raw)
+    export(kind, log)
+    found = kind.read().sort_by("offset")["timestamp"].to_pylist()
+    assert [None if one is None else round(one.timestamp() * 1000) for one in found] == [-1, 0, START, None]
+
+
+def test_single_files_are_refused(kind, log):
+    with pytest.raises(OptionError, match="whole logs"):
+        export(kind, log / f"{0:020}.log")
+
+
+def test_several_copies_are_one_log(kind, log, tmp_path):
+    other = tmp_path / "other" / "t-0"
+    shutil.copytree(log, other)
+    append(log, 200, 30)
+    both = ReadOptions.parse({"paths": json.dumps([str(log.parent), str(other.parent)])})
+    settings = Settings(str(kind.root))
+
+    def run():
+        job = TableExport(kind.table(), settings, table_settings(settings, isolation=both.isolation))
+        return job.export(table_plan(both), incremental=True)
+
+    assert run().summary.records == 230
+    append(other, 200, 30)
+    append(other, 230, 10)
+    assert run().summary.records == 10
+    assert held(kind) == list(range(240))
+    with pytest.raises(OptionError, match="a table holds each record once"):
+        export(kind, log, replicas="all")

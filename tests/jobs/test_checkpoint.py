@@ -1,0 +1,97 @@
+"""A checkpoint of Spark's own connector is continued by ``kafka-topic``, state included; and looked at, copied."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.checkpoint import convert_checkpoint, read_checkpoint, starting_offsets
+
+CONNECTOR = Path(__file__).parent / "checkpoints" / "connector"
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return Path(shutil.copytree(CONNECTOR, tmp_path / "checkpoint"))
+
+
+@pytest.fixture
+def first_in_flight(checkpoint):
+    """As the connector leaves it when it is killed in a query's first micro-batch."""
+    (checkpoint / "commits" / "0").unlink()
+    return checkpoint
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": "delta"}, "no format 'delta'; there are kafka, kafka-topic"),
+        ({"target": "kafka", "topics": {"other": "x"}}, "no topic other in the checkpoint; there are in"),
+    ],
+)
+def test_what_cannot_be_converted(checkpoint, tmp_path, given, message):
+    with pytest.raises(OptionError, match=message):
+        convert_checkpoint(checkpoint, tmp_path / "to", **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metadata", b"[]"),
+        ("metadata", b'{"id": 7}'),
+        ("offsets/0", b""),
+        ("offsets/0", b"v9\n{}\n{}"),
+        ("offsets/0", b"v1"),
+        ("offsets/0", b"v1\n\xff"),
+    ],
+)
+def test_damaged_files_are_named(checkpoint, name, content):
+    (checkpoint / name).write_bytes(content)
+    with pytest.raises(LogDirError, match=name):
+        read_checkpoint(checkpoint)
+    with pytest.raises(LogDirError, match="is no checkpoint"):
+        read_checkpoint(checkpoint / "offsets")
+
+
+# ------------------------------------------------------------------------------------------------------ with Spark
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="in", num_partitions=2)])
+        rows = {"key": [f"k{n % 7}" for n in range(70)], "value": [f"v{n}" for n in range(70)]}
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send_arrow(pa.table(rows).slice(0, 50), topic="in")
+            producer.send_arrow(pa.table(rows).slice(50), topic="in")
+        yield broker.bootstrap_servers
+
+
+def counts(spark, servers, checkpoint, starting="latest"):
+    stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    frame = stream.options(subscribe="in", startingOffsets=starting).load()
+    counted = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
+    found = {}
+    writer = counted.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer = writer.trigger(availableNow=True)
+    query = writer.foreachBatch(lambda batch, _: found.update(map(tuple, batch.collect()))).start()
+    assert query.awaitTermination(240)
+    return found
+
+
+@pytest.mark.spark
+def test_the_state_of_the_connectors_query_goes_on(spark, servers, checkpoint):
+    assert counts(spark, servers, checkpoint) == {f"k{n}": 10 for n in range(7)}
+
+
+@pytest.mark.spark
+def test_a_first_micro_batch_is_repeated_exactly_or_not_at_all(spark, servers, first_in_flight):
+    with pytest.raises(Exception, match=r"the query's first micro-batch, up to .* was planned by an earlier run"):
+        counts(spark, servers, first_in_flight)
+    (starting,) = starting_offsets(read_checkpoint(first_in_flight)).values()
+    assert counts(spark, servers, first_in_flight, starting) == {f"k{n}": 10 for n in range(7)}

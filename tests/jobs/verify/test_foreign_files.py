@@ -1,0 +1,34 @@
+"""What no broker put into a log directory is named."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.log.discover import discover
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+
+
+def test_files_and_directories_that_no_broker_expects_are_named(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    for kind in ("log", "index", "timeindex"):
+        (tmp_path / "t-0" / f"{0:020}.{kind}").touch()
+    assert verify(discover(str(tmp_path))).findings == []
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "report.html").touch()
+    (tmp_path / "t-0" / "notes.txt").touch()
+    (tmp_path / "t-0" / "old").mkdir()
+    found = verify(discover(str(tmp_path))).findings
+    assert sorted((one.severity.name, one.check, Path(one.file).name) for one in found) == [
+        ("NOTE", "unexpected", "notes.txt"),
+        ("NOTE", "unexpected", "old"),
+        ("NOTE", "unexpected", "report.html"),
+        ("WARNING", "unexpected", "backup"),
+    ]
+
+
+@pytest.mark.parametrize("log", sorted(filter(Path.is_dir, LOGS.iterdir())), ids=lambda path: path.name)
+def test_a_brokers_own_files_are_no_strangers(log):
+    assert [one for one in verify(discover(str(log))).findings if one.check == "unexpected"] == []

@@ -1,0 +1,83 @@
+"""The short way past sound batches finds what the long way finds, whatever byte is wrong."""
+
+import gzip
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.records import mutations
+
+import kafkaframes
+from kafkaframes.jobs.verify.sound_records import UNKNOWN, judge
+from kafkaframes.records import scan
+from kafkaframes.records.batch import read_values
+
+ROWS = [{"key": b"key %d" % (number % 5), "value": b"value %d" % number, "timestamp": 9} for number in range(30)]
+KINDS = [(0, "gzip"), (0, "lz4"), (1, "snappy"), (1, "gzip"), (1, "none"), (2, "lz4"), (2, "zstd"), (2, "none")]
+BATCHES = {
+    kind: kafkaframes.build_records(ROWS, record_format=kind[0], codec=kind[1], batch_records=10) for kind in KINDS
+}
+
+
+def by_values(raw, batches):
+    """What ``judge`` must say, from the Python values."""
+    rows, first_offsets, problems, wrong = [], [], {}, {}
+    positions = batches.column("position").tolist()
+    for place, (position, size) in enumerate(zip(positions, batches.column("size").tolist(), strict=True)):
+        (batch,) = read_values(raw[position : position + size], rules=scan.FILE)
+        rows.append(len(batch.records))
+        first_offsets.append(UNKNOWN if batch.base_offset is None else batch.base_offset)
+        if batch.damage is not None:
+            problems[place] = batch.damage.reason
+        if batch.codec != "none" and (bad := [one.offset for one in batch.records if one.crc_ok is False]):
+            wrong[place] = bad
+    return rows, first_offsets, problems, wrong
+
+
+def assert_judged(raw):
+    batches = scan.scan_all(raw, rules=scan.FILE)
+    judged = judge(raw, batches)
+    assert (judged.rows.tolist(), judged.first_offsets.tolist(), judged.problems, judged.wrong) == by_values(
+        raw, batches
+    )
+    return judged
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_sound_log_is_sound(kind):
+    judged = assert_judged(BATCHES[kind])
+    assert judged.rows.sum() == 30
+    assert (judged.problems, judged.wrong) == ({}, {})
+
+
+@given(st.sampled_from(KINDS), st.data())
+def test_a_wrong_byte_is_told_in_the_same_words(kind, data):
+    raw = bytearray(BATCHES[kind])
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    assert_judged(bytes(raw))
+
+
+@given(st.integers(0, 1 << 40))
+def test_damage_under_right_crcs_is_told_in_the_same_words(seed):
+    assert_judged(mutations.some_log(seed))
+
+
+def test_a_wrong_crc_inside_is_found():
+    """The outer CRC is right: only the inner one tells."""
+    inner = bytearray(kafkaframes.build_records(ROWS[:3], record_format=1, codec="none"))
+    inner[-1] ^= 1
+    wrapper = kafkaframes.build_records(
+        [{"value": bytes(inner), "timestamp": 9, "offset": 2}], record_format=1, codec="none"
+    )
+    value = gzip.compress(bytes(inner))
+    head = bytearray(wrapper[:34])
+    head[17] |= 1  # attributes: gzip
+    head[30:34] = len(value).to_bytes(4, "big")
+    made = head + value
+    made[8:12] = (len(made) - 12).to_bytes(4, "big")
+    made[12:16] = zlib.crc32(bytes(made[16:])).to_bytes(4, "big")
+    batches = scan.scan_all(bytes(made), rules=scan.FILE)
+    assert scan.check_crcs(bytes(made), batches).tolist() == [1]
+    assert assert_judged(bytes(made)).wrong == {0: [2]}

@@ -1,0 +1,192 @@
+"""Verification: healthy logs give nothing, each kind of damage is found and named."""
+
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.offset_index import OffsetIndex, read_offset_index, write_offset_index
+from kafkaframes.storage.log.discover import discover
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+SOURCE = LOGS / "unclean-half-finished-swap" / "after"
+
+
+def base(offset: int, suffix: str = "log") -> str:
+    return f"{offset:020d}.{suffix}"
+
+
+def found(path: Path, *, least: Severity = Severity.WARNING, deep: bool = False) -> list[tuple[str, int | None]]:
+    report = verify(discover(str(path)), deep=deep)
+    assert report.is_sound == all(one.severity < Severity.ERROR for one in report.findings)
+    return [(one.check, one.position) for one in report.findings if one.severity >= least]
+
+
+@pytest.mark.parametrize("name", ["kraft-4x-transactions", "zk-28-mixed", "unclean-half-finished-swap/after"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_healthy_logs_give_nothing(name, deep):
+    report = verify(discover(str(LOGS / name)), deep=deep)
+    assert [one for one in report.findings if one.severity > Severity.NOTE] == []
+    assert report.is_sound
+    assert report.batches > 100
+    assert report.as_json()["sound"] is True
+
+
+@pytest.fixture
+def log(tmp_path):
+    shutil.copytree(SOURCE, tmp_path / "log")
+    return tmp_path / "log"
+
+
+def patch(path: Path, position: int, raw: bytes) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[position : position + len(raw)] = raw
+    path.write_bytes(whole)
+
+
+def test_a_flipped_bit(log):
+    patch(log / "idem-0" / base(84), 100, b"\xff")
+    assert found(log) == [("crc", 0)]
+
+
+def test_a_torn_tail_and_garbage(log):
+    segment = log / "idem-0" / base(170)
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-5])
+    checks = dict(found(log))
+    assert "torn-tail" in checks
+    segment.write_bytes(whole + b"\xff" * 30)
+    assert found(log) == [("framing", len(whole))]
+
+
+def test_a_zero_tail_is_a_note(log):
+    segment = log / "idem-0" / base(170)
+    segment.write_bytes(segment.read_bytes() + b"\0" * 100)
+    assert found(log) == []
+    assert [check for check, _ in found(log, least=Severity.NOTE)] == ["zero-tail"]
+
+
+def test_offsets_out_of_order(log):
+    """The offset is outside the CRC."""
+    patch(log / "idem-0" / base(84), 0, struct.pack(">q", 10))
+    checks = {check for check, _ in found(log)}
+    assert "offset-order" in checks
+    assert "crc" not in checks
+
+
+def test_segments_that_overlap(log):
+    for kind in ("log", "index", "timeindex"):
+        (log / "idem-0" / base(84, kind)).rename(log / "idem-0" / base(80, kind))
+    checks = {check for check, _ in found(log)}
+    assert "segment-overlap" in checks
+
+
+def test_a_missing_batch_breaks_the_sequence(log):
+    segment = log / "idem-0" / base(170)
+    whole = segment.read_bytes()
+    size = struct.unpack_from(">i", whole, 8)[0] + 12
+    cut = bytearray(whole[size:])
+    (log / "idem-0" / base(170, "index")).unlink()
+    (log / "idem-0" / base(170, "timeindex")).unlink()
+    position = 0
+    while position < len(cut):  # close the hole in the offsets, which no CRC guards
+        following, body = struct.unpack_from(">qi", cut, position)
+        gap = struct.unpack_from(">q", whole, size)[0] - 170
+        struct.pack_into(">q", cut, position, following - gap)
+        position += body + 12
+    segment.write_bytes(cut)
+    assert "sequence" in {check for check, _ in found(log)}
+
+
+def test_index_entries_are_held_to_the_brokers_invariant(log):
+    path = log / "plain-0" / base(163, "index")
+    index = read_offset_index(path.read_bytes(), base_offset=163)
+    # A follower's append of many batches: the last offset of all, the position of the first (before KAFKA-806).
+    merged = OffsetIndex(163, index.offsets[1::2], index.positions[::2][: len(index.offsets[1::2])])
+    path.write_bytes(write_offset_index(merged))
+    assert found(log) == []
+    wrong = OffsetIndex(163, index.offsets, index.positions + 1)
+    path.write_bytes(write_offset_index(wrong))
+    assert [check for check, _ in found(log)] == ["index-mismatch"] * len(index)
+    wrong = OffsetIndex(163, np.roll(index.offsets, 0) - 1, index.positions)
+    path.write_bytes(write_offset_index(wrong))
+    assert "index-mismatch" in {check for check, _ in found(log)}
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "check"),
+    [
+        (f"plain-0/{base(0, 'index')}", b"\0\0\0", "index-corrupt"),
+        (f"plain-0/{base(0, 'timeindex')}", b"\1" * 24, "timeindex-corrupt"),
+        (f"plain-0/{base(0, 'timeindex')}", b"\0\0\0\0\0\0\0\5\0\0\0\5", "timeindex-mismatch"),
+        (f"txn-0/{base(0, 'txnindex')}", b"\0" * 34, "txnindex-mismatch"),
+        (f"txn-0/{base(91, 'txnindex')}", b"\1" * 34, "txnindex-corrupt"),
+        (f"idem-0/{base(245, 'snapshot')}", b"\0\1nonsense", "snapshot-corrupt"),
+        ("idem-0/leader-epoch-checkpoint", b"0\n1\n7 0\n", "epoch-checkpoint"),
+        ("idem-0/leader-epoch-checkpoint", b"what", "small-file"),
+        ("replication-offset-checkpoint", b"0\n1\nidem 0 999\n", "checkpoint-beyond-end"),
+        (f"idem-0/{base(999, 'index')}", b"", "orphan"),
+    ],
+)
+def test_what_brokers_rebuild_is_a_warning(log, name, raw, check):
+    (log / name).write_bytes(raw)
+    report = verify(discover(str(log)))
+    assert check in {one.check for one in report.findings}
+    assert {one.severity for one in report.findings} == {Severity.WARNING}
+
+
+@pytest.mark.parametrize("kind", ["index", "txnindex"])
+def test_a_missing_index_is_a_warning(log, kind):
+    (log / "txn-0" / base(0, kind)).unlink()
+    assert found(log) == [(f"{kind}-missing", None)]
+
+
+def test_an_inner_crc(tmp_path):
+    """A compressed message whose inner message is damaged, with an outer CRC that is right."""
+    import gzip
+    import zlib
+
+    body = b"\1\0" + struct.pack(">q", 1000) + struct.pack(">i", -1) + struct.pack(">i", 3) + b"abc"
+    inner = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body) ^ 1) + body
+    value = gzip.compress(inner, mtime=0)
+    outer = b"\1\1" + struct.pack(">qii", 1000, -1, len(value)) + value
+    (tmp_path / "t-0").mkdir()
+    raw = struct.pack(">qiI", 0, len(outer) + 4, zlib.crc32(outer)) + outer
+    (tmp_path / "t-0" / base(0)).write_bytes(raw)
+    assert found(tmp_path / "t-0", least=Severity.ERROR) == [("inner-crc", 0)]
+
+
+@given(st.integers(0, 15000), st.binary(min_size=1, max_size=30))
+def test_any_damage_is_reported_and_nothing_raises(tmp_path_factory, position, raw):
+    log = tmp_path_factory.mktemp("damaged") / "plain-0"
+    shutil.copytree(SOURCE / "plain-0", log)
+    segment = log / base(0)
+    before = segment.read_bytes()
+    patch(segment, min(position, len(before) - len(raw)), raw)
+    changed = segment.read_bytes() != before
+    for deep in (False, True):
+        assert bool(found(log, deep=deep)) == changed
+
+
+_SOURCES = ("verify.py", "verify_segment.py", "foreign_files.py")
+
+
+def test_the_page_lists_every_check():
+    import re
+
+    root = Path(__file__).parents[3]
+    page = (root / "docs" / "verifying-logs.md").read_text()
+    listed = set(
+        re.findall(
+            r"`([a-z-]+)`", "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+        )
+    )
+    source = "".join((root / "src/kafkaframes/dump" / name).read_text() for name in _SOURCES)
+    used = set(re.findall(r'Severity\.[A-Z]+, "([a-z-]+)"', source)) | set(re.findall(r'\.error\("([a-z-]+)"', source))
+    assert used == listed

@@ -1,0 +1,111 @@
+"""Rows as finished batches: every row once, in its partition, in order, in batches of a bounded size. No Spark."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.jobs.write_topic.packing import Format, Packer, gathered
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.partitioner import partition_of
+
+NOW = 5_000
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+COUNTS = {"t": 4, "u": 3}
+
+
+def packer(topic="t", *, codec="lz4", batch_bytes=2_000, max_bytes=1 << 20, turn=1):
+    form = Format(codec, None, batch_bytes, max_bytes)
+    return Packer(topic, COUNTS.__getitem__, form, now_ms=lambda: NOW, turn=turn)
+
+
+def packed(rows, **given):
+    """Return what is in the batches: topic, partition, and the records in order."""
+    found = []
+    for parts in packer(**given).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
+        assert len({part.place for part in parts}) == len(parts)
+        for part in parts:
+            records = [one for data, _ in part.batches for batch in read_values(data) for one in batch.records]
+            assert len(records) == part.records
+            found.append((part.place.topic, part.place.partition, records))
+    return found
+
+
+def rows(count=400, first=0, **columns):
+    data = {"key": pa.array([b"k%d" % (n % 23) for n in range(first, first + count)], pa.binary())}
+    data["value"] = pa.array([b"%d" % n for n in range(first, first + count)], pa.binary())
+    return pa.record_batch({**data, **columns})
+
+
+def test_each_row_is_in_the_partition_of_its_key_and_in_order():
+    found = packed([rows(400), rows(400, 400)])
+    values = [int(record.value) for _, _, records in found for record in records]
+    assert Counter(values) == Counter(range(800))
+    assert all(partition_of(bytes(one.key), 4) == partition for _, partition, records in found for one in records)
+    for wanted in range(4):
+        mine = [int(one.value) for _, partition, records in found if partition == wanted for one in records]
+        assert mine == sorted(mine)
+    assert {one.timestamp for _, _, records in found for one in records} == {NOW}
+
+
+def test_topics_partitions_times_and_headers_of_rows_count():
+    given = rows(
+        4,
+        topic=pa.array(["t", "u", "t", "u"]),
+        partition=pa.array([0, 2, None, 1], pa.int32()),
+        timestamp=pa.array([1_999_999, -1, None, 7_000], pa.timestamp("us", "UTC")),
+        headers=pa.array([[{"key": "h", "value": b"1"}], None, [], None], HEADERS),
+    )
+    found = {
+        int(one.value): (topic, partition, one) for topic, partition, all_ in packed(given, topic=None) for one in all_
+    }
+    assert {number: place[:2] for number, place in found.items()} == {
+        0: ("t", 0),
+        1: ("u", 2),
+        2: ("t", partition_of(b"k2", 4)),
+        3: ("u", 1),
+    }
+    assert [found[number][2].timestamp for number in range(4)] == [1_999, -1, NOW, 7]
+    assert [[(h.key, h.value) for h in found[n][2].headers] for n in (0, 1, 2)] == [[("h", b"1")], [], []]
+
+
+def test_rows_without_a_key_stay_together_and_move_on():
+    given = [pa.record_batch({"value": pa.array([b"v"] * 10, pa.binary())}) for _ in range(3)]
+    (one,) = packed(given, turn=6)
+    assert one[1] == 6 % 4
+
+
+def test_batches_are_bounded_and_each_is_whole():
+    value = pa.array(np.random.default_rng(1).bytes(3_000 * 100)[n * 100 : n * 100 + 100] for n in range(3_000))
+    given = pa.record_batch({"value": value, "partition": pa.array([2] * 3_000, pa.int32())})
+    ((part,),) = packer(codec="none", batch_bytes=10_000).pack([given])
+    assert len(part.batches) > 20
+    assert max(len(data) for data, _ in part.batches) <= 10_000
+    assert all(batch.base_offset == 0 for data, _ in part.batches for batch in read_values(data))
+    assert part.records == 3_000
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "error", "message"),
+    [
+        ({"partition": pa.array([0, 4], pa.int32())}, {}, OptionError, "topic t has no partition 4, it has 4"),
+        ({"topic": pa.array(["t", None])}, {"topic": None}, EncodeError, "no topic: give the option"),
+        (
+            {},
+            {"max_bytes": 60},
+            EncodeError,
+            r"a record for t-\d makes a batch of \d+ bytes; kafka\.max\.request\.size",
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_named(columns, given, error, message):
+    with pytest.raises(error, match=message):
+        packed(rows(2, **columns), **given)
+
+
+def test_small_batches_are_put_together_and_empty_ones_left_out():
+    parts = [rows(10), rows(0), rows(10), rows(10)]
+    assert [one.num_rows for one in gathered(parts, parts[0].nbytes + 1)] == [20, 10]
+    assert list(gathered([rows(0)], 100)) == []

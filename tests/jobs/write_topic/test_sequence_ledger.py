@@ -1,0 +1,122 @@
+"""Who may write where, and with which sequences: rules that hold for any order in which tasks come. No I/O."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.client import TopicPartition
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def ledger():
+    return with_tasks(2)
+
+
+def with_tasks(count):
+    ledger = Ledger(lambda: 1_234)
+    for task in range(count):
+        ledger.enter(task)
+    return ledger
+
+
+def test_sequences_go_on_where_the_task_before_has_ended(ledger):
+    assert ledger.since_ms is None
+    assert ledger.lease(0, {A: 30, B: 5}) == {A: 0, B: 0}
+    assert ledger.lease(1, {A: 7}) == {}
+    ledger.written(0, [A])
+    assert ledger.lease(1, {A: 7, B: 1}) == {A: 30}
+    ledger.written(0, [B])
+    ledger.written(1, [A])
+    assert ledger.lease(1, {A: 1}) == {A: 37}
+    ledger.written(1, [A])
+    ledger.leave(0)
+    ledger.leave(1)
+    ledger.lose(1)  # its connection ends after it has said that it is done
+    assert ledger.settle({A: 38, B: 5}) == 43
+    assert ledger.since_ms == 1_234
+
+
+def test_sequences_begin_anew_behind_the_largest(ledger):
+    ledger.lease(0, {A: 2**31 - 1})
+    ledger.written(0, [A])
+    assert ledger.lease(0, {A: 3}) == {A: 2**31 - 1}
+    ledger.written(0, [A])
+    assert ledger.lease(0, {A: 1}) == {A: 2}
+
+
+def test_a_task_that_comes_again_fails_the_batch_for_all(ledger):
+    with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
+        ledger.enter(1)
+    with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
+        ledger.lease(0, {A: 1})
+    with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
+        ledger.settle({})
+
+
+def test_a_lease_that_is_not_given_back_fails_the_batch(ledger):
+    ledger.lease(0, {A: 3})
+    ledger.lose(0)
+    assert ledger.is_blocked([A])
+    assert not ledger.is_blocked([B])
+    assert ledger.lease(1, {A: 1, B: 1}) == {B: 0}
+    ledger.written(1, [B])
+    ledger.leave(1)
+    with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0: nobody knows"):
+        ledger.settle({A: 3, B: 1})
+
+
+def test_a_task_that_is_gone_between_its_leases_fails_the_batch(ledger):
+    ledger.leave(1)
+    ledger.lose(0)
+    with pytest.raises(KafkaframesError, match="task 0 was lost before it had written everything"):
+        ledger.settle({})
+
+
+@pytest.mark.parametrize("told", [{}, {A: 2}, {A: 4}, {A: 3, B: 1}])
+def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, told):
+    ledger.lease(0, {A: 3})
+    ledger.written(0, [A])
+    ledger.leave(0)
+    ledger.leave(1)
+    with pytest.raises(KafkaframesError, match=r"t-\d has \d records of this batch, and Spark's tasks tell of \d"):
+        ledger.settle(told)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda one: one.written(0, [A]), "wrote to t-0 without a lease"),
+        (lambda one: (one.lease(1, {A: 1}), one.written(0, [A])), "wrote to t-0 without a lease"),
+        (lambda one: (one.lease(0, {A: 1}), one.leave(0)), "task 0 ended before t-0 had acknowledged"),
+        (lambda one: one.lease(7, {A: 1}), "task 7 asks for sequences"),
+        (lambda one: (one.leave(0), one.lease(0, {A: 1})), "task 0 asks for sequences"),
+    ],
+)
+def test_what_no_task_does_is_refused(ledger, act, message):
+    with pytest.raises(KafkaframesError, match=message):
+        act(ledger)
+    with pytest.raises(KafkaframesError, match=message):
+        ledger.settle({})
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([A, B]), st.integers(1, 9), st.booleans()), max_size=60))
+def test_whatever_the_order_sequences_of_a_partition_follow_each_other(asked):
+    ledger, ends, held, told = with_tasks(3), {A: 0, B: 0}, {}, {}
+    for task, place, records, give_back in asked:
+        got = ledger.lease(task, {place: records})
+        assert set(got) == (set() if place in held else {place})
+        if got:
+            assert got[place] == ends[place]
+            held[place], ends[place] = task, ends[place] + records
+            told[place] = ends[place]
+        if give_back and place in held:
+            ledger.written(held.pop(place), [place])
+    for place, task in held.items():
+        ledger.written(task, [place])
+    for task in range(3):
+        ledger.leave(task)
+    assert ledger.settle(told) == sum(ends.values())

@@ -1,0 +1,177 @@
+"""Leases over a socket: what tasks get, when they wait, and what becomes of those that are gone. No Spark."""
+
+import socket
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from kafkaframes.client import TopicPartition
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.write_topic import sequence_server
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequence_server import Leases, LeaseServer
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
+
+
+@contextmanager
+def serving(add=lambda _: None):
+    ledger = Ledger(lambda: 1)
+    with LeaseServer(ledger, add, **HERE) as server:
+        yield ledger, server.door
+
+
+def test_the_second_waits_until_the_first_gives_back():
+    added = []
+    with serving(lambda places: added.append(sorted(places))) as (ledger, door):
+        one, two = Leases(door, 0), Leases(door, 1)
+        assert one.take({A: 3, B: 2}) == {A: 0, B: 0}
+        got = []
+        waiting = threading.Thread(target=lambda: got.append(two.take({A: 4})))
+        waiting.start()
+        one.give_back([B])
+        assert one.take({B: 1}, []) == {B: 2}
+        assert got == []
+        one.give_back([A, B])
+        waiting.join(100)
+        assert got == [{A: 3}]
+        two.give_back([A])
+        one.end()
+        two.end()
+        one.close()
+        two.close()
+    assert added == [[A, B], [B], [A]]
+    assert ledger.settle({A: 7, B: 3}) == 10
+
+
+def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
+    monkeypatch.setattr(sequence_server, "POLL_S", 0.01)
+    with serving() as (_, door):
+        one, two = Leases(door, 0), Leases(door, 1)
+        one.take({A: 3})
+        give_back = threading.Timer(0.1, one.give_back, [[A]])
+        give_back.start()
+        assert two.take({A: 4}) == {A: 3}
+        give_back.join()
+        one.close()
+        two.close()
+
+
+def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
+    monkeypatch.setattr(sequence_server, "POLL_S", 0.01)
+    with serving() as (ledger, door):
+        one, two = Leases(door, 0), Leases(door, 1)
+        one.take({A: 3})
+        one.close()
+        with pytest.raises(KafkaframesError, match="another task was lost while it wrote"):
+            two.take({A: 1})
+        two.close()
+    with pytest.raises(KafkaframesError, match="was lost while it wrote"):
+        ledger.settle({A: 3})
+
+
+def test_a_second_attempt_is_refused_and_the_first_gets_nothing_more():
+    with serving() as (ledger, door):
+        one = Leases(door, 0)
+        with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
+            Leases(door, 0)
+        with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
+            one.take({A: 1})
+        one.close()
+    with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
+        ledger.settle({})
+
+
+def test_a_partition_that_cannot_be_added_to_the_transaction_fails_the_batch():
+    def refuse(_):
+        raise KafkaframesError("PRODUCER_FENCED")
+
+    with serving(refuse) as (ledger, door):
+        task = Leases(door, 0)
+        with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
+            task.take({A: 1})
+        task.close()
+    with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
+        ledger.settle({})
+
+
+def test_a_driver_that_is_gone_is_named_with_the_way_to_it():
+    with serving() as (ledger, door):
+        task = Leases(door, 0)
+        assert task.take({A: 1}) == {A: 0}
+    with pytest.raises(KafkaframesError, match=rf"the driver.* is gone from 127\.0\.0\.1:{door.port}: .*driverPort"):
+        task.give_back([A])
+    with pytest.raises(KafkaframesError, match=r"cannot be reached at|does not answer at"):
+        Leases(door, 1)
+    task.close()
+    with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0"):
+        ledger.settle({A: 1})
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", bytes(64), bytes(64) + b'{"task": 0}\n'])
+def test_a_stranger_gets_no_answer_and_changes_nothing(said):
+    with serving() as (ledger, door):
+        with socket.create_connection((door.host, door.port), timeout=100) as stranger:
+            nonce = stranger.recv(32, socket.MSG_WAITALL)
+            with suppress(ConnectionResetError):
+                stranger.sendall(said)
+                stranger.shutdown(socket.SHUT_WR)
+                assert stranger.recv(1) == b""
+        assert len(nonce) == 32
+        Leases(door, 0).close()
+    with pytest.raises(KafkaframesError, match="task 0 was lost before"):  # it alone was heard
+        ledger.settle({})
+
+
+def test_a_task_of_another_batch_is_a_stranger_and_so_is_another_driver():
+    with serving() as (_, door), pytest.raises(KafkaframesError, match="does not answer at"):
+        Leases(door._replace(secret=bytes(32)), 0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        answering = threading.Thread(target=play_driver, args=[other])
+        answering.start()
+        with pytest.raises(KafkaframesError, match="somebody else listens there"):
+            Leases(door._replace(port=other.getsockname()[1]), 0)
+        answering.join()
+
+
+def play_driver(listener):
+    connection, _ = listener.accept()
+    with connection:
+        connection.sendall(bytes(32))
+        read = 0
+        while read < 64:
+            read += len(connection.recv(64 - read))
+        connection.sendall(bytes(32))
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(KafkaframesError, match=rf"cannot listen on 127\.0\.0\.1:{port} for its tasks"),
+            LeaseServer(Ledger(lambda: 1), lambda _: None, **HERE, port=port),
+        ):
+            pass
+
+
+def test_the_end_of_a_micro_batch_ends_what_waits_without_a_word(capfd):
+    with serving() as (_, door):
+        one, two = Leases(door, 0), Leases(door, 1)
+        one.take({A: 1})
+        told = []
+        waiting = threading.Thread(target=lambda: told.append(refusal(two)))
+        waiting.start()
+    waiting.join(100)
+    assert "is gone from" in told[0]
+    one.close()
+    two.close()
+    assert "CancelledError" not in capfd.readouterr().err
+
+
+def refusal(task):
+    try:
+        return str(task.take({A: 1}))
+    except KafkaframesError as error:
+        return str(error)

@@ -1,0 +1,146 @@
+"""Columns, over every message at every version: they agree with themselves both ways, whatever executes them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protocol.messages.borders import find
+
+from kafkaframes.errors import DecodeError, EncodeError
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
+from kafkaframes.protocol.messages.plan import MessagePlan, plan_message
+from kafkaframes.protocol.spec import catalog
+
+
+def plan_of(name: str, version: int) -> MessagePlan:
+    return plan_message(catalog.load(name), version)
+
+
+CASES = [(name, version) for name in catalog.names() for version in catalog.load(name).valid_versions]
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
+def test_a_row_of_defaults_is_encoded_canonically_and_read_back(name: str) -> None:
+    for version in catalog.load(name).valid_versions:
+        plan = plan_of(name, version)
+        data = encode_columns(plan, pa.array([{}, {}], pa.struct([])))
+        row = decode_columns(plan, data, mode="strict")
+        row.validate(full=True)
+        assert row.field("_error").to_pylist() == [None, None]
+        assert encode_columns(plan, row).to_pylist() == data.to_pylist()
+
+
+class TestInput:
+    plan = plan_of("HeartbeatRequest", 4)
+    good = encode_columns(plan, pa.array([{"groupId": "g", "memberId": "m"}]))[0].as_py()
+
+    @pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary(), pa.binary_view()])
+    def test_any_binary_array_sliced_or_not(self, type_: pa.DataType) -> None:
+        array = pa.array([b"", self.good, None, self.good[:-1], self.good], type_)
+        whole = decode_columns(self.plan, array)
+        assert whole.field("groupId").to_pylist() == [None, "g", None, None, "g"]
+        assert decode_columns(self.plan, array.slice(1, 3)).to_pylist() == whole.to_pylist()[1:4]
+
+    def test_a_list_of_bytes_and_nothing(self) -> None:
+        assert decode_columns(self.plan, [self.good])[0].as_py()["memberId"] == "m"
+        assert decode_columns(self.plan, []).to_pylist() == []
+        assert encode_columns(self.plan, decode_columns(self.plan, [])).to_pylist() == []
+
+    def test_a_null_message_is_null_without_an_error(self) -> None:
+        assert set(decode_columns(self.plan, [None])[0].as_py().values()) == {None}
+
+    def test_a_bad_message_names_its_byte_and_spoils_no_other(self) -> None:
+        rows = decode_columns(self.plan, [self.good, self.good[:3], self.good + b"!", self.good]).to_pylist()
+        assert [row["groupId"] for row in rows] == ["g", None, None, "g"]
+        assert rows[0]["_error"] is None
+        assert "byte" in rows[1]["_error"]
+        assert "left over" in rows[2]["_error"]
+
+
+class TestEncode:
+    plan = plan_of("MetadataRequest", 12)
+
+    def refuse(self, rows: list[object], match: str) -> None:
+        with pytest.raises(EncodeError, match=match):
+            encode_columns(self.plan, pa.array(rows))
+
+    def test_a_null_where_none_may_be_names_row_and_field(self) -> None:
+        topics = [{"name": "a"}]
+        self.refuse(
+            [{"topics": topics, "allowAutoTopicCreation": x} for x in (True, None)], "row 1, field allowAuto.*null"
+        )
+
+    def test_a_string_that_is_too_long_names_its_element(self) -> None:
+        rows = [{"topics": []}, {"topics": [{"name": "a"}, {"name": "b" * 40000}]}]
+        self.refuse(rows, r"row 1, field topics\[1\].name: string of more")
+
+    def test_an_unknown_column_and_a_wrong_type(self) -> None:
+        self.refuse([{"topic": "a"}], "no field topic")
+        self.refuse([{"topics": "a"}], "not a list")
+        self.refuse([{"allowAutoTopicCreation": "perhaps"}], "allowAutoTopicCreation")
+
+    def test_unknown_tags_must_ascend(self) -> None:
+        tags = [{"tag": 5, "data": b""}, {"tag": 5, "data": b""}]
+        self.refuse([{"_unknown_tags": []}, {"_unknown_tags": tags}], r"row 1, field _unknown_tags: tags must ascend")
+
+    def test_a_field_of_another_version_must_be_ignorable_or_at_its_default(self) -> None:
+        plan = plan_of("MetadataRequest", 3)
+        rows = [{"topics": [{"name": "a"}], "allowAutoTopicCreation": x} for x in (True, False)]
+        assert len(encode_columns(plan, pa.array(rows[:1]))) == 1
+        with pytest.raises(EncodeError, match=r"row 1, field allowAuto.*not the default.*first is 4"):
+            encode_columns(plan, pa.array(rows))
+
+    def test_a_null_row_is_null(self) -> None:
+        assert encode_columns(self.plan, pa.array([None, {"topics": []}])).is_null().to_pylist() == [True, False]
+
+
+@given(st.sampled_from(CASES), st.lists(st.binary(max_size=80), max_size=4), st.sampled_from(["reference", "strict"]))
+def test_any_bytes_give_valid_arrays(case: tuple[str, int], messages: list[bytes], mode: str) -> None:
+    decode_columns(plan_of(*case), messages, mode=mode).validate(full=True)
+
+
+def test_a_negative_number_of_tagged_fields_is_refused_as_kafka_does_since_4_4():
+    """Readers before 4.4 took it for none; strict refuses a varint of that form anyway."""
+    request = message("FetchRequest")
+    for version in (12, request.spec.latest_stable_version):
+        good = request(max_wait_ms=1).encode(version)
+        for count in (b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08"):
+            bad = good[:-1] + count
+            with pytest.raises(DecodeError, match="negative number of tagged fields") as caught:
+                request.decode(bad, version)
+            rows = request.decode_columns([good, bad, good], version)
+            assert rows.field("_error").to_pylist() == [None, str(caught.value), None]
+            for fast in (True, False):
+                rows = decode_columns(request.codec(version).plan, [bad], specialised=fast)
+                assert "negative number of tagged fields" in rows[0]["_error"].as_py()
+
+
+class TestFieldsOfOtherVersions:
+    fetch = message("FetchRequest")  # since 15 with a tagged struct, ReplicaState
+
+    def test_a_struct_at_its_defaults_is_written_at_a_version_without_it(self):
+        values = [self.fetch(max_wait_ms=wait) for wait in range(3)]
+        columns = self.fetch.decode_columns([value.encode(15) for value in values], 15)
+        assert self.fetch.encode_columns(columns, 14).to_pylist() == [value.encode(14) for value in values]
+
+    def test_and_one_that_says_something_is_refused(self):
+        values = [self.fetch(), self.fetch(replica_state=self.fetch.ReplicaState(replica_id=3))]
+        columns = self.fetch.decode_columns([value.encode(15) for value in values], 15)
+        with pytest.raises(EncodeError, match="row 1, field replicaState: not the default"):
+            self.fetch.encode_columns(columns, 14)
+        with pytest.raises(EncodeError, match="not the default"):
+            values[1].encode(14)
+
+    @pytest.mark.parametrize("value", [None, {"myString": "a"}, {"myInt": 1}, {"_unknown_tags": [(1, b"")]}])
+    def test_null_is_refused_where_it_is_a_value_and_not_the_default(self, value):
+        cls = find("NullableStructMessage")
+        row = {"nullableStruct2": {"myString": "x", "myInt": 1}, "nullableStruct4": value}
+        if value and "_unknown_tags" in value:
+            row["nullableStruct4"] = {"_unknown_tags": [{"tag": 1, "data": b""}]}
+        with pytest.raises(EncodeError, match="field nullableStruct4: not the default"):
+            cls.encode_columns(pa.array([row]), 0)
+        row["nullableStruct4"] = {"myString": "", "myInt": 0}
+        assert cls.encode_columns(pa.array([row]), 0)[0].as_py() == bytes.fromhex("ff00017800000001")

@@ -1,0 +1,77 @@
+"""Columns say what objects say, over every message at every version, and whatever executes them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.protocol.messages.rows import row_of
+from tests.protocol.messages.test_every_message import SEEDS, _damaged
+from tests.protocol.messages.values import every_pair, make_value
+
+from kafkaframes.errors import DecodeError
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.columns import decode_columns, is_specialised, specialise
+from kafkaframes.protocol.messages.hot import hot_messages
+
+NAMES = sorted({name for name, _ in every_pair()})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_are_the_objects_both_ways(name):
+    cls = message(name)
+    for version in cls.spec.valid_versions:
+        values = [make_value(cls, version, seed, unknown_tags=True) for seed in SEEDS]
+        data = [value.encode(version) for value in values]
+        for mode in ("reference", "strict"):
+            columns = cls.decode_columns(data, version, mode=mode)
+            columns.validate(full=True)
+            rows = [row_of(value, cls.codec(version).plan.root) for value in values]
+            assert repr(columns.to_pylist()) == repr(rows), f"v{version}"  # repr: NaN
+        assert cls.encode_columns(columns, version).to_pylist() == data, f"v{version}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damaged_messages_end_as_the_objects_say(name):
+    """The objects' interpreter is the kernels' plain twin: the same value, or the same error in the same words."""
+    cls = message(name)
+    rng = random.Random(name)
+    for version in cls.spec.valid_versions:
+        good = [make_value(cls, version, seed, unknown_tags=True).encode(version) for seed in SEEDS]
+        bad = [_damaged(data, rng) for data in good if data for _ in range(4)]
+        for mode in ("reference", "strict"):
+            columns = cls.decode_columns([*bad, *good], version, mode=mode)
+            columns.validate(full=True)
+            assert repr(columns.to_pylist()[: len(bad)]) == repr([_outcome(cls, data, version, mode) for data in bad])
+            assert columns.field("_error")[len(bad) :].null_count == len(good), "one bad message spoils no other"
+
+
+def _outcome(cls, data, version, mode):
+    plan = cls.codec(version).plan
+    try:
+        return row_of(cls.decode(data, version, mode=mode), plan.root)
+    except DecodeError as error:
+        nothing = dict.fromkeys(row_of(cls(), plan.root))
+        return nothing | {"_error": str(error)}
+
+
+def len_of(data):
+    """Stand for the objects' words: without them an error tells the byte, and runs of fields tell it less exactly."""
+    return f"{len(data)} bytes"
+
+
+@pytest.mark.parametrize(("name", "version"), hot_messages())
+def test_straight_line_code_does_what_the_interpreter_does(name, version):
+    """`make setup` compiles all of them; where it has not run, two are compiled here and the others wait for it."""
+    cls = message(name)
+    plan = cls.codec(version).plan
+    if name in ("HeartbeatRequest", "ProduceResponse"):
+        specialise(plan)
+    if not is_specialised(plan):
+        pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
+    rng = random.Random(name)
+    good = [make_value(cls, version, seed, unknown_tags=True).encode(version) for seed in range(20)]
+    messages = good + [_damaged(data, rng) for data in good if data for _ in range(20)]
+    fast, slow = (decode_columns(plan, messages, specialised=one, explain=len_of) for one in (True, False))
+    fast.validate(full=True)
+    assert repr(fast.to_pylist()) == repr(slow.to_pylist())

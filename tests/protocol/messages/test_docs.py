@@ -1,0 +1,11 @@
+"""The examples of docs/messages.md do what they say."""
+
+import doctest
+from pathlib import Path
+
+
+def test_the_page_on_messages():
+    page = Path(__file__).parents[3] / "docs" / "messages.md"
+    results = doctest.testfile(str(page), module_relative=False)
+    assert results.attempted > 8
+    assert results.failed == 0

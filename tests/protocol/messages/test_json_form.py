@@ -1,0 +1,95 @@
+"""The part of the JSON form that is ours: tags that the spec does not declare. Kafka's part: ``make agreement``."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from kafkaframes.errors import EncodeError
+from kafkaframes.protocol.messages import message
+from kafkaframes.storage.log.internal_topics import open_record
+
+VALUE = message("OffsetCommitValue")
+FORM = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}
+
+
+def test_tags_stand_last_in_the_struct_that_has_them_and_nowhere_else():
+    form = VALUE(offset=1, unknown_tags=[(17, b"later")]).to_json(4)
+    assert list(form)[-1] == "_unknownTags"
+    assert form["_unknownTags"] == [{"tag": 17, "data": base64.b64encode(b"later").decode()}]
+    assert "_unknownTags" not in VALUE(offset=1).to_json(4)
+    assert VALUE.from_json(form, 4).unknown_tags == [(17, b"later")]
+
+
+def test_what_a_reader_in_reference_mode_keeps_is_shown_even_where_it_cannot_be_written_again():
+    twice = VALUE().encode(4)[:-1] + bytes.fromhex("02 14 00 14 00")
+    value = VALUE.decode(twice, 4)
+    assert value.to_json(4)["_unknownTags"] == [{"tag": 20, "data": ""}] * 2
+    with pytest.raises(EncodeError, match="unknown tag 20 follows tag 20"):
+        VALUE.from_json(value.to_json(4), 4).encode(4)
+
+
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [
+        (None, "null where an array"),
+        ({}, "an object where an array"),
+        ([7], r"7 where .*\$._unknownTags\[0\]"),
+        ([{"tag": 1}], "an object where"),
+        ([{"tag": 1, "data": "", "more": 1}], "an object where"),
+        ([{"tag": "1", "data": ""}], "whole number"),
+        ([{"tag": True, "data": ""}], "whole number"),
+        ([{"tag": 2**31, "data": ""}], "not within"),
+        ([{"tag": 1, "data": "%"}], "base64"),
+        ([{"tag": 1, "data": 7}], "expected a text"),
+    ],
+)
+def test_what_is_no_list_of_tags_is_refused_at_its_place(tags, reason):
+    with pytest.raises(EncodeError, match=reason):
+        VALUE.from_json({**FORM, "_unknownTags": tags}, 4)
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "reason"), [(-1, 4, "tags must ascend"), (0, 4, "topicId"), (9, 3, "tagged fields are set")]
+)
+def test_what_cannot_be_written_is_refused_when_it_is(tag, version, reason):
+    cls = message("OffsetCommitValue")
+    value = cls.from_json({**FORM, "_unknownTags": [{"tag": tag, "data": ""}]}, version)
+    with pytest.raises(EncodeError, match=reason):
+        value.encode(version)
+
+
+def test_data_that_is_no_bytes_is_an_error():
+    with pytest.raises(EncodeError, match="unknown tag 1 holds str"):
+        VALUE(unknown_tags=[(1, "text")]).to_json(4)
+
+
+def test_records_of_internal_topics_show_them():
+    key = bytes.fromhex("0001") + message("OffsetCommitKey")(group="g", topic="t", partition=0).encode(0)
+    opened = open_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
+    assert opened.error is None
+    assert '"_unknownTags":[{"tag":17,"data":"eA=="}]' in opened.value
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
+def test_numbers_that_json_does_not_have_are_texts_as_kafka_writes_them(number):
+    form = message("ClientQuotaRecord")(value=float(number)).to_json(0)
+    assert form["value"] == number
+    json.dumps(form, allow_nan=False)
+    assert repr(message("ClientQuotaRecord").from_json(form, 0).value) == repr(float(number))
+
+
+@pytest.mark.parametrize(("given", "taken"), [(127, 127), (128, 0), (255, 127), (256, -128), (-128, -128)])
+def test_an_int8_is_read_as_kafkas_converter_reads_it(given, taken):
+    form = message("DescribeConfigsRequest")().to_json(1)
+    form["resources"] = [{"resourceType": given, "resourceName": "", "configurationKeys": None}]
+    assert message("DescribeConfigsRequest").from_json(form, 1).resources[0].resource_type == taken
+
+
+def test_an_int8_above_256_is_refused():
+    form = message("DescribeConfigsRequest")().to_json(1)
+    form["resources"] = [{"resourceType": 257, "resourceName": "", "configurationKeys": None}]
+    with pytest.raises(EncodeError, match=r"257 is no int8"):
+        message("DescribeConfigsRequest").from_json(form, 1)

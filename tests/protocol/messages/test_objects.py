@@ -1,0 +1,282 @@
+"""What a message's class offers: fields, defaults, equality, copies, lookup, modes, errors that name places."""
+
+import copy
+import doctest
+import json
+import linecache
+import pickle
+import subprocess
+import sys
+import traceback
+
+import pytest
+
+import kafkaframes
+from kafkaframes import doors
+from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError, TruncatedError
+from kafkaframes.protocol.messages import Message, Struct, message
+from kafkaframes.protocol.messages._runtime import put_varint, varint
+from kafkaframes.protocol.messages.codec import HotShapes
+from kafkaframes.protocol.spec import load_message
+
+Metadata = message("MetadataResponse")
+Topic = Metadata.MetadataResponseTopic
+Partition = Metadata.MetadataResponsePartition
+OWN_SPEC = {
+    "name": "Mine",
+    "type": "data",
+    "validVersions": "0",
+    "flexibleVersions": "0+",
+    "fields": [{"name": "A", "type": "int8", "versions": "0+"}],
+}
+
+
+def test_the_examples_of_the_doors():
+    for door in (kafkaframes.message, kafkaframes.apis):
+        runner = doctest.DocTestRunner()
+        for test in doctest.DocTestFinder().find(door, door.__name__, globs=vars(doors)):
+            assert runner.run(test).failed == 0
+
+
+def test_a_message_has_one_class_and_fresh_defaults():
+    assert kafkaframes.message("MetadataResponse") is Metadata
+    assert issubclass(Metadata, Message)
+    assert issubclass(Topic, Struct)
+    one, other = Metadata(), Metadata()
+    one.topics.append(Topic())
+    assert other.topics == []
+    assert (one.controller_id, one.cluster_id, Partition().leader_epoch) == (-1, None, -1)
+
+
+def test_equality_and_repr():
+    value = Metadata(cluster_id="c", topics=[Topic(name="a", partitions=[Partition(replica_nodes=[1, 2])])])
+    same = Metadata(cluster_id="c", topics=[Topic(name="a", partitions=[Partition(replica_nodes=[1, 2])])])
+    assert value == same
+    same.topics[0].unknown_tags.append((5, b""))
+    assert value != same
+    assert value != "value"
+    assert Topic() != Partition()
+    expected = "[MetadataResponseTopic(name='a', partitions=[MetadataResponsePartition(replica_nodes=[1, 2])])]"
+    assert repr(value) == f"MetadataResponse(cluster_id='c', topics={expected})"
+    assert repr(same).endswith("unknown_tags=[(5, b'')])])")
+    assert "<100 bytes 0000000000000000...>" in repr(message("FetchResponse").PartitionData(records=bytes(100)))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(value)
+
+
+def test_an_unknown_field_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'clusterid'"):
+        Metadata(clusterid="x")
+    with pytest.raises(AttributeError):
+        Metadata().clusterid = "x"
+
+
+def test_replace_copies_and_changes():
+    value = Metadata(cluster_id="c", unknown_tags=[(1, b"x")])
+    changed = value.replace(controller_id=7)
+    assert (changed.cluster_id, changed.controller_id, value.controller_id) == ("c", 7, -1)
+    assert changed.unknown_tags == [(1, b"x")]
+    assert value.replace(unknown_tags=[]).unknown_tags == []
+    deep = copy.deepcopy(Metadata(topics=[Topic(name="a")]))
+    assert deep == Metadata(topics=[Topic(name="a")])
+
+
+def test_values_and_specs_are_pickled():
+    value = Metadata(cluster_id="c", topics=[Topic(name="a", unknown_tags=[(3, b"x")])], unknown_tags=[(1, b"x")])
+    assert pickle.loads(pickle.dumps(value)) == value
+    assert pickle.loads(pickle.dumps(value.topics[0])) == value.topics[0]
+    spec = load_message(json.dumps({**OWN_SPEC, "name": "Pickled"}))
+    own = message("Pickled", specs=spec)(a=4, unknown_tags=[(1, b"")])
+    back = pickle.loads(pickle.dumps([own, own]))
+    assert (back[0].encode(0), type(back[0]).__name__) == (own.encode(0), "Pickled")
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_map_keys_are_found_in_order_and_may_repeat():
+    value = Metadata(topics=[Topic(name="a", error_code=1), Topic(name="b"), Topic(name="a", error_code=2)])
+    assert value.find("topics", name="a").error_code == 1
+    assert [one.error_code for one in value.find_all("topics", name="a")] == [1, 2]
+    assert value.find("topics", name="z") is None
+    with pytest.raises(OptionError, match="found by name"):
+        value.find("topics", error_code=1)
+    with pytest.raises(OptionError, match="no array"):
+        value.find("cluster_id", name="a")
+    with pytest.raises(OptionError, match="no key"):
+        Topic(partitions=[Partition()]).find("partitions", partition_index=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "version", "place"),
+    [
+        ({"topics": None}, 12, "null in a field that is not nullable (at $.Topics)"),
+        ({"topics": [None]}, 12, "null as an element of an array (at $.Topics[0])"),
+        ({"topics": ["a"]}, 12, "str where a MetadataResponseTopic belongs (at $.Topics[0])"),
+        ({"topics": [Topic(name=5)]}, 12, "5 is no str (at $.Topics[0].Name)"),
+        ({"topics": [Topic(name="x" * 32768)]}, 12, "string of 32768 bytes, the most is 32767 (at $.Topics[0].Name)"),
+        ({"topics": [Topic(name=None)]}, 11, "null in a field that is not nullable (at $.Topics[0].Name)"),
+        ({"topics": [Topic(topic_id="x")]}, 12, "'x' is no uuid.UUID (at $.Topics[0].TopicId)"),
+        ({"controller_id": 2**31}, 12, "2147483648 is no int32"),
+        ({"controller_id": "1"}, 12, "at $.ControllerId"),
+        ({"topics": "abc"}, 12, "str where a list belongs (at $.Topics)"),
+        (
+            {"topics": [Topic(partitions=[Partition(replica_nodes=[1, "2"])])]},
+            12,
+            "$.Topics[0].Partitions[0].ReplicaNodes[1]",
+        ),
+        ({}, 99, "MetadataResponse has no version 99, its versions are 0-13"),
+    ],
+)
+def test_an_encode_error_names_the_field(change, version, place):
+    value = Metadata(**{"topics": [Topic(name="t")], **change})
+    if "topics" in change and isinstance(change["topics"], list):
+        value.topics = [
+            one.replace(name="t") if isinstance(one, Topic) and one.name == "" else one for one in value.topics
+        ]
+    with pytest.raises(EncodeError) as caught:
+        value.encode(version)
+    assert place in str(caught.value)
+
+
+def test_a_decode_error_names_the_field_and_the_byte():
+    data = Metadata(topics=[Topic(name="t", partitions=[Partition(replica_nodes=[1, 2])])]).encode(12)
+    with pytest.raises(
+        TruncatedError, match=r"int32 needs 4 bytes, 1 left \(at \$\.Topics\[0\].Partitions\[0\]\.ReplicaNodes\[1\]"
+    ):
+        Metadata.decode(data[:-12], 12)
+    with pytest.raises(DecodeError, match="versions are 0-13"):
+        Metadata.decode(data, 14)
+    with pytest.raises(OptionError, match="reference, strict"):
+        Metadata.decode(data, 12, mode="lenient")
+
+
+def test_each_value_has_its_own_default_structs():
+    cls = message("FetchResponse")
+    value = cls(responses=[cls.FetchableTopicResponse(partitions=[cls.PartitionData()])])
+    data = value.encode(16)
+    partition = cls.decode(data, 16).responses[0].partitions[0]
+    partition.current_leader.leader_id = 3
+    assert partition.current_leader.leader_id == 3
+    assert partition != cls.PartitionData()
+    assert cls.decode(data, 16) == value
+    assert cls.decode(data, 16).encode(16) == data
+
+
+def test_any_kind_of_bytes_is_read():
+    data = Metadata(cluster_id="c").encode(12)
+    assert Metadata.decode(bytearray(data), 12) == Metadata.decode(memoryview(data), 12) == Metadata.decode(data, 12)
+
+
+@pytest.mark.parametrize(
+    ("raw", "strict_reason"),
+    [
+        ("000002001200000004000000000000", None),
+        ("000082000012000000040000000000 00", "varint that is not canonical"),
+        ("000002001200000004000000000001 e1a9c39771 00", "not canonical"),
+        ("0000020012000000040000000000010301 02", "2 as a bool"),
+        ("00000200120000000400000000000201080000000000000007 0108 0000000000000008", "must ascend"),
+        ("000002001200000004000000000001010a0000000000000007", "says 10 bytes"),
+        ("00000200120000000400000000000101 08 ffffffffffffffff", "holds its default"),
+        ("0000020012000000040000000000010008 0202ff0000000100", "not UTF-8"),
+    ],
+)
+def test_strict_refuses_what_reference_accepts(raw, strict_reason):
+    cls, data = message("ApiVersionsResponse"), bytes.fromhex(raw)
+    value, _ = cls.decode_prefix(data, 4)
+    if strict_reason is None:
+        assert cls.decode(data, 4, mode="strict") == value
+    else:
+        with pytest.raises(DecodeError, match=strict_reason):
+            cls.decode_prefix(data, 4, mode="strict")
+
+
+@pytest.mark.parametrize("count", ["ffffffff07", "ffffff7f", "80808001"])
+def test_nothing_is_allocated_for_a_count_that_the_bytes_cannot_hold(count):
+    with pytest.raises(DecodeError, match="elements"):
+        Metadata.decode(bytes.fromhex("00000000" + count + "00000000"), 12)
+
+
+def test_many_numbers_and_texts_of_every_length():
+    for count in (0, 1, 62, 63, 64, 126, 127, 128, 500):
+        value = Metadata(topics=[Topic(name="t" * count, partitions=[Partition(replica_nodes=list(range(count)))] * 2)])
+        for version in (8, 13):
+            assert Metadata.decode(value.encode(version), version) == value
+
+
+def test_elements_of_many_shapes():
+    """The readers of hot shapes are made, used, left and bounded without a difference to the plain interpreter."""
+    lengths = [(3, 3, 0)] * 8 + [(3, 2, 1), (3, 3, 0), (1, 1, 0)] * 6 + [(3, 3, 0)] * 8
+    parts = [
+        Partition(partition_index=i, replica_nodes=[1] * a, isr_nodes=[2] * b, offline_replicas=[3] * c)
+        for i, (a, b, c) in enumerate(lengths)
+    ]
+    parts[3].unknown_tags = [(7, b"seven")]
+    value = Metadata(topics=[Topic(name="t", partitions=parts)])
+    data = value.encode(13)
+    codec = Metadata.codec(13)
+    for _ in range(3):
+        assert Metadata.decode(data, 13) == value == codec.interpret(data, 0, strict=True)[0]
+    (hot,) = [one for one in codec._read.__globals__.values() if isinstance(one, HotShapes)]
+    assert (4, 4, 1) in hot
+    for a in range(60):  # an endless supply of shapes makes no endless supply of code
+        many = Metadata(topics=[Topic(name="t", partitions=[Partition(replica_nodes=[1] * a)] * 8)])
+        assert Metadata.decode(many.encode(13), 13) == many
+    assert len(hot) <= HotShapes.MOST
+    for cut in range(len(data)):
+        with pytest.raises(DecodeError):
+            Metadata.decode(data[:cut], 13)
+
+
+@pytest.mark.parametrize("value", [128, 300, 2**14, 2**21 - 1, 2**28, 2**31 - 1])
+def test_varints_of_the_runtime(value):
+    data = put_varint(value)
+    assert varint(data, 0) == (value, len(data))
+
+
+def test_the_generated_text_stands_in_tracebacks():
+    codec = Metadata.codec(12)
+    try:
+        codec._read(b"\0", 0, 1)
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+    assert "o.throttle_time_ms, n = unpack_iB(buf, p)" in text
+    assert any(name.startswith("<kafkaframes MetadataResponse v12") for name in linecache.cache)
+    assert "def write_MetadataResponse(o, put):" in codec.show()
+
+
+def test_specs_of_the_user(tmp_path):
+    text = json.dumps(OWN_SPEC)
+    (tmp_path / "Mine.json").write_text(text)
+    spec = load_message(text)
+    for specs in (tmp_path, str(tmp_path / "Mine.json"), spec, [spec], {"Mine": spec}):
+        assert kafkaframes.message("Mine", specs=specs)(a=1).encode(0) == b"\x01\x00"
+    assert kafkaframes.message("Mine", specs=spec) is kafkaframes.message("Mine", specs=[spec])
+    with pytest.raises(OptionError, match="Other"):
+        kafkaframes.message("Other", specs=[spec])
+    with pytest.raises(OptionError, match="no spec can be read"):
+        kafkaframes.message("Mine", specs=tmp_path / "nowhere.json")
+    with pytest.raises(SpecError, match="did you mean MetadataRequest"):
+        kafkaframes.message("MetadataReqest")
+
+
+def test_a_key_of_the_time_when_its_type_was_called_its_version():
+    key = message("OffsetCommitKey")(group="g", topic="t", partition=1)
+    assert key.encode(1) == key.encode(0)
+    assert message("OffsetCommitKey").decode(key.encode(0), 1) == key
+
+
+def test_the_table_of_apis():
+    table = {api.name: api for api in kafkaframes.apis()}
+    assert table["ApiVersions"].header_versions[4] == (2, 0)
+    assert table["ControlledShutdown"].header_versions[0][0] == 0
+    assert table["SaslHandshake"].flexible_since is None
+
+
+def test_the_first_decode_needs_no_heavy_import():
+    """Asked: 60 ms on an idle machine (`benchmarks/messages_objects.py` says what it is)."""
+    code = (
+        "import kafkaframes\n"
+        "kafkaframes.message('MetadataResponse').decode(bytes.fromhex('000000000100ffffffff01000300'), 13)\n"
+        "import sys; print({'numba', 'pyarrow', 'numpy', 'pyspark'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

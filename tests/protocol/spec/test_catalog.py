@@ -1,0 +1,95 @@
+"""The catalog: complete, lazy, and consistent with the rules and with Kafka's table of headers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec import Versions, catalog, load_message
+from kafkaframes.protocol.spec.catalog.reading import ABOUT, FOLDER
+from kafkaframes.protocol.spec.evolution import fields_of
+
+
+def test_every_message_passes_the_rules():
+    for name in catalog.names():
+        text = (FOLDER / f"{name}.json").read_bytes()
+        assert load_message(text, file=name) == catalog.load(name)
+
+
+def test_the_index_repeats_what_the_files_say():
+    for name in catalog.names():
+        spec, outline = catalog.load(name), catalog.entry(name).outline
+        for attribute in ("type", "api_key", "valid_versions", "flexible_versions", "listeners", "name"):
+            assert getattr(spec, attribute) == getattr(outline, attribute), name
+
+
+def test_every_version_of_every_api_back_to_zero():
+    apis = catalog.apis()
+    assert [api.key for api in apis] == list(range(len(apis)))
+    assert len(apis) == 95
+    # Versions that never left early access, or whose first versions no published release spoke, start higher.
+    assert {api.name: api.versions.lowest for api in apis if api.versions.lowest} == {}
+
+
+def test_removed_versions_are_there_and_marked():
+    produce = catalog.api("Produce")
+    assert (str(produce.versions), str(produce.current_versions), produce.flexible_since) == ("0-13", "3-13", 9)
+    gone = catalog.api(4)
+    assert (gone.name, str(gone.versions), gone.current_versions.is_empty) == ("LeaderAndIsr", "0-7", True)
+    assert catalog.api(56).name == "AlterPartition"
+    assert catalog.load("AlterIsrRequest").api_key == 56
+
+
+def test_headers():
+    assert catalog.api("ControlledShutdown").header_versions[0] == (0, 0)
+    assert catalog.api("ApiVersions").header_versions[3] == (2, 0)
+    assert catalog.api("Metadata").header_versions[9] == (2, 1)
+
+
+def test_records_of_the_coordinators():
+    keys = {kind: spec.name for kind, spec in catalog.records("kafka-group-coordinator") if spec.type.endswith("key")}
+    assert keys[1] == "OffsetCommitKey"
+    assert keys[2] == "GroupMetadataKey"
+    key = catalog.load("GroupMetadataKey")
+    assert [key.canonical_version(version) for version in (0, 1, 2)] == [0, 1, 0]
+    assert next(catalog.records("kafka-metadata"))[1].name == "RegisterBrokerRecord"
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(SpecError, match="MetadataRequest"):
+        catalog.load("metadata")
+    with pytest.raises(SpecError, match="no API"):
+        catalog.api(9999)
+
+
+def test_one_message_loads_alone(monkeypatch):
+    read, read_bytes = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or read_bytes(path))
+    assert catalog.load.__wrapped__("MetadataResponse").name == "MetadataResponse"
+    assert [name for name in read if name.endswith("Response.json")] == ["MetadataResponse.json"]
+    assert len(read) <= 2  # the table of messages, where nobody has asked before
+
+
+def test_the_catalog_needs_nothing_heavy():
+    code = "import sys; from kafkaframes.protocol.spec import catalog; catalog.load('MetadataResponse'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"numba", "numpy", "pyarrow", "pyspark", "click", "rich"} & set(loaded)
+
+
+def test_versions():
+    assert catalog.entry("FetchRequest").current_versions == Versions(4, 18)
+    assert catalog.newest_release() == "4.4.0"
+
+
+def test_every_api_has_a_sentence_and_every_sentence_a_subject():
+    assert [
+        api.name for api in catalog.apis() if not catalog.about(api.request) or not catalog.about(api.response)
+    ] == []
+    table = json.loads(ABOUT.read_bytes())
+    known = {one for name in catalog.names() for one in (name, name.removesuffix("Request"))}
+    assert table["messages"].keys() - known == set()
+    fields = {field.name for name in catalog.names() for _, field in fields_of(catalog.load(name))}
+    assert table["fields"].keys() - fields == set()

@@ -1,0 +1,92 @@
+"""Any bytes and any JSON: a spec or a SpecError, and a spec that is accepted survives being written and compared."""
+
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec import load_message
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.evolution import compare
+from kafkaframes.protocol.spec.layout import layout
+
+WORDS = st.sampled_from(
+    ["0", "0+", "1+", "0-3", "2-3", "none", "A", "B", "S", "[]S", "int8", "string", "records", "null"]
+)
+SCALARS = st.one_of(
+    WORDS, st.integers(-2, 5), st.booleans(), st.none(), st.floats(allow_nan=False), st.text(max_size=5)
+)
+TYPES = st.sampled_from(["int8", "string", "[]int32", "S", "[]S", "T", "bytes", "records", "uuid", "float64", "bool"])
+RANGES = st.sampled_from(["0+", "1+", "2+", "0-1", "2-3", "none", "3"])
+
+
+def fields_of(children):
+    optional = {
+        "nullableVersions": RANGES,
+        "tag": st.integers(0, 2),
+        "taggedVersions": RANGES,
+        "default": WORDS,
+        "mapKey": st.booleans(),
+        "ignorable": st.booleans(),
+        "fields": children,
+    }
+    required = {"name": st.sampled_from("ABCDE"), "type": TYPES, "versions": RANGES}
+    return st.lists(st.fixed_dictionaries(required, optional=optional), max_size=4)
+
+
+FIELDS = st.recursive(st.just([]), fields_of, max_leaves=6)
+STRUCTS = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from("STU"), "versions": RANGES, "fields": FIELDS}), max_size=3
+)
+SPECS = st.fixed_dictionaries(
+    {
+        "apiKey": st.just(1),
+        "type": st.sampled_from(["request", "data"]),
+        "name": st.just("FooRequest"),
+        "validVersions": st.sampled_from(["0-3", "2", "none"]),
+        "flexibleVersions": st.sampled_from(["none", "0+", "2+"]),
+        "fields": FIELDS,
+    },
+    optional={"commonStructs": STRUCTS},
+)
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3))
+
+
+def loaded(source):
+    try:
+        return load_message(source)
+    except SpecError:
+        return None
+
+
+@given(st.binary(max_size=60))
+@example(b'"' + b'\\"' * 50_000)
+@example(b"/*" * 50_000)
+@example(b"[" * 50_000)
+@example(b'{"a":' * 50_000)
+def test_any_bytes_are_a_spec_or_a_spec_error(raw):
+    loaded(raw)
+
+
+@given(JSON)
+def test_any_json_is_a_spec_or_a_spec_error(value):
+    loaded(json.dumps(value))
+
+
+@given(SPECS, st.sampled_from(["apiKey", "type", "name", "validVersions", "flexibleVersions", "fields", "x"]), SCALARS)
+def test_any_value_under_any_key(spec, key, value):
+    loaded(json.dumps({**spec, key: value}))
+
+
+@given(SPECS, SPECS)
+def test_what_is_accepted_can_be_laid_out_written_and_compared(one, other):
+    old, new = loaded(json.dumps(one)), loaded(json.dumps(other))
+    if old is None:
+        return
+    again = load_message(to_text(old))
+    assert compare(old, again) == []
+    for version in old.valid_versions:
+        assert layout(old, version) == layout(again, version)
+    if new is not None:
+        compare(old, new)

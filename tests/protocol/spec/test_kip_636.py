@@ -1,0 +1,215 @@
+"""KIP-636's rewrite: what is tagged, what stays, and that nothing else on the wire changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.protocol.messages.values import make_value
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.messages import class_of
+from kafkaframes.protocol.spec import catalog, load_message
+from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, numbers, rewrite
+
+CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}
+TEXT = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+"}
+SPECS = {name: catalog.load(name) for api in catalog.apis() for name in (api.request, api.response)}
+DONE = rewrite(SPECS)
+APIS = [pytest.param(one, id=f"{one.response}-v{one.version}") for one in DONE.apis]
+
+
+def pair(*fields, request=None, valid="0-1", flexible="1+", **top):
+    base = {"apiKey": 9000, "validVersions": valid, "flexibleVersions": flexible}
+    asked = {**base, "type": "request", "name": "FooRequest", "fields": [], **(request or {})}
+    answered = {**base, "type": "response", "name": "FooResponse", "fields": list(fields), **top}
+    return {spec.name: spec for spec in (load_message(json.dumps(one)) for one in (asked, answered))}
+
+
+def one_field(done, name="ErrorCode"):
+    return done.specs["FooResponse"].struct.field(name)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_every_rewritten_api_is_written_and_read_and_its_old_versions_have_the_same_bytes(api):
+    for name in (api.request, api.response):
+        old, new = class_of(SPECS[name]), class_of(DONE.specs[name])
+        for version in old.spec.valid_versions:
+            if version != api.version:
+                data = make_value(old, version, 5, unknown_tags=True).encode(version)
+                assert new.decode(data, version, mode="strict").encode(version) == data
+        for seed in range(3):
+            value = make_value(new, api.version, seed, unknown_tags=True)
+            data = value.encode(api.version)
+            assert new.decode(data, api.version, mode="strict") == value
+            assert new.decode_columns([data], api.version).field("_error").null_count == 1
+            assert new.from_json(value.to_json(api.version, records="base64"), api.version).encode(api.version) == data
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_an_answer_without_errors_is_shorter_by_two_bytes_a_code_and_one_a_message(api):
+    """The document's figures, for what stands at the top: an answer of defaults has no elements."""
+    old, new = class_of(SPECS[api.response]), class_of(DONE.specs[api.response])
+    top = [one for one in DONE.fields if one.message == api.response and len(one.path) == 1]
+    saved = sum(2 if one.kind == "code" else 1 for one in top)
+    null = dict.fromkeys(new.spec.struct.field(one.path[0]).snake_name for one in top if one.kind == "message")
+    if api.is_flexible_new:  # OffsetDelete: an array's count is shorter by three bytes, and a tag section is new
+        saved += 3 - 1
+    before = old(**null).size(api.before)
+    assert before - new().size(api.version) == saved
+    if ("ErrorCode",) in [one.path for one in top]:
+        assert new(error_code=1).size(api.version) - new().size(api.version) == 4
+
+
+def test_a_rewrite_of_a_rewrite_changes_nothing_and_the_same_input_gives_the_same_text():
+    again = rewrite(DONE.specs)
+    assert (again.specs, again.apis, again.fields) == (DONE.specs, (), ())
+    texts = {name: to_text(spec) for name, spec in DONE.specs.items()}
+    assert {name: load_message(text) for name, text in texts.items()} == DONE.specs
+    assert {name: to_text(spec) for name, spec in rewrite(SPECS).specs.items()} == texts
+
+
+def test_what_the_catalogs_rewrite_comes_to():
+    found = numbers(DONE)
+    assert found.keys() == TRUNK_OF_OCTOBER_2024.keys()
+    assert (found["responses"], found["responses rewritten"], found["codes tagged"], found["messages tagged"]) == (
+        95,
+        93,
+        119,
+        56,
+    )
+    kept = {".".join((one.message, *one.path)): one.reason for one in DONE.kept}
+    assert kept.keys() == {
+        "SaslHandshakeResponse", "ApiVersionsResponse", "OffsetFetchResponse.ErrorCode",
+        "FindCoordinatorResponse.ErrorCode", "FindCoordinatorResponse.ErrorMessage",
+    }  # fmt: skip
+    assert "KAFKA-9577" in kept["SaslHandshakeResponse"]
+    assert "KIP-511" in kept["ApiVersionsResponse"]
+    assert [one.response for one in DONE.apis if one.is_flexible_new] == ["OffsetDeleteResponse"]
+    assert [one.response for one in DONE.apis if one.version == one.before] == ["InitProducerIdResponse"]
+
+
+def test_as_written_and_by_suffix():
+    done = rewrite(SPECS, suffix=True, as_written=True)
+    assert len(done.apis) == 94
+    assert {"PartitionErrorCode", "AcknowledgeErrorMessage", "BatchIndexErrorMessage"} <= {
+        one.path[-1] for one in done.fields
+    }
+    assert {one.response: one.version for one in done.apis}["InitProducerIdResponse"] == 7
+    assert "ApiVersionsResponse" in {one.message for one in done.fields}
+    kept = {".".join((one.message, *one.path)): one.reason for one in done.kept}
+    assert kept["CreateTopicsResponse.Topics.TopicConfigErrorCode"] == "it is tag 0 already"
+    assert "SaslHandshakeResponse" in kept
+    assert rewrite(done.specs, suffix=True, as_written=True).specs == done.specs
+
+
+def test_the_checker_calls_all_but_three_defaults_harmless():
+    """Versions 0 of CreateTopics, 0 and 1 of DescribeQuorum lack the message: their readers find another default."""
+    found = list(check_sets(SPECS, DONE.specs))
+    breaking = [(one.message, one.place, one.rule.name) for one in found if one.verdict == "breaking"]
+    assert breaking == [
+        ("CreateTopicsResponse", "Topics.ErrorMessage", "default-changed"),
+        ("DescribeQuorumResponse", "ErrorMessage", "default-changed"),
+        ("DescribeQuorumResponse", "Topics.Partitions.ErrorMessage", "default-changed"),
+    ]
+    assert sum(one.rule.name == "default-to-null" for one in found) == 24
+
+
+def test_tags_go_on_where_the_struct_has_some():
+    tagged = {"name": "T", "type": "int8", "versions": "1+", "tag": 0, "taggedVersions": "1+"}
+    done = rewrite(pair(TEXT, tagged, CODE))
+    assert [(one.path, one.tag, one.version) for one in done.fields] == [
+        (("ErrorMessage",), 1, 2),
+        (("ErrorCode",), 2, 2),
+    ]
+    assert one_field(done, "ErrorMessage").default is None
+    assert done.specs["FooRequest"].valid_versions == done.specs["FooResponse"].valid_versions
+
+
+def test_ranges_that_end_at_the_newest_version_go_on():
+    ended = {"name": "A", "type": "string", "versions": "0-1", "nullableVersions": "1", "flexibleVersions": "1"}
+    closed = {**CODE, "versions": "0-1"}
+    top = {
+        "commonStructs": [
+            {"name": "S", "versions": "0-1", "fields": [{"name": "X", "type": "int8", "versions": "0-1"}]}
+        ]
+    }
+    uses = {"name": "L", "type": "[]S", "versions": "0-1"}
+    done = rewrite(
+        pair(closed, ended, uses, request={"fields": [{"name": "R", "type": "int8", "versions": "1"}]}, **top)
+    )
+    response = done.specs["FooResponse"]
+    assert str(one_field(done).versions) == "0+"
+    assert [str(one_field(done, "A").versions), str(one_field(done, "A").nullable_versions)] == ["0-2", "1-2"]
+    assert str(response.structs["S"].fields[0].versions) == "0-2"
+    assert str(done.specs["FooRequest"].struct.field("R").versions) == "1-2"
+
+
+@pytest.mark.parametrize("where", ["request", "response"])
+def test_a_field_that_waits_for_the_next_version_is_an_error(where):
+    waiting = {"name": "Later", "type": "int8", "versions": "2+"}
+    specs = pair(CODE, waiting) if where == "response" else pair(CODE, request={"fields": [waiting]})
+    with pytest.raises(SpecError, match="declares other fields for version 2"):
+        rewrite(specs)
+
+
+def test_a_message_that_some_version_cannot_be_null_in_keeps_its_default():
+    done = rewrite(pair(CODE, {**TEXT, "nullableVersions": "1+"}))
+    assert (one_field(done, "ErrorMessage").default, done.fields[1].is_null_default_new) == ("", False)
+    done = rewrite(pair(CODE, {"name": "ErrorMessage", "type": "string", "versions": "0+"}))
+    assert one_field(done, "ErrorMessage").default == ""
+    assert load_message(to_text(done.specs["FooResponse"])) == done.specs["FooResponse"]
+
+
+def test_a_struct_used_twice_is_tagged_once():
+    common = {"commonStructs": [{"name": "S", "versions": "0+", "fields": [CODE, TEXT]}]}
+    uses = [{"name": name, "type": kind, "versions": "0+"} for name, kind in (("A", "[]S"), ("B", "S"))]
+    done = rewrite(pair(*uses, **common))
+    assert [(one.path, one.arrays) for one in done.fields] == [(("A", "ErrorCode"), 1), (("A", "ErrorMessage"), 1)]
+
+
+def test_an_inflexible_api_turns_flexible_with_its_headers():
+    done = rewrite(pair(CODE, flexible="none", headerVersions={"0+": "0"}, request={"headerVersions": {"0+": "1"}}))
+    request, response = done.specs["FooRequest"], done.specs["FooResponse"]
+    assert (str(request.flexible_versions), str(response.flexible_versions)) == ("2+", "2+")
+    assert [(request.header_version(v), response.header_version(v)) for v in (1, 2)] == [(1, 0), (2, 1)]
+    load_message(to_text(request))
+
+
+def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised():
+    specs = pair(CODE, request={"latestVersionUnstable": True})
+    done = rewrite(specs)
+    assert (str(done.specs["FooResponse"].valid_versions), str(one_field(done).tagged_versions)) == ("0-1", "1+")
+    assert rewrite(done.specs).specs == done.specs
+    assert str(rewrite(specs, as_written=True).specs["FooResponse"].valid_versions) == "0-2"
+    assert {one.verdict for one in check_sets(specs, done.specs)} == {"note", "compatible"}
+
+
+@pytest.mark.parametrize(
+    ("specs", "reason"),
+    [
+        ({"FooResponse": pair(CODE)["FooResponse"]}, "there is no request"),
+        (pair(valid="none", flexible="none"), "removed"),
+        (pair({**CODE, "name": "Code"}), "no error code or message"),
+        (pair(CODE, request={"validVersions": "0-3"}), "its request's versions are 0-3"),
+        (pair({**CODE, "type": "[]int16"}), "its type is"),
+        (pair({**CODE, "versions": "0"}), "has it no more"),
+        (
+            pair({"name": "L", "type": "[]S", "versions": "0+", "fields": [{**CODE, "mapKey": True}]}),
+            "a key cannot be tagged",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_rewritten_stays_and_says_why(specs, reason):
+    done = rewrite(specs)
+    assert done.specs == specs
+    assert any(reason in one.reason for one in done.kept), done.kept
+
+
+def test_what_is_no_request_or_response_is_passed_on():
+    data = load_message(
+        json.dumps({"type": "data", "name": "D", "validVersions": "0", "flexibleVersions": "none", "fields": [CODE]})
+    )
+    assert rewrite({"D": data}).specs == {"D": data}

@@ -1,0 +1,112 @@
+"""The table of releases: facts that its users stand on, and the look-up by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.releases import LISTENERS, release, releases
+from kafkaframes.protocol.spec.versions import Versions
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, API_VERSIONS = 0, 1, 2, 3, 8, 9, 11, 18
+
+
+def ranges(name, key):
+    one = release(name).all_apis[key]
+    return str(one.accepted), str(one.advertised)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "accepted", "advertised"),
+    [
+        ("0.8.2", PRODUCE, "0", "0"),
+        ("0.8.2", OFFSET_COMMIT, "0-1", "0-1"),
+        ("0.9", OFFSET_COMMIT, "0-2", "0-2"),
+        ("0.10.0", FETCH, "0-2", "0-2"),
+        ("0.10.2", FETCH, "0-3", "0-3"),
+        ("0.11", PRODUCE, "0-3", "0-3"),
+        ("2.1", FETCH, "0-10", "0-10"),
+        ("3.9.1", PRODUCE, "0-11", "0-11"),
+        ("4.0.0", PRODUCE, "3-12", "0-12"),  # KAFKA-18659
+        ("4.3", PRODUCE, "3-13", "0-13"),
+        ("4.0.0", JOIN_GROUP, "2-9", "2-9"),
+        ("4.0.1", JOIN_GROUP, "0-9", "0-9"),  # KAFKA-19444
+        ("4.1.0", JOIN_GROUP, "0-9", "0-9"),
+        ("4.0", FETCH, "4-17", "4-17"),
+        ("4.0", LIST_OFFSETS, "1-10", "1-10"),
+        ("4.0", METADATA, "0-13", "0-13"),
+    ],
+)
+def test_ranges_that_kafka_is_known_for(name, key, accepted, advertised):
+    assert ranges(name, key) == (accepted, advertised)
+
+
+def test_only_produce_is_advertised_below_what_is_accepted():
+    """So whoever takes the one for the other is found out by one API only."""
+    differ = {
+        (name, key)
+        for name in releases()
+        for key, one in release(name).all_apis.items()
+        if one.accepted != one.advertised
+    }
+    assert {key for _, key in differ} == {PRODUCE}
+    assert {name for name, _ in differ} == {name for name in releases() if name.startswith("4.")}
+
+
+def test_before_0_10_nobody_answers_api_versions():
+    assert [name for name in releases() if not release(name).answers_api_versions] == ["0.8.2.2", "0.9.0.1"]
+
+
+def test_the_newest_release_is_the_catalogs():
+    newest = release(catalog.newest_release())
+    for api in catalog.apis():
+        stable = api.current_versions
+        if api.is_latest_unstable:
+            stable = Versions(stable.lowest, stable.highest - 1)
+        ours = newest.all_apis.get(api.key)
+        assert (ours.accepted if ours else Versions.NONE) == stable or stable.is_empty, api.name
+
+
+def test_every_range_is_one_that_the_catalog_speaks():
+    for name in releases():
+        for key, one in release(name).all_apis.items():
+            assert catalog.api(key).versions.covers(one.accepted), (name, key)
+            assert set(one.listeners) <= set(LISTENERS)
+            assert set(one.deprecated) <= set(one.accepted)
+
+
+def test_a_listener_serves_its_own_apis():
+    assert 4 in release("3.2").apis()  # LeaderAndIsr: a controller's to brokers with ZooKeeper
+    assert 4 not in release("3.9").apis()
+    assert 4 in release("3.9").apis("zk_broker")
+    assert 52 in release("3.9").apis("controller")  # Vote
+    with pytest.raises(OptionError, match="one of zk_broker"):
+        release("3.9").apis("nobody")
+
+
+def test_deprecated_is_what_4_0_took_away():
+    before, after = release("3.9"), release("4.0.0")
+    for key, one in before.all_apis.items():
+        gone = [version for version in one.deprecated if after.accepts(key, version)]
+        assert gone == [], key
+    assert before.all_apis[PRODUCE].deprecated == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("4.3", "4.3.1"), ("4.3.0", "4.3.1"), ("4.0", "4.0.1"), ("4.0.0", "4.0.0"), ("0.10", "0.10.2.2"),
+     ("0.8.2", "0.8.2.2"), ("0.8.2.0", "0.8.2.2"), ("0.9", "0.9.0.1"), ("1.0", "1.0.2"), ("2.8.2", "2.8.2"),
+     ("4.4.0", "4.4.0")],
+)  # fmt: skip
+def test_a_line_is_its_last_release_and_a_patch_that_is_not_there_the_next_one(name, found):
+    assert release(name).name == found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "5.0", "4", "4.3.9", "0.7", "0.8.1", "4.x", "latest", "4..1", "4.3.1.1", "-4.3", "9" * 5000 + ".1", "٤.٣"],
+)
+def test_an_unknown_release_is_an_error_that_lists_those_known(name):
+    with pytest.raises(OptionError, match=r"0\.8\.2\.2, .*4\.4\.0"):
+        release(name)

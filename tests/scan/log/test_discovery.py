@@ -1,0 +1,82 @@
+"""From paths to segments and to places where they can be cut, on the logs that ship with the product."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.scan.log.discovery import discover_segments
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.resolve import plan_log
+
+LOGS = Path(__file__).parents[3] / "examples" / "logs"
+SHOP = LOGS / "kafka-4.3"
+
+
+def topics(*paths):
+    return sorted({(s.topic, s.partition) for s in discover_segments(tuple(map(str, paths)))})
+
+
+def batch_starts(path):
+    raw, position, starts = path.read_bytes(), 0, []
+    while position < len(raw):
+        starts.append(position)
+        position += 12 + int.from_bytes(raw[position + 8 : position + 12], "big")
+    return starts
+
+
+def test_a_log_directory_gives_all_its_partitions():
+    assert ("orders", 2) in topics(SHOP)
+    assert ("__consumer_offsets", 1) in topics(SHOP)
+
+
+def test_a_directory_of_log_directories_gives_those_of_all():
+    assert {("orders", 0), ("clickstream", 1)} <= set(topics(LOGS))
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [SHOP / "orders-1"],
+        [f"{SHOP}/orders-1/"],
+        [SHOP / "orders-1" / "00000000000000000000.log"],
+        [f"{SHOP}/orders-[1]"],
+        [f"{SHOP}/orders-1/*0.log"],
+        [f"file://{SHOP}/orders-1"],
+    ],
+)
+def test_a_partition_a_segment_a_pattern_and_a_url(paths):
+    assert topics(*paths) == [("orders", 1)]
+
+
+def test_only_a_literal_path_counts_as_naming_a_partition():
+    assert all(s.named for s in discover_segments((f"{SHOP}/__consumer_offsets-1/",)))
+    assert not any(s.named for s in discover_segments((f"{SHOP}/__consumer_offsets-*",)))
+
+
+def test_renamed_directories_and_temporary_files_are_not_read(tmp_path):
+    shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
+    shutil.copytree(SHOP / "orders-0", tmp_path / f"orders-1.{'0' * 32}-delete")
+    first = tmp_path / "orders-0" / "00000000000000000000.log"
+    for suffix in ("deleted", "cleaned", "swap"):
+        shutil.copy(first, f"{first}.{suffix}")
+    segments = discover_segments((str(tmp_path),))
+    assert {s.directory for s in segments} == {str(tmp_path / "orders-0")}
+    assert all(s.path.endswith(".log") for s in segments)
+
+
+def test_a_place_without_a_log_is_an_error(tmp_path):
+    for path in (tmp_path, tmp_path / "missing", f"{tmp_path}/*.log"):
+        with pytest.raises(LogDirError):
+            discover_segments((str(path),))
+
+
+def test_many_partitions_asked_for_are_many_partitions_planned():
+    options = ReadOptions(paths=(str(SHOP),), min_partitions=20)
+    works = plan_log(options, cores=2).works
+    assert len(works) >= 20
+    planned = sorted((piece.segment.path, piece.start, piece.end) for work in works for piece in work)
+    for path in {path for path, _, _ in planned}:
+        starts = {0, *batch_starts(Path(path)), Path(path).stat().st_size}
+        assert all({start, end} <= starts for piece_path, start, end in planned if piece_path == path)

@@ -1,0 +1,146 @@
+"""A growing log as a stream: every row once, whatever grows, rolls and goes between the micro-batches."""
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.following import Follower, flat, nested
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.option_values import LATEST
+from kafkaframes.spark.kafka_log import KafkaLogDataSource
+
+COLUMNS = choose_columns(["partition", "offset"])
+
+
+def batch(first, count=10):
+    rows = [{"offset": n, "key": b"k", "value": b"v" * 50, "timestamp": 1000 + n} for n in range(first, first + count)]
+    return kafkaframes.build_records(rows)
+
+
+def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
+    """Append records to the last segment of t-<partition>, or to a new one."""
+    place = folder / f"t-{partition}"
+    place.mkdir(exist_ok=True)
+    logs = sorted(place.glob("*.log"))
+    path = place / f"{first:020}.log" if roll or not logs else logs[-1]
+    with path.open("ab") as file:
+        for at in range(first, first + count, batch_records):
+            file.write(batch(at, batch_records))
+    return path
+
+
+def follower(folder, **given):
+    return Follower(ReadOptions.parse({"path": str(folder), **given})).checked()
+
+
+def rows(follow, start, end):
+    works = follow.plan(start, end, cores=2).works
+    batches = [batch for work in works for batch in read_work(work, COLUMNS, follow.options)]
+    return [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
+
+
+def drain(follow, start, **limits):
+    """Read micro-batches until nothing is left; return the rows, the end and how many batches it took."""
+    read, count = [], 0
+    while (end := follow.latest(start, **limits)) != start:
+        read += rows(follow, start, end)
+        start, count = end, count + 1
+    return read, start, count
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_offsets": 7}, {"max_bytes": 3000}, {"max_offsets": 70, "max_bytes": 1}])
+def test_every_row_comes_once_while_the_log_grows_rolls_and_loses_segments(tmp_path, limits):
+    first = append(tmp_path, 0, 50)
+    follow = follower(tmp_path)
+    start = follow.start()
+    assert start == {("t", 0): 0}
+    got, at, count = drain(follow, start, **limits)
+    assert (got, at) == ([(0, n) for n in range(50)], {("t", 0): 50})
+    assert count > 1 if limits else count == 1
+    append(tmp_path, 50, 20)
+    torn = append(tmp_path, 70, 30, roll=True)
+    with torn.open("ab") as file:
+        file.write(batch(100)[:40])
+    append(tmp_path, 0, 20, partition=1)
+    first.rename(f"{first}.deleted")
+    with pytest.raises(OptionError, match="offsets 50 to 69 of t-0 are lost to retention"):
+        drain(follow, at, **limits)
+    (tmp_path / "t-0" / f"{first.name}.deleted").rename(first)
+    got, at, _ = drain(follow, at, **limits)
+    assert sorted(got) == [*((0, n) for n in range(50, 100)), *((1, n) for n in range(20))]
+    first.unlink()  # retention, after it was read
+    with torn.open("r+b") as file:
+        file.truncate(torn.stat().st_size - 40)
+    append(tmp_path, 100, 10)
+    got, at, _ = drain(follow, at, **limits)
+    assert got == [(0, n) for n in range(100, 110)]
+    assert at == {("t", 0): 110, ("t", 1): 20}
+
+
+def test_a_batch_is_read_when_it_is_there_as_a_whole(tmp_path):
+    append(tmp_path, 0, 10)
+    follow = follower(tmp_path)
+    raw = batch(10)
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    whole = path.read_bytes()
+    for cut in (1, 17, 61, len(raw) - 1):
+        path.write_bytes(whole + raw[:cut])
+        assert follow.latest({("t", 0): 0}) == {("t", 0): 10}
+    path.write_bytes(whole + raw)
+    assert drain(follow, {("t", 0): 10})[0] == [(0, n) for n in range(10, 20)]
+
+
+def test_a_goal_is_not_passed_though_the_log_grows(tmp_path):
+    append(tmp_path, 0, 30)
+    follow = follower(tmp_path)
+    goal = follow.ends()
+    append(tmp_path, 30, 30)
+    got, at, count = drain(follow, follow.start(), ends=goal, max_offsets=8)
+    assert (len(got), at, count) == (30, {("t", 0): 30}, 4)
+
+
+def test_a_log_that_was_cut_or_has_gone_is_told(tmp_path):
+    append(tmp_path, 0, 30)
+    append(tmp_path, 0, 10, partition=1)
+    follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
+    with pytest.raises(OptionError, match="t-0, read up to offset 99, ends at 30"):
+        follow.latest({("t", 0): 99, ("t", 1): 10})
+    with pytest.raises(OptionError, match="t-7, read up to offset 5, has vanished"):
+        follow.latest({("t", 0): 30, ("t", 1): 10, ("t", 7): 5})
+    assert lenient.latest({("t", 0): 99, ("t", 7): 5}) == {("t", 0): 99, ("t", 1): 10, ("t", 7): 5}
+
+
+def test_where_a_stream_starts(tmp_path):
+    append(tmp_path, 100, 50)
+    assert Follower(ReadOptions(paths=(str(tmp_path),), starting=LATEST)).start() == {("t", 0): 150}
+    assert follower(tmp_path, startingOffsets='{"t": {"0": 120}}').start() == {("t", 0): 120}
+    assert follower(tmp_path, startingTimestamp="1133").start() == {("t", 0): 133}
+    with pytest.raises(OptionError, match="lost to retention"):
+        follower(tmp_path, startingOffsets='{"t": {"0": 7}}').start()
+
+
+@pytest.mark.parametrize(
+    "given", [{"endingOffsets": '{"t": {"0": 9}}'}, {"endingTimestamp": "9"}, {"table": "batches"}]
+)
+def test_what_does_not_fit_a_stream_is_told(given, tmp_path):
+    with pytest.raises(OptionError, match="batch reads"):
+        follower(tmp_path, **given)
+
+
+@given(st.dictionaries(st.tuples(st.sampled_from(["a", "b-1"]), st.integers(0, 30)), st.integers(0, 2**62)))
+def test_offsets_have_the_form_of_sparks_kafka_source(offsets):
+    assert flat(nested(offsets)) == offsets
+
+
+def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
+    monkeypatch.delitem(sys.modules, "kafkaframes.spark.stream", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    source = KafkaLogDataSource({"path": "/data"})
+    with pytest.raises(OptionError, match=r"needs Spark 4\.2 or later"):
+        source.streamReader(None)

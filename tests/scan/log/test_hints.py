@@ -1,0 +1,41 @@
+"""A read that nothing narrows says which options would; one that is narrowed, or small, says nothing."""
+
+import pytest
+from tests.spark.truth import SHOP
+
+from kafkaframes.scan.log.hints import hint_of
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.resolve import plan_log
+
+
+def hint(large_bytes=1, **given):
+    options = ReadOptions.parse({"path": str(SHOP), **given})
+    return hint_of(options, plan_log(options, cores=2), large_bytes=large_bytes)
+
+
+def test_a_whole_log_names_the_options_that_narrow_it():
+    said = hint()
+    assert "4 topics" in said
+    assert "WHERE on topic" in said
+    assert said.endswith("subscribe, assign, startingOffsets, endingOffsets, startingTimestamp, endingTimestamp")
+
+
+def test_one_topic_names_those_of_offsets_and_times():
+    assert hint(subscribe="orders").endswith(
+        "the read itself: startingOffsets, endingOffsets, startingTimestamp, endingTimestamp"
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subscribe": "orders", "startingTimestamp": "1"},
+        {"assign": '{"orders": [0]}', "endingOffsets": '{"orders": {"0": 5}}'},
+    ],
+)
+def test_a_narrowed_read_says_nothing(given):
+    assert hint(**given) is None
+
+
+def test_a_small_read_says_nothing():
+    assert hint(large_bytes=1 << 30) is None

@@ -1,0 +1,118 @@
+"""Kafka's own topics, decoded: every record of a real cluster's, in each mode, with SQL on top."""
+
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kafkaframes
+from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.envelopes import encode_coordinator_record
+from kafkaframes.scan.columns import INTERNAL, choose_columns
+from kafkaframes.scan.log.internal_table import read_internal_work
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.log.resolve import plan_log
+
+LOG = Path(__file__).parents[2] / "data" / "logs" / "kraft-4x-transactions"
+COMMIT = encode_coordinator_record(
+    message("OffsetCommitKey")(group="g", topic="t", partition=1), message("OffsetCommitValue")(offset=7), 3
+)
+
+
+def read(path, *names, **given):
+    options = ReadOptions(paths=(str(path),), decode="internal", **given)
+    columns = choose_columns(names or None, table="internal")
+    works = plan_log(options, cores=1).works
+    batches = [batch for work in works for batch in read_internal_work(work, columns, options)]
+    for batch in batches:
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches).to_pylist() if batches else []
+
+
+def plain_count(path, **given):
+    options = ReadOptions(paths=(str(path),), **given)
+    works = plan_log(options, cores=1).works
+    return sum(batch.num_rows for work in works for batch in read_work(work, choose_columns(["topic"]), options))
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """Three records of a topic of offsets: one whole, one of an unknown type, one with a broken value."""
+    key, value = COMMIT
+    pairs = [(key, value), (b"\x7f\x00", value), (key, value[:5])]
+    records = [{"offset": n, "key": k, "value": v, "timestamp": 1} for n, (k, v) in enumerate(pairs)]
+    partition = tmp_path / "__consumer_offsets-3"
+    partition.mkdir()
+    (partition / f"{0:020}.log").write_bytes(kafkaframes.build_records(records, codec="none"))
+    return tmp_path
+
+
+def test_every_internal_record_of_a_cluster_is_decoded():
+    rows = read(LOG, include_control=True)
+    topics = ["__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"]
+    assert len(rows) == plain_count(LOG, subscribe=frozenset(topics), include_control=True)
+    assert {row["topic"] for row in rows} == set(topics)
+    assert [row["error"] for row in rows if row["error"]] == []
+    types = Counter(row["recordType"] for row in rows)
+    assert (types["OffsetCommit"], types["TransactionLog"], types["COMMIT"], types["LEADER_CHANGE"]) == (37, 278, 5, 1)
+    for row in rows:
+        assert (row["value"] is None) == (row["version"] is None)
+        assert all(isinstance(json.loads(row[name] or "{}"), dict) for name in ("key", "value"))
+
+
+def test_columns_can_be_chosen_facts_of_the_batch_too():
+    names = [column.name for column in INTERNAL]
+    rows = read(LOG / "__consumer_offsets-0", *names)
+    assert list(rows[0]) == names
+    assert [list(row) for row in read(LOG, "offset", "recordType")][:1] == [["offset", "recordType"]]
+
+
+def test_what_cannot_be_decoded_in_each_mode(broken, caplog):
+    with caplog.at_level(logging.ERROR):
+        whole, unknown, bad = read(broken)
+    assert (whole["recordType"], whole["version"], whole["error"]) == ("OffsetCommit", 3, None)
+    assert json.loads(whole["value"])["offset"] == 7
+    assert unknown["recordType"] is None
+    assert "no record of type 32512" in unknown["error"]
+    assert (bad["recordType"], bad["key"], bad["value"]) == ("OffsetCommit", whole["key"], None)
+    assert "value" in bad["error"]
+    assert [row["offset"] for row in read(broken, mode="DROPMALFORMED")] == [0]
+    with pytest.raises(CorruptRecordError, match="__consumer_offsets-3, offset 1: "):
+        read(broken, mode="FAILFAST")
+
+
+def test_topics_of_users_are_refused():
+    for given in ({"subscribe": frozenset({"ledger", "__consumer_offsets"})}, {"assign": {"ledger": (0,)}}):
+        with pytest.raises(OptionError, match="ledger is not one of Kafka's topics"):
+            read(LOG, **given)
+    with pytest.raises(OptionError, match="ledger"):
+        read(LOG / "ledger-0")
+    with pytest.raises(OptionError, match="batches"):
+        ReadOptions.parse({"path": "/", "decode": "internal", "table": "batches"})
+
+
+@pytest.mark.spark
+def test_commits_in_sql(spark):
+    frame = spark.read.format("kafka-log").option("decode", "internal").load(str(LOG))
+    assert frame.schema.simpleString() == (
+        "struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,recordType:string,version:int,"
+        "key:string,value:string,error:string>"
+    )
+    frame.createOrReplaceTempView("internal")
+    rows = spark.sql(
+        "select get_json_object(key, '$.group') as group, get_json_object(key, '$.topic') as topic, "
+        "max_by(get_json_object(value, '$.offset'), offset) as committed "
+        "from internal where recordType = 'OffsetCommit' and value is not null group by 1, 2"
+    ).collect()
+    latest = {}
+    for row in read(LOG):  # a group is in one partition, its records in order
+        if row["recordType"] == "OffsetCommit" and row["value"]:
+            key = json.loads(row["key"])
+            latest[key["group"], key["topic"]] = str(json.loads(row["value"])["offset"])
+    assert {(row["group"], row["topic"]): row["committed"] for row in rows} == latest
+    assert len(latest) > 1

@@ -1,0 +1,219 @@
+"""Planning without a JVM and without files: which bytes of which segment go to which input partition."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import (
+    NO_END,
+    NO_START,
+    Segment,
+    Slice,
+    check_no_replicas,
+    pack,
+    prune,
+    select_segments,
+    share_out,
+    split,
+)
+
+MB = 1 << 20
+BATCH = 16_000
+
+
+def segment(topic, partition, base_offset, size_bytes=MB, **more):
+    path = f"/logs/{topic}-{partition}/{base_offset:020}.log"
+    return Segment(path, size_bytes, base_offset, topic, partition, f"/logs/{topic}-{partition}", **more)
+
+
+def options(**given):
+    return ReadOptions(paths=("/logs",), **given)
+
+
+def every_batch(segment, wanted):
+    """Boundaries of a file of equal batches."""
+    return [-(-position // BATCH) * BATCH for position in wanted]
+
+
+def no_boundaries(segment, wanted):
+    return []
+
+
+LOG = [
+    segment("payments", 0, 0),
+    segment("orders", 1, 500),
+    segment("orders", 0, 100),
+    segment("orders", 1, 0),
+    segment("orders", 0, 0),
+    segment("__consumer_offsets", 0, 0),
+    segment("__debezium-heartbeat", 0, 0),
+]
+
+
+def names(segments):
+    return [(s.topic, s.partition, s.base_offset) for s in segments]
+
+
+def test_segments_come_in_the_order_of_topic_partition_and_offset_without_internal_topics():
+    assert names(select_segments(LOG, options())) == [
+        ("__debezium-heartbeat", 0, 0),
+        ("orders", 0, 0),
+        ("orders", 0, 100),
+        ("orders", 1, 0),
+        ("orders", 1, 500),
+        ("payments", 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"subscribe": frozenset({"__consumer_offsets"})},
+        {"assign": {"__consumer_offsets": (0,)}},
+        {"include_internal": True},
+        {"include_internal": True, "subscribe_pattern": re.compile("__con.*")},
+    ],
+)
+def test_an_internal_topic_can_be_asked_for(asked):
+    assert ("__consumer_offsets", 0, 0) in names(select_segments(LOG, options(**asked)))
+
+
+def test_an_internal_topic_is_read_when_the_path_leads_to_it():
+    assert len(select_segments([segment("__consumer_offsets", 3, 0, named=True)], options())) == 1
+
+
+def test_a_pattern_must_match_the_whole_name():
+    assert select_segments(LOG, options(subscribe_pattern=re.compile("order"))) == []
+    assert {s.topic for s in select_segments(LOG, options(subscribe_pattern=re.compile("orders|pay.*")))} == {
+        "orders",
+        "payments",
+    }
+
+
+def test_assign_chooses_partitions():
+    assert names(select_segments(LOG, options(assign={"orders": (1,)}))) == [("orders", 1, 0), ("orders", 1, 500)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"subscribe": frozenset({"order"})}, "no topic order in /logs; found .*orders, payments"),
+        ({"assign": {"orders": (0, 7)}}, "no topic partition orders-7 in /logs"),
+    ],
+)
+def test_what_is_not_there_is_an_error(asked, message):
+    with pytest.raises(OptionError, match=message):
+        select_segments(LOG, options(**asked))
+
+
+def test_a_reader_of_one_log_refuses_two_replicas():
+    twice = [*LOG, Segment("/other/orders-0/00000000000000000000.log", MB, 0, "orders", 0, "/other/orders-0")]
+    with pytest.raises(OptionError, match="orders-0 is in two directories, /logs/orders-0 and /other/orders-0"):
+        check_no_replicas(select_segments(twice, options()))
+    check_no_replicas(select_segments(twice, options(subscribe=frozenset({"payments"}))))
+
+
+def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at_all():
+    slices = prune([segment("t", 0, 0), segment("t", 0, 10, size_bytes=0)], options())
+    assert [(s.segment.base_offset, s.start, s.end, s.first_offset, s.end_offset) for s in slices] == [
+        (0, 0, MB, NO_START, NO_END)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "planned"),
+    [
+        (-2, -1, [0, 100, 200]),
+        (99, -1, [0, 100, 200]),
+        (100, -1, [100, 200]),
+        (250, -1, [200]),
+        (-2, 100, [0]),
+        (-2, 101, [0, 100]),
+        (150, 160, [100]),
+        (0, 0, []),
+    ],
+)
+def test_segments_outside_the_offsets_are_not_planned(start, end, planned):
+    log = [segment("t", 0, base) for base in (0, 100, 200)]
+    slices = prune(log, options(starting={("t", 0): start}, ending={("t", 0): end}))
+    assert [s.segment.base_offset for s in slices] == planned
+
+
+def test_the_next_partition_does_not_bound_the_last_segment_of_this_one():
+    log = [segment("t", 0, 1000), segment("t", 1, 0)]
+    slices = prune(log, options(starting={("t", 0): 5000, ("t", 1): 7}))
+    assert [(s.segment.partition, s.first_offset) for s in slices] == [(0, 5000), (1, 7)]
+
+
+@pytest.mark.parametrize("option", ["starting", "ending"])
+def test_offsets_must_name_the_partitions_chosen(option):
+    log = [segment("t", 0, 0), segment("t", 1, 0)]
+    with pytest.raises(OptionError, match=f"{option}Offsets names no offset for t-1"):
+        prune(log, options(**{option: {("t", 0): 5}}))
+    with pytest.raises(OptionError, match=f"{option}Offsets names u-0, which is not among"):
+        prune(log, options(**{option: {("t", 0): 5, ("t", 1): 5, ("u", 0): 5}}))
+
+
+def test_small_segments_share_a_task():
+    works = share_out(
+        prune([segment("t", 0, n, 1000) for n in range(1000)], options()), options(), cores=2, boundaries=no_boundaries
+    )
+    assert [len(work) for work in works] == [500, 500]
+
+
+def test_a_large_segment_is_cut_at_batch_boundaries():
+    size = 62_500 * BATCH  # 1 GB
+    works = share_out(prune([segment("t", 0, 0, size)], options()), options(), cores=2, boundaries=every_batch)
+    assert len(works) == 8
+    assert all(len(work) == 1 and work[0].start % BATCH == 0 for work in works)
+    assert max(work[0].size_bytes for work in works) < 128 * MB
+
+
+def test_a_large_segment_whose_boundaries_are_unknown_stays_whole():
+    works = share_out(prune([segment("t", 0, 0, 1000 * MB)], options()), options(), cores=2, boundaries=no_boundaries)
+    assert [[piece.size_bytes for piece in work] for work in works] == [[1000 * MB]]
+
+
+def test_min_partitions_cuts_even_little_input():
+    works = share_out(
+        prune([segment("t", 0, 0, 100 * BATCH)], options()), options(min_partitions=10), cores=2, boundaries=every_batch
+    )
+    assert len(works) >= 10
+
+
+def test_the_cores_share_what_is_there():
+    works = share_out(
+        prune([segment("t", n, 0, 25 * MB) for n in range(8)], options()), options(), cores=4, boundaries=no_boundaries
+    )
+    assert [len(work) for work in works] == [2, 2, 2, 2]
+
+
+sizes = st.lists(st.integers(1, 50 * BATCH), min_size=1, max_size=20)
+
+
+@given(sizes, st.integers(BATCH, 20 * BATCH))
+def test_every_byte_is_read_once_and_in_order(sizes, target):
+    log = [segment("t", 0, n, size) for n, size in enumerate(sizes)]
+    wholes = prune(log, options())
+    pieces = [piece for whole in wholes for piece in split(whole, target, every_batch)]
+    works = pack(pieces, target)
+    assert [piece for work in works for piece in work] == pieces
+    for whole in wholes:
+        own = [piece for piece in pieces if piece.segment == whole.segment]
+        assert (own[0].start, own[-1].end) == (0, whole.segment.size_bytes)
+        assert all(before.end == after.start for before, after in pairwise(own))
+    assert all(len(work) == 1 or sum(piece.size_bytes for piece in work) <= target for work in works)
+
+
+@given(st.lists(st.integers(-5, 10 * MB)))
+def test_boundaries_outside_the_slice_or_out_of_order_do_no_harm(positions):
+    whole = Slice(segment("t", 0, 0, 8 * MB), 0, 8 * MB)
+    pieces = split(whole, MB, lambda segment, wanted: positions)
+    assert (pieces[0].start, pieces[-1].end) == (0, 8 * MB)
+    assert all(piece.size_bytes > 0 for piece in pieces)
+    assert all(before.end == after.start for before, after in pairwise(pieces))

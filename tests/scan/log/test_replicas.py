@@ -1,0 +1,173 @@
+"""Several copies of a log in one load: merged into one, or each by itself."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.storage.copies.cluster import Batch, write_partition
+
+from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.following import Follower
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.spark.tasks import read_table
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+CASES = ["kraft-4x-transactions", "zk-28-mixed"]
+
+
+def plan(*paths, **options):
+    parsed = ReadOptions.parse({"paths": json.dumps([str(path) for path in paths]), **options})
+    return parsed, plan_log(parsed, cores=2)
+
+
+def read(*paths, columns="key,value,topic,partition,offset,timestamp,headers", **options):
+    parsed, planned = plan(*paths, **options)
+    chosen = choose_columns(columns.split(","), table=parsed.layout)
+    batches = [batch for work in planned.works for batch in read_table(work, chosen, parsed)]
+    table = pa.Table.from_batches(batches)
+    return table.sort_by(
+        [(name, "ascending") for name in ("topic", "partition", "offset") if name in table.column_names]
+    )
+
+
+def writable(source: Path, target: Path) -> Path:
+    return shutil.copytree(source, target, copy_function=shutil.copyfile)
+
+
+def segments_of(log: Path) -> list[Path]:
+    return sorted(path for path in log.glob("*/*.log") if path.stat().st_size)
+
+
+def flip(path: Path, at: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(raw)
+
+
+@pytest.fixture(params=CASES)
+def case(request, tmp_path):
+    """A corpus log, and three copies of it that can be harmed."""
+    source = LOGS / request.param
+    return source, [writable(source, tmp_path / f"broker-{number}") for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"includeInternalTopics": "true"}, {"isolation": "read_committed"}, {"minPartitions": "40"}]
+)
+def test_three_equal_copies_are_read_as_one(case, options):
+    source, copies = case
+    assert read(*copies, **options).equals(read(source, **options))
+
+
+def test_offsets_and_timestamps_mean_the_merged_log(case):
+    source, copies = case
+    whole = read(source)
+    times = sorted(moment.timestamp() for moment in whole["timestamp"].to_pylist() if moment.timestamp() > 0)
+    at = {"startingTimestamp": str(int(times[len(times) // 2] * 1000)), "startingOffsetsByTimestampStrategy": "latest"}
+    assert read(*copies, **at).equals(read(source, **at))
+
+
+def test_what_is_harmed_in_each_copy_is_taken_from_the_others(case, caplog):
+    """A segment is gone in the first, a bit is flipped in the second, the third ends early."""
+    source, (one, two, three) = case
+    largest = max(segments_of(one), key=lambda path: path.stat().st_size)
+    inside = largest.relative_to(one)
+    (one / inside).unlink()
+    flip(two / inside, (two / inside).stat().st_size // 2)
+    for path in segments_of(three)[::2]:
+        if path.relative_to(three) != inside:
+            with open(path, "r+b") as file:
+                file.truncate(path.stat().st_size * 2 // 3)
+    caplog.set_level(logging.WARNING, "kafkaframes.spark")
+    everything = {"includeInternalTopics": "true"}
+    assert read(three, two, one, **everything).equals(read(source, **everything))
+    assert caplog.messages
+
+
+def test_a_damaged_batch_is_healed_when_it_is_read(case, caplog):
+    source, (one, two, _) = case
+    for path in segments_of(one):
+        flip(path, path.stat().st_size - 1)  # in the last batch's records: the headers are all right
+    for mode in ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
+        assert read(one, two, mode=mode).equals(read(source))
+    assert any("is damaged; it is read from" in message for message in caplog.messages)
+    with pytest.raises(CorruptRecordError):
+        read(one, mode="FAILFAST")
+    parsed, planned = plan(one, two, table="batches")
+    columns = choose_columns(["crcOk", "error", "source"], table="batches")
+    rows = pa.Table.from_batches([batch for work in planned.works for batch in read_table(work, columns, parsed)])
+    assert set(rows["crcOk"].to_pylist()) == {True}
+
+
+def test_replicas_all_keeps_each_copy_with_its_source(case):
+    source, copies = case
+    rows = read(*copies, replicas="all", columns="topic,partition,offset,source")
+    assert rows.num_rows == 3 * read(source).num_rows
+    assert set(rows["source"].to_pylist()) == {str(copy) for copy in copies}
+    assert read(copies[0], replicas="all", columns="offset,source").num_rows == read(source).num_rows
+
+
+def test_the_plan_says_what_was_decided(tmp_path):
+    batches = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(6)]
+    new = [*batches[:3], Batch("new", 15, 2, 1)]
+    one = write_partition(tmp_path / "1", {0: b"".join(b.raw() for b in batches)}, epochs=[(0, 0)], high_watermark=20)
+    two = write_partition(tmp_path / "2", {0: b"".join(b.raw() for b in new)}, epochs=[(0, 0), (1, 15)])
+    _, planned = plan(one, two)
+    (cut,) = planned.decisions
+    assert (cut.check, cut.as_json()["first_offset"], cut.as_json()["topic"]) == ("divergent-tail", 15, "orders")
+    assert read(one, two, columns="offset")["offset"].to_pylist() == list(range(17))
+    assert read(one, two, columns="offset", startingOffsets='{"orders": {"0": 14}}')["offset"].to_pylist() == [
+        14,
+        15,
+        16,
+    ]
+
+
+def test_what_is_undecided_is_left_out_or_refused(tmp_path):
+    one, two = [
+        write_partition(tmp_path / name, {0: Batch("x", 0, 2, 0).raw() + Batch(name, 2, 3, 0).raw()}, epochs=[(0, 0)])
+        for name in ("a", "b")
+    ]
+    assert read(one, two, columns="offset")["offset"].to_pylist() == [0, 1]
+    assert [decision.check for decision in plan(one, two)[1].decisions] == ["undecided"]
+    with pytest.raises(LogDirError, match="neither is taken"):
+        plan(one, two, mode="FAILFAST")
+
+
+def test_renamed_directories_are_copies_only_when_they_are_named(tmp_path):
+    raw = [Batch(f"a{n}", 5 * n, 5, 0).raw() for n in range(4)]
+    live = write_partition(tmp_path / "1", {0: b"".join(raw[:3])}, epochs=[(0, 0)])
+    for state in ("future", "delete", "stray"):
+        name = f"orders-0.{'0' * 32}-{state}"
+        renamed = write_partition(tmp_path / "2" / state, {0: b"".join(raw)}, epochs=[(0, 0)], name=name)
+        assert read(tmp_path / "1", tmp_path / "2", columns="offset").num_rows == 15
+        assert read(live, renamed, columns="offset").num_rows == 20
+
+
+def test_a_stream_follows_one_copy(case):
+    _, copies = case
+    paths = json.dumps([str(copy) for copy in copies])
+    with pytest.raises(OptionError, match="a stream follows one of them"):
+        Follower(ReadOptions.parse({"paths": paths})).ends()
+    with pytest.raises(OptionError, match="replicas=all is for batch reads"):
+        Follower(ReadOptions.parse({"paths": paths, "replicas": "all"})).checked()
+
+
+@pytest.mark.spark
+def test_spark_reads_copies_as_one_and_apart(spark, tmp_path):
+    batches = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(6)]
+    paths = [
+        str(write_partition(tmp_path / str(n), {0: b"".join(b.raw() for b in batches[: n + 4])}, epochs=[(0, 0)]))
+        for n in range(3)
+    ]
+    assert spark.read.format("kafka-log").load(paths).count() == 30
+    apart = spark.read.format("kafka-log").option("replicas", "all").load(paths)
+    assert apart.columns[-1] == "source"
+    assert {row["source"]: row["count"] for row in apart.groupBy("source").count().collect()} == {
+        str(tmp_path / "0"): 20, str(tmp_path / "1"): 25, str(tmp_path / "2"): 30,
+    }  # fmt: skip

@@ -1,0 +1,171 @@
+"""Timestamps, lost offsets and transactions as a plan, on logs of real brokers; no JVM."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.spark.truth import CLICKS, SHOP
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.batch_table import read_batch_work
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.scan.log.segment_table import read_segment_work
+from kafkaframes.storage.files.segment_file import Meter
+
+CASES = Path(__file__).parents[2] / "data" / "logs"
+TRANSACTIONS = CASES / "kraft-4x-transactions"
+READERS = {"records": read_work, "batches": read_batch_work}
+
+
+def read(path, *names, meter=None, **given):
+    options = ReadOptions.parse({"path": str(path), **given})
+    columns = choose_columns(names or None, table=options.table)
+    batches = []
+    for work in plan_log(options, cores=1).works:
+        if options.table == "segments":
+            batches += read_segment_work(work, columns, options)
+        else:
+            batches += READERS[options.table](work, columns, options, meter=meter)
+    return pa.Table.from_batches(batches).to_pylist() if batches else []
+
+
+def offsets(path, **given):
+    return [row["offset"] for row in read(path, "offset", **given)]
+
+
+@pytest.mark.parametrize("case", ["kraft-4x-transactions", "zk-28-mixed"])
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("without", [(), ("*.txnindex", "*.index", "*.timeindex")])
+def test_records_are_what_a_consumer_got(case, isolation, without, tmp_path):
+    shutil.copytree(CASES / case, tmp_path / case)
+    for pattern in without:
+        for file in tmp_path.rglob(pattern):
+            file.unlink()
+    truth = json.loads((CASES / f"{case}.committed.json").read_text())[isolation]
+    rows = read(tmp_path / case, "topic", "partition", "offset", isolation=isolation, includeInternalTopics="true")
+    got = {}
+    for row in rows:
+        got.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
+    assert len(truth) > 1
+    for name, consumed in truth.items():
+        expected = [n for first, last in consumed["ranges"] for n in range(first, last + 1)]
+        assert got.get(name, []) == expected, name
+
+
+def looked_up():
+    for case in ("kraft-4x-transactions", "zk-28-mixed"):
+        for topic, partition, asked, offset, _ in json.loads((CASES / f"{case}.lookups.json").read_text())[
+            "offsets_for_times"
+        ]:
+            if (CASES / case / f"{topic}-{partition}").is_dir():
+                yield case, topic, partition, asked, offset
+
+
+def test_a_range_of_times_is_that_of_the_offsets_that_a_broker_answered():
+    tried = 0
+    for case, topic, partition, asked, offset in looked_up():
+        path = CASES / case / f"{topic}-{partition}"
+        if offset is None or offset < 0:
+            with pytest.raises(OptionError, match=r"no record of .* is at or after"):
+                offsets(path, startingTimestamp=str(asked))
+            assert offsets(path, startingTimestamp=str(asked), startingOffsetsByTimestampStrategy="latest") == []
+            continue
+        if tried < 60:
+            known = offsets(path)
+            times = json.dumps({topic: {str(partition): asked}})
+            assert offsets(path, startingOffsetsByTimestamp=times) == [n for n in known if n >= offset]
+            assert offsets(path, endingTimestamp=str(asked)) == [n for n in known if n < offset]
+        tried += 1
+    assert tried > 20
+
+
+def test_no_record_below_the_log_start_offset_is_a_row():
+    rows = read(CASES / "deleted-records", "topic", "partition", "offset", subscribe="trimmed")
+    starts = [line.split() for line in (CASES / "deleted-records/log-start-offset-checkpoint").read_text().splitlines()]
+    starts = {int(words[1]): int(words[2]) for words in starts if len(words) == 3 and words[0] == "trimmed"}
+    assert starts
+    assert all(row["offset"] >= starts.get(row["partition"], 0) for row in rows)
+    for partition, start in starts.items():
+        own = [row["offset"] for row in rows if row["partition"] == partition]
+        assert own == [] or own[0] == start
+
+
+def log_of(folder, *batches):
+    """Write a partition t-0 with a segment for each list of offsets."""
+    partition = folder / "t-0"
+    partition.mkdir()
+    for numbers in batches:
+        rows = [{"offset": n, "key": b"k", "value": b"v" * 50, "timestamp": 1000 + n} for n in numbers]
+        raw = b"".join(kafkaframes.build_records(rows[at : at + 10]) for at in range(0, len(rows), 10))
+        (partition / f"{numbers[0]:020}.log").write_bytes(raw)
+    return partition
+
+
+def test_offsets_lost_to_retention_are_an_error_and_holes_of_compaction_are_none(tmp_path):
+    partition = log_of(tmp_path, range(100, 200), range(200, 300, 7))
+    start = '{"t": {"0": %d}}'
+    with pytest.raises(OptionError, match="offsets 50 to 99 of t-0 are lost to retention"):
+        offsets(partition, startingOffsets=start % 50)
+    assert offsets(partition, startingOffsets=start % 50, failOnDataLoss="false")[0] == 100
+    assert offsets(partition, startingOffsets=start % 201)[0] == 207
+    with pytest.raises(OptionError, match="offset 900 of t-0 is beyond the log's end 299"):
+        offsets(partition, endingOffsets=start % 900)
+    assert len(offsets(partition, endingOffsets=start % 900, failOnDataLoss="false")) == 115
+
+
+def test_what_lies_outside_the_range_is_not_read(tmp_path):
+    partition = log_of(tmp_path, range(1000), range(1000, 2000), range(2000, 3000))
+    size = (partition / f"{1000:020}.log").stat().st_size
+    given = {"startingOffsets": '{"t": {"0": 1504}}', "endingOffsets": '{"t": {"0": 1517}}'}
+    meter = Meter()
+    rows = read(partition, "offset", meter=meter, **given)
+    assert [row["offset"] for row in rows] == list(range(1504, 1517))
+    assert meter.bytes_read == size // 50  # two batches of a hundred
+    plan = plan_log(ReadOptions.parse({"path": str(partition), **given}), cores=1)
+    assert (plan.segments, plan.segments_to_read, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
+    whole = Meter()
+    assert len(read(partition, "offset", meter=whole)) == 3000
+    assert whole.bytes_read >= 3 * size
+
+
+WHOLE = {
+    (path, topic): offsets(path)
+    for path, topic in ((SHOP / "orders-0", "orders"), (CLICKS / "clickstream-0", "clickstream"))
+}
+
+
+@given(st.sampled_from(sorted(WHOLE)), st.data())
+def test_a_range_of_offsets_is_that_part_of_the_whole(log, data):
+    path, topic = log
+    known = WHOLE[log]
+    start = data.draw(st.integers(known[0], known[-1]))
+    end = data.draw(st.integers(start, known[-1] + 1))
+    starting, ending = (json.dumps({topic: {"0": at}}) for at in (start, end))
+    parts = data.draw(st.sampled_from(["1", "5"]))
+    got = offsets(path, startingOffsets=starting, endingOffsets=ending, minPartitions=parts)
+    assert got == [n for n in known if start <= n < end]
+
+
+def test_part_of_a_log_does_not_know_its_open_transactions():
+    file = min((TRANSACTIONS / "ledger-0").glob("*.log"))
+    with pytest.raises(OptionError, match="needs whole logs"):
+        offsets(file, isolation="read_committed")
+    assert offsets(file)
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_a_partition_that_offsets_forget_is_named(tmp_path, option):
+    for number in (0, 1):
+        (tmp_path / f"t-{number}").mkdir()
+        (tmp_path / f"t-{number}" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"x"}] * 5))
+    options = ReadOptions.parse({"path": str(tmp_path), option: '{"t": {"0": 2}}'})
+    with pytest.raises(OptionError, match=f"{option} names no offset for t-1"):
+        plan_log(options, cores=1)

@@ -1,0 +1,39 @@
+"""Options of stores under Spark's and fsspec's names; no JVM."""
+
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.storage import split_storage
+
+
+def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
+    given = {
+        "path": "s3://b/logs",
+        "spark.hadoop.fs.s3a.endpoint": "127.0.0.1:9000",
+        "FS.S3A.ENDPOINT.REGION": "eu-west-1",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.connection.ssl.enabled": "false",
+        "anon": "TRUE",
+    }
+    others, storage = split_storage(given)
+    assert others == {"path": "s3://b/logs"}
+    assert storage == {
+        "endpoint_url": "https://127.0.0.1:9000",
+        "client_kwargs": {"region_name": "eu-west-1"},
+        "config_kwargs": {"s3": {"addressing_style": "path"}},
+        "use_ssl": False,
+        "anon": True,
+    }
+
+
+def test_one_object_is_stronger_than_single_names():
+    assert split_storage({"key": "a", "storageOptions": '{"key": "b", "x": 1}'})[1] == {"key": "b", "x": 1}
+    for text in ("[]", "{", "7"):
+        with pytest.raises(OptionError, match="storageOptions: must be JSON such as"):
+            split_storage({"storageOptions": text})
+
+
+def test_a_value_that_cannot_be_read_is_not_shown():
+    with pytest.raises(OptionError, match="option anon: must be true or false") as refused:
+        split_storage({"anon": "hunter2"})
+    assert "hunter2" not in str(refused.value)

@@ -1,0 +1,53 @@
+"""Options of ``kafka-topic``: what is read, what is refused, and what is said then. No Spark."""
+
+import pytest
+
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.topic.options import StartAtGroup, TopicOptions, TopicWriteOptions
+
+BASE = {"kafka.bootstrap.servers": "a:1"}
+
+
+def parse(**options):
+    return TopicOptions.parse({**BASE, "subscribe": "t", **options}, is_stream=True)
+
+
+@pytest.mark.parametrize("name", ["recordFormat", "messageFormat", "MESSAGEFORMAT"])
+def test_the_record_format_reaches_the_producer(name):
+    options = TopicWriteOptions.parse({**BASE, "topic": "t", name: "0"})
+    assert ProducerSettings.of(options.client).record_format == 0
+
+
+def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
+    login = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": 'a.ScramLoginModule required username="u" password="p";',
+    }
+    assert parse(**login).client["sasl.jaas.config"]
+    assert TopicWriteOptions.parse({**BASE, **login}).client["sasl.jaas.config"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"kafka.sasl.mechanism": "GSSAPI"},
+            r"option kafka\.\*: sasl\.mechanism: GSSAPI \(Kerberos\) is not supported",
+        ),
+        ({"kafka.auto.offset.reset": "latest"}, "startingOffsets says where"),
+        ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
+        ({"startingOffsets": "group: "}, "must be the name of a group"),
+        ({"assign": '{"t": [0]}'}, "not subscribe and assign together"),
+        ({"endingOffsets": "latest"}, "a stream has no end"),
+        ({"maxTriggerDelay": "soon"}, "a duration such as"),
+    ],
+)
+def test_what_is_refused_and_how(options, message):
+    with pytest.raises(OptionError, match=message):
+        parse(**options)
+
+
+def test_a_group_to_start_at():
+    assert parse(startingOffsets="group: readers ").starting == StartAtGroup("readers")

@@ -1,0 +1,100 @@
+"""What a read of live topics asks of the cluster before its tasks begin; no JVM."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from tests.spark.topics import make_anew
+
+from kafkaframes.client import Producer, TopicPartition
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import TopicLookups
+
+NOON_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def filled(servers):
+    """Two partitions: a hundred small records, then a hundred large ones, a second apart; and an empty one."""
+    make_anew(servers, "planned", 2)
+    sizes = [10] * 100 + [1000] * 100
+    columns = {
+        "value": [b"v" * size for size in sizes],
+        "partition": pa.array([0] * 200, pa.int32()),
+        "timestamp": pa.array([NOON_MS + 1000 * number for number in range(200)], pa.int64()),
+    }
+    with Producer(servers, batch_size=2_000) as producer:
+        producer.send_arrow(pa.table(columns), topic="planned")
+    return servers
+
+
+def lookups(servers, **options):
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "planned", **options}
+    return TopicLookups(TopicOptions.parse(given, is_stream=False))
+
+
+ZERO, ONE = TopicPartition("planned", 0), TopicPartition("planned", 1)
+
+
+def test_partitions_are_chosen_by_name_pattern_or_assignment(filled):
+    for options in ({}, {"subscribe": None, "subscribePattern": "plan.*"}):
+        given = {name: value for name, value in ({"subscribe": "planned"} | options).items() if value is not None}
+        with TopicLookups(TopicOptions.parse({"kafka.bootstrap.servers": filled, **given}, is_stream=False)) as asked:
+            assert asked.partitions() == [ZERO, ONE]
+    assigned = {"kafka.bootstrap.servers": filled, "assign": '{"planned": [1, 7]}'}
+    with (
+        TopicLookups(TopicOptions.parse(assigned, is_stream=False)) as asked,
+        pytest.raises(OptionError, match="there is no topic partition planned-7"),
+    ):
+        asked.partitions()
+
+
+def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled):
+    starting = json.dumps({"planned": {"0": 7, "1": -2}})
+    with lookups(filled, startingOffsets=starting) as asked:
+        assert asked.starts([ZERO, ONE]) == {ZERO: 7, ONE: 0}
+        with pytest.raises(OptionError, match="names planned-1, which is not read"):
+            asked.starts([ZERO])
+    with lookups(filled, startingTimestamp=str(NOON_MS + 50_000), endingTimestamp=str(NOON_MS + 60_500)) as asked:
+        assert (asked.starts([ZERO]), asked.ends([ZERO, ONE])) == ({ZERO: 50}, {ZERO: 61, ONE: 0})
+        with pytest.raises(OptionError, match="planned-1 has no record that late"):
+            asked.starts([ZERO, ONE])
+
+
+def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled):
+    with lookups(filled) as asked:
+        assert [(one.first, one.end) for one in asked.ranges({ZERO: 0, ONE: 0}, {ZERO: 200, ONE: 0})] == [(0, 200)]
+    with lookups(filled, minPartitions="4") as asked:
+        pieces = asked.ranges({ZERO: 0}, {ZERO: 200})
+        assert [one.first for one in pieces] == [0, *(one.end for one in pieces[:-1])]
+        assert len(pieces) == 4
+        assert pieces[0].end > 60  # the small records together are less than a quarter of the bytes
+    with lookups(filled, maxRecordsPerPartition="60") as asked:
+        assert [(one.first, one.end) for one in asked.ranges({ZERO: 0}, {ZERO: 200})] == [
+            (0, 50),
+            (50, 100),
+            (100, 150),
+            (150, 200),
+        ]
+
+
+def test_offsets_that_are_not_there_are_an_error_or_left_out(filled, caplog):
+    with lookups(filled) as asked, pytest.raises(OptionError, match="planned-0 ends at 200, offset 900 was to be read"):
+        asked.check_kept({ZERO: 900})
+    with lookups(filled, failOnDataLoss="false") as asked:
+        assert asked.check_kept({ZERO: 900, ONE: 0}) == {ZERO: 200, ONE: 0}
+    assert "what is lost is left out" in caplog.text
+
+
+def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_data(filled):
+    from kafkaframes.spark.kafka_topic import KafkaTopicReader
+
+    starts = '{"planned": {"0": 30, "1": 0}}'
+    given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "startingOffsets": starts}
+    for ends, lost in (('{"planned": {"0": 20, "1": 0}}', "true"), ('{"planned": {"0": 29, "1": 0}}', "false")):
+        options = TopicOptions.parse({**given, "endingOffsets": ends, "failOnDataLoss": lost}, is_stream=False)
+        with pytest.raises(OptionError, match=r"planned-0 starts at 30, after its end (20|29): nothing can be"):
+            KafkaTopicReader(options, ()).partitions()
+    nothing = TopicOptions.parse({**given, "endingOffsets": starts}, is_stream=False)
+    assert [piece.work for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]

@@ -1,0 +1,115 @@
+"""A task of ``kafka-topic``, read in this process; no JVM."""
+
+import json
+import time
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.records.build import build_records
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.arrow import arrow_schema
+from kafkaframes.scan.topic import reading as topic_reading
+from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.scan.topic.planning import Range
+from kafkaframes.scan.topic.reading import read_range
+from kafkaframes.spark.topic_exactly_once import MARKERS, newest_marker
+
+COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
+
+
+@pytest.fixture(scope="module")
+def filled(servers):
+    fill(servers, "read")
+    return servers
+
+
+def fill(servers, topic):
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=topic, num_partitions=1)])
+    with Producer(servers, batch_size=500) as producer:
+        producer.send_arrow(pa.table({"value": [b"v%d" % number for number in range(100)]}), topic=topic)
+
+
+@pytest.fixture(autouse=True)
+def _own_pool(monkeypatch):
+    pool = topic_reading._Pool()
+    monkeypatch.setattr(topic_reading, "_pool", pool)
+    yield
+    for _, consumer in pool._idle:
+        consumer.close()
+
+
+def read(servers, first, end, *, topic="read", **options):
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
+    batches = read_range(Range(topic, 0, first, end), COLUMNS, TopicOptions.parse(given, is_stream=False))
+    return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
+
+
+def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled):
+    rows = read(filled, 17, 60).to_pylist()
+    assert [(row["offset"], row["value"]) for row in rows] == [(n, b"v%d" % n) for n in range(17, 60)]
+    assert {(row["topic"], row["partition"]) for row in rows} == {("read", 0)}
+    ((_, kept),) = topic_reading._pool._idle
+    read(filled, 0, 1)
+    assert [one for _, one in topic_reading._pool._idle] == [kept]
+
+
+def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):
+    fill(servers, "deleted")
+    with Admin(servers) as admin:
+        admin.delete_records({TopicPartition("deleted", 0): 30})
+    with pytest.raises(OptionError, match=r"has no offset 10 \(it has 30 to 100\); failOnDataLoss=false"):
+        read(servers, 10, 50, topic="deleted")
+    assert read(servers, 10, 50, topic="deleted", failOnDataLoss="false")["offset"].to_pylist() == list(range(30, 50))
+    assert "what is lost is left out" in caplog.text
+
+
+def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the_end_that_is_there(
+    filled, caplog, monkeypatch
+):
+    fetch, place = topic_reading.Consumer.fetch, TopicPartition("read", 0)
+
+    def fetch_what_is_there(consumer, _):
+        return None if consumer.position(place) == 100 else fetch(consumer, 100_000)
+
+    monkeypatch.setattr(topic_reading.Consumer, "fetch", fetch_what_is_there)
+    short = {"kafkaConsumer.pollTimeoutMs": "50"}
+    with pytest.raises(OptionError, match=r"ends at 100, and was to be read up to 101: nothing came .*failOnDataLoss"):
+        read(filled, 90, 101, **short)
+    assert read(filled, 90, 101, **short, failOnDataLoss="false")["offset"].to_pylist() == list(range(90, 100))
+    assert "ends at 100, and was to be read up to 101" in caplog.text
+
+
+def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled, monkeypatch):
+    monkeypatch.setattr(Consumer, "fetch", lambda *_: None)
+    with pytest.raises(NetworkError, match="nothing came from offset 90 on for 10 ms"):
+        read(filled, 90, 100, **{"kafkaConsumer.pollTimeoutMs": "10"}, failOnDataLoss="false")
+
+
+@pytest.fixture
+def cleaned(tmp_path):
+    """A broker of a log as the cleaner leaves it: it ends at offset 100, and nothing is left behind offset 0."""
+    record = {"key": b"sink", "value": json.dumps({"batchId": 7}).encode(), "timestamp": 1_760_000_000_000}
+    for topic in ("read", MARKERS):
+        directory = tmp_path / f"{topic}-0"
+        directory.mkdir()
+        (directory / f"{0:020d}.log").write_bytes(build_records([record]))
+        (directory / f"{100:020d}.log").write_bytes(b"")
+    with Broker(serve=tmp_path) as broker:
+        yield broker.bootstrap_servers
+
+
+def test_a_range_ends_where_nothing_is_left_before_its_end(cleaned):
+    begin = time.monotonic()
+    assert read(cleaned, 0, 100)["offset"].to_pylist() == [0]
+    assert read(cleaned, 1, 100).num_rows == 0
+    assert time.monotonic() - begin < 60  # kafkaConsumer.pollTimeoutMs is twice that
+
+
+def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(cleaned):
+    options = TopicWriteOptions.parse({"kafka.bootstrap.servers": cleaned, "topic": "t"})
+    assert newest_marker(options, "sink").batch_id == 7

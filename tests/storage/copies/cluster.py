@@ -1,0 +1,172 @@
+"""Copies of one partition on disk, and a small model of the cluster that writes them.
+
+The model knows each batch by an identity of its own, never by epochs and offsets, so that what it calls common history
+is what two brokers' logs really share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import kafkaframes
+from kafkaframes.storage.copies.merge import merge
+from kafkaframes.storage.copies.reading import FileInspector, Found, read_copy
+from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs, write_offset_checkpoint
+from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.log.discover import discover
+
+TOPIC = TopicPartition("orders", 0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records of one append; ``name`` is unlike that of any other batch."""
+
+    name: str
+    base: int
+    count: int
+    epoch: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+    def rows(self) -> dict[int, bytes]:
+        return {self.base + n: f"{self.name}.{n}".encode() for n in range(self.count)}
+
+    def raw(self, magic: int = 2, codec: str = "none") -> bytes:
+        columns = {"value": list(self.rows().values()), "offset": list(self.rows())}
+        columns["timestamp"] = [1_700_000_000_000 + offset for offset in columns["offset"]]
+        epoch = self.epoch if magic == 2 else -1
+        return kafkaframes.build_records(columns, record_format=magic, codec=codec, leader_epoch=epoch)
+
+
+def write_partition(
+    log_directory: Path,
+    segments: dict[int, bytes],
+    *,
+    epochs: list[tuple[int, int]] | None = None,
+    high_watermark: int | None = None,
+    start_offset: int | None = None,
+    clean_offset: int | None = None,
+    topic_id: str | None = None,
+    name: str = "orders-0",
+) -> Path:
+    """Write one copy; what is None is not written. ``clean_offset`` -1 writes a cleaner checkpoint without it."""
+    directory = log_directory / name
+    directory.mkdir(parents=True)
+    for base, raw in segments.items():
+        (directory / segment_file_name(base, "log")).write_bytes(raw)
+    if epochs is not None:
+        entries = [EpochStart(epoch, start) for epoch, start in epochs]
+        (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs(entries))
+    if topic_id is not None:
+        (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    checkpoints = {
+        "replication-offset-checkpoint": high_watermark,
+        "log-start-offset-checkpoint": start_offset,
+        "cleaner-offset-checkpoint": clean_offset,
+    }
+    for file, value in checkpoints.items():
+        if value is not None:
+            entries = {} if value == -1 else {TOPIC: value}
+            (log_directory / file).write_bytes(write_offset_checkpoint(entries))
+    return directory
+
+
+def found(*paths: Path) -> list[Found]:
+    return [
+        Found(directory, partition)
+        for directory in discover([str(path) for path in paths])
+        for partition in directory.partitions
+        if partition.is_live
+    ]
+
+
+def merged(*paths: Path, check: bool = True):
+    listed = found(*paths)
+    copies = [read_copy(one) for one in listed]
+    return merge(listed[0].partition.topic_partition, copies, FileInspector(listed, copies), check=check)
+
+
+def rows_of(result, mode: str = "FAILFAST") -> list[tuple[int, bytes]]:
+    """Read every piece from its file, with checksums, as (offset, value)."""
+    rows = []
+    for piece in result.pieces:
+        with open(result.segment(piece.at).path, "rb") as file:
+            raw = file.read()[piece.at.start : piece.at.end]
+        start = max(piece.first_offset, result.start_offset) if piece.is_clipped else result.start_offset
+        bounds = (start, piece.end_offset if piece.is_clipped else None)
+        for batch in kafkaframes.read_records(raw, columns=["offset", "value"], mode=mode, offsets=bounds):
+            rows += zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+    return rows
+
+
+def checks(result) -> set[str]:
+    return {decision.check for decision in result.decisions}
+
+
+@dataclass
+class Broker:
+    """One broker's log: batches, leader epochs, high watermark."""
+
+    log: list[Batch] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    high_watermark: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.log[-1].end if self.log else 0
+
+    def note_epoch(self, epoch: int, start: int) -> None:
+        if not self.epochs or self.epochs[-1][0] < epoch:
+            self.epochs = [*(one for one in self.epochs if one[1] < start), (epoch, start)]
+
+    def truncate(self, end: int) -> None:
+        self.log = [batch for batch in self.log if batch.end <= end]
+        self.epochs = [one for one in self.epochs if one[1] < self.end]
+        self.high_watermark = min(self.high_watermark, self.end)
+
+
+@dataclass
+class Cluster:
+    """Brokers, one of them the leader; any may be elected, in sync or not."""
+
+    brokers: list[Broker]
+    leader: int = 0
+    epoch: int = 0
+    appended: int = 0
+
+    def __post_init__(self) -> None:
+        self.brokers[self.leader].note_epoch(0, 0)
+
+    def append(self, count: int) -> None:
+        leader = self.brokers[self.leader]
+        leader.log.append(Batch(f"b{self.appended}", leader.end, count, self.epoch))
+        self.appended += 1
+
+    def fetch(self, place: int, batches: int) -> None:
+        """Let a follower truncate to what it shares with the leader, and fetch some batches."""
+        follower, leader = self.brokers[place], self.brokers[self.leader]
+        if place == self.leader:
+            return
+        shared = 0
+        for mine, theirs in zip(follower.log, leader.log, strict=False):
+            if mine != theirs:
+                break
+            shared = mine.end
+        follower.truncate(shared)
+        for batch in [one for one in leader.log if one.base >= follower.end][:batches]:
+            follower.log.append(batch)
+            follower.note_epoch(batch.epoch, next(start for epoch, start in leader.epochs if epoch == batch.epoch))
+        ends = sorted((broker.end for broker in self.brokers), reverse=True)
+        leader.high_watermark = min(max(leader.high_watermark, ends[1]), leader.end)
+        follower.high_watermark = min(leader.high_watermark, follower.end)
+
+    def elect(self, place: int) -> None:
+        self.leader, self.epoch = place, self.epoch + 1
+        self.brokers[place].note_epoch(self.epoch, self.brokers[place].end)
+
+    def truth(self) -> dict[int, bytes]:
+        return {offset: value for batch in self.brokers[self.leader].log for offset, value in batch.rows().items()}

@@ -1,0 +1,173 @@
+"""The commands on several copies of a log: one row for each topic, partition and offset."""
+
+import json
+import pickle
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.storage.copies.cluster import Batch, write_partition
+
+import kafkaframes
+from kafkaframes.cli.main import cli
+from kafkaframes.storage.copies.one_log import one_log_of
+from kafkaframes.storage.files.headers import HeaderWalk
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.lookup import find_offset, log_end_offset
+
+SOURCE = Path(__file__).parents[2] / "data" / "logs" / "kraft-4x-transactions"
+BATCHES = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(8)]
+
+
+def run(*arguments, exit_code: int = 0) -> str:
+    done = CliRunner().invoke(cli, list(map(str, arguments)))
+    assert done.exit_code == exit_code, (done.output, done.exception)
+    return done.stdout
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """The first has a flipped bit in its second batch, the second ends early and has no third segment."""
+    raw = [batch.raw() for batch in BATCHES]
+    second = bytearray(raw[1])
+    second[-1] ^= 1
+    one = {0: raw[0] + bytes(second) + raw[2], 15: b"".join(raw[3:5]), 25: b"".join(raw[5:])}
+    two = {0: b"".join(raw[:3]), 15: b"".join(raw[3:5])}
+    write_partition(tmp_path / "1", one, epochs=[(0, 0)], high_watermark=40)
+    write_partition(tmp_path / "2", two, epochs=[(0, 0)])
+    return [tmp_path / "1", tmp_path / "2"]
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Copies of a real log; of each one another part is gone."""
+    made = [shutil.copytree(SOURCE, tmp_path / f"b{n}", copy_function=shutil.copyfile) for n in range(3)]
+    for copy, lost in zip(made, ("ledger-0", "payments-0", "input-0"), strict=True):
+        (copy / lost / f"{0:020}.log").unlink()
+    return made
+
+
+def offsets(*segments: Path) -> list[int]:
+    return [n for batch in kafkaframes.read_records(list(segments)) for n in batch["offset"].to_pylist()]
+
+
+def test_the_view_is_a_log_directory_like_any_other(copies):
+    merged = one_log_of(discover([str(path) for path in copies]))
+    (directory,) = merged.directories
+    (partition,) = directory.partitions
+    assert [segment.base_offset for segment in partition.segments] == [0, 15, 25]
+    assert partition.segments[0].path == f"merged/orders-0/{0:020}.log"  # its second batch is the other copy's
+    assert partition.segments[1].path == str(copies[0] / "orders-0" / f"{15:020}.log")
+    filesystem = pickle.loads(pickle.dumps(directory.filesystem))
+    assert log_end_offset(filesystem, partition) == 40
+    assert find_offset(filesystem, partition, 12).header.base_offset == 10
+    whole = b"".join(batch.raw() for batch in BATCHES)
+    read = b"".join(filesystem.read(segment.path) for segment in partition.segments)
+    assert read == whole
+    with filesystem.open(partition.segments[0].path) as read_at:
+        size_bytes = partition.segments[0].size_bytes
+        assert [header.base_offset for header in HeaderWalk(read_at, size_bytes=size_bytes)] == [0, 5, 10]
+        for at in range(0, size_bytes, 7):
+            assert read_at(at, 100) == whole[at : min(at + 100, size_bytes)]
+    again = discover(directory.path, filesystem=filesystem_of(merged))
+    assert again[0].partitions[0].segments == partition.segments
+
+
+def filesystem_of(merged):
+    return merged.directories[0].filesystem
+
+
+def test_convert_recompress_and_compact_take_copies_as_one_log(copies, tmp_path):
+    run("recompress", *copies, "--codec", "lz4", "--to", tmp_path / "lz4")
+    assert offsets(*sorted((tmp_path / "lz4" / "orders-0").glob("*.log"))) == list(range(40))
+    down = ("--record-format", "v1", "--on-loss", "drop")
+    run("convert", tmp_path, *down, "--to", tmp_path.parent / f"{tmp_path.name}-v1")  # all below it: three copies
+    assert offsets(*sorted((tmp_path.parent / f"{tmp_path.name}-v1" / "orders-0").glob("*.log"))) == list(range(40))
+    assert "orders-0" in run("compact", *copies, "--topic", "orders", "--dry-run")
+
+
+def test_what_is_written_from_copies_of_a_real_log_is_that_log(three, tmp_path):
+    run("recompress", *three, "--codec", "zstd", "--to", tmp_path / "out")
+    for directory in sorted(path for path in SOURCE.iterdir() if path.is_dir()):
+        wanted = offsets(*sorted(directory.glob("*.log")))
+        assert offsets(*sorted((tmp_path / "out" / directory.name).glob("*.log"))) == wanted
+
+
+def test_proof_that_a_key_is_gone_looks_into_every_copy(tmp_path):
+    keyed = kafkaframes.build_records({"key": [b"k"], "value": [b"v"]}, leader_epoch=0)
+    write_partition(tmp_path / "1", {0: Batch("a", 0, 1, 1).raw()}, epochs=[(1, 0)])
+    write_partition(tmp_path / "2", {0: keyed}, epochs=[(0, 0)])
+    assert "NOT proven gone" in run("compact", tmp_path / "1", tmp_path / "2", "--prove-gone", "k", exit_code=1)
+    assert "NOT proven gone" in run("compact", tmp_path, "--prove-gone", "k", exit_code=1)
+
+
+def test_a_new_log_is_not_written_from_copies_that_contradict_each_other(tmp_path):
+    source = tmp_path / "source"
+    for name in "ab":
+        write_partition(source / name, {0: Batch(name, 0, 2, 0).raw()}, epochs=[(0, 0)])
+    done = CliRunner().invoke(cli, ["recompress", str(source), "--codec", "lz4", "--to", str(tmp_path / "out")])
+    assert done.exit_code != 0
+    assert "neither is taken" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_info_shows_one_log_and_what_was_decided(copies):
+    (shown,) = [json.loads(line) for line in run("info", *copies, "--json").splitlines()]
+    (partition,) = shown["partitions"]
+    assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, 40)
+    assert {decision["check"] for decision in shown["decisions"]} == {"copy-lags"}
+    assert len(run("info", *copies, "--json", "--replicas", "all").splitlines()) == 2
+    assert "copy-lags" in run("info", *copies)
+
+
+def test_verify_verifies_each_copy_and_says_whether_they_make_a_whole(copies):
+    report = json.loads(run("verify", *copies, "--json", exit_code=1))  # a copy is damaged
+    assert report["merged_is_whole"] is True
+    assert {decision["check"] for decision in report["decisions"]} == {"copy-lags", "taken-from-copy"}
+    assert "every offset is whole in some copy" in run("verify", *copies, exit_code=1)
+    (copies[1] / "orders-0" / f"{0:020}.log").unlink()
+    assert json.loads(run("verify", *copies, "--json", exit_code=1))["merged_is_whole"] is False
+    assert "decisions" not in json.loads(run("verify", *copies, "--json", "--replicas", "all", exit_code=1))
+
+
+def test_two_clusters_are_not_one_log(tmp_path):
+    for name in "ab":
+        write_partition(tmp_path / "logs" / name, {0: Batch("x", 0, 2, 0).raw()}, epochs=[(0, 0)])
+        (tmp_path / "logs" / name / "meta.properties").write_text(f"version=1\ncluster.id={name * 22}\nnode.id=1\n")
+    shown = CliRunner().invoke(cli, ["info", str(tmp_path / "logs"), "--json"])
+    assert len(shown.stdout.splitlines()) == 2  # each by itself
+    assert "not merged: orders-0 is of two clusters" in shown.stderr
+    done = CliRunner().invoke(cli, ["export", str(tmp_path / "logs"), "--to", str(tmp_path / "out")])
+    assert "is of two clusters" in str(done.exception)
+
+
+def test_records_of_segments_of_several_copies_are_those_of_one_log(copies):
+    segments = sorted(copies[1].glob("orders-0/*.log")) + sorted(copies[0].glob("orders-0/*.log"))
+    assert offsets(*segments) == list(range(40))
+    read = kafkaframes.read_records(segments, offsets=(7, 33), mode="FAILFAST")
+    assert [n for batch in read for n in batch["offset"].to_pylist()] == list(range(7, 33))
+    apart = list(kafkaframes.read_records(segments, replicas="all"))
+    assert sum(batch.num_rows for batch in apart) == 25 + 40 - 1  # of the damaged batch one record cannot be read
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "text"])
+def test_a_dump_has_every_offset_once(copies, form):
+    def dumped(*arguments) -> list[int]:
+        flags = ["--deep-iteration", "--format", form] if form == "text" else ["--format", form]
+        text = CliRunner().invoke(cli, list(map(str, ["dump-log", *arguments, *flags]))).stdout
+        return [int(found[1]) for found in re.finditer(_OFFSETS[form], text, re.MULTILINE)]
+
+    assert dumped(*copies) == list(range(40))
+    assert dumped(*copies, "--from-offset", 12, "--until-offset", 31) == list(range(12, 31))
+    assert dumped(*copies, "-o", "-3") == [37, 38, 39]
+    files = [path / "orders-0" / f"{15:020}.log" for path in copies]
+    assert dumped(*files) == [*range(15, 25), *range(15, 25)]  # files that are named are dumped as they are
+
+
+_OFFSETS = {
+    "csv": r'^[^,]*,[^,]*,"?orders"?,0,(\d+)',
+    "jsonl": r'"type":"record".*?"offset":(\d+)',
+    "text": r"^\| offset: (\d+)",
+}

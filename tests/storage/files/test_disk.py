@@ -1,0 +1,136 @@
+"""How many files of a log directory are open at once, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+import pytest
+from tests.storage.partition.builders import NOW_MS, batch, lead
+from tests.storage.partition.memory_disk import MemoryDisk
+
+from kafkaframes.errors import StorageError
+from kafkaframes.storage.files.disk import LocalDisk, OnlineDisk
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.overlay_disk import OverlayDisk
+from kafkaframes.storage.partition import create_log, open_log
+from kafkaframes.storage.partition.fetch import LOG_END
+
+
+def open_descriptors(directory):
+    """How many files below a directory this process has open."""
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the listing's own
+            found += os.readlink(f"/proc/self/fd/{number}").startswith(str(directory))
+    return found
+
+
+def test_few_files_are_open_however_many_logs_are_written_and_read(tmp_path):
+    disk = OnlineDisk(LocalDisk(), most_open=4)
+    logs = [create_log(str(tmp_path / f"t-{number}"), now_ms=NOW_MS, disk=disk) for number in range(6)]
+    for turn in range(3):
+        for number, log in enumerate(logs):
+            lead(log, batch(2, value=b"%d" % (number + turn) * 3000))
+            assert (
+                log.read(turn * 2, max_bytes=1 << 20, isolation=LOG_END).records.count(b"%d" % (number + turn)) >= 3000
+            )
+            assert disk.open_files <= 4
+            assert open_descriptors(tmp_path) <= 4
+    for log in logs:
+        log.roll(now_ms=NOW_MS)
+        assert log.read(3, max_bytes=10, isolation=LOG_END).records
+        assert open_descriptors(tmp_path) <= 4
+    for log in logs:
+        log.close(now_ms=NOW_MS)
+    assert open_descriptors(tmp_path) == disk.open_files == 0
+    again = [open_log(log.directory, now_ms=NOW_MS, disk=disk) for log in logs]
+    assert [log.log_end_offset for log in again] == [6] * 6
+
+
+def test_a_file_that_is_gone_is_not_made_anew_when_it_is_opened_again(tmp_path):
+    disk = OnlineDisk(LocalDisk(), most_open=1)
+    first, second = disk.open_file(str(tmp_path / "first")), disk.open_file(str(tmp_path / "second"))
+    first.write(0, b"first")
+    second.write(0, b"second")
+    (tmp_path / "first").unlink()
+    with pytest.raises(StorageError, match="the file is gone"):
+        first.write(5, b"more")
+    assert not (tmp_path / "first").exists()
+    assert disk.failure is not None
+
+
+def test_what_another_thread_uses_stays_open(tmp_path):
+    disk = OnlineDisk(LocalDisk(), most_open=1)
+    apart = disk.open_apart(str(tmp_path / "apart"))
+    for number in range(3):
+        disk.open_file(str(tmp_path / str(number))).write(0, b"x")
+    assert open_descriptors(tmp_path) == 2
+    (tmp_path / "apart").unlink()
+    apart.write(0, b"still")
+    assert apart.read(0, 5) == b"still"
+    apart.close()
+    assert open_descriptors(tmp_path) == 1
+
+
+def test_a_reader_opens_its_file_when_it_is_read_and_again_when_it_was_closed(tmp_path):
+    disk = OnlineDisk(LocalDisk(), most_open=1)
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "b").write_bytes(b"def")
+    a, b = disk.reader(str(tmp_path / "a")), disk.reader(str(tmp_path / "b"))
+    assert open_descriptors(tmp_path) == 0
+    assert (a(0, 2), b(1, 2), a(1, 9)) == (b"ab", b"ef", b"bc")
+    assert open_descriptors(tmp_path) == 1
+    a.close()
+    b.close()
+    assert open_descriptors(tmp_path) == disk.open_files == 0
+
+
+def test_a_new_log_is_what_opening_an_empty_directory_makes():
+    made, opened = MemoryDisk(), MemoryDisk()
+    for disk in (made, opened):
+        disk.make_directory("/kafka")
+        disk.sync_directory("/")
+    new = create_log("/kafka/orders-3", now_ms=NOW_MS, disk=made)
+    opened.make_directory("/kafka/orders-3")
+    old = open_log("/kafka/orders-3", now_ms=NOW_MS, disk=opened)
+    assert new.state.topic_partition == old.state.topic_partition
+    for log, disk in ((new, made), (old, opened)):
+        disk.sync_directory("/kafka")
+        assert lead(log, batch(2)).first_offset == 0
+        log.close(now_ms=NOW_MS)
+    files = [
+        {one.name: disk.read(one.path) for one in disk.list_directory("/kafka/orders-3")} for disk in (made, opened)
+    ]
+    assert files[0] == files[1]
+    survived = made.crashed(lambda pending: 0)
+    assert survived.list_directory("/kafka/orders-3") == made.list_directory("/kafka/orders-3")
+
+
+def test_a_file_underneath_has_a_descriptor_until_it_is_written_to(tmp_path):
+    path, gone = str(tmp_path / "file"), str(tmp_path / "gone")
+    for one in (path, gone):
+        (tmp_path / one).write_bytes(b"underneath")
+    disk = OnlineDisk(OverlayDisk(LocalFileSystem()))
+    opened = disk.open_file(path)
+    descriptor = disk.open_descriptor(path)
+    assert os.pread(descriptor, 5, 0) == b"under"
+    os.close(descriptor)
+    opened.write(0, b"above")
+    assert disk.open_descriptor(path) is None
+    disk.delete(gone)
+    assert disk.open_descriptor(gone) is None
+    assert OverlayDisk(MemoryDisk()).open_descriptor(path) is None
+    with pytest.raises(StorageError, match="cannot be read"):
+        OnlineDisk(LocalDisk()).open_descriptor(str(tmp_path / "no such file"))
+
+
+def test_with_too_many_files_open_there_is_no_descriptor_and_no_failure(monkeypatch):
+    def refuse(self, path):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(LocalDisk, "open_descriptor", refuse)
+    disk = OnlineDisk(LocalDisk())
+    assert disk.open_descriptor("anything") is None
+    assert disk.failure is None

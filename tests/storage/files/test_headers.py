@@ -1,0 +1,107 @@
+"""Batch headers: the plain walk and the compiled scan see the same, on real logs and on any bytes."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.headers import HeaderWalk, read_batch
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.log.discover import discover
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+SEGMENTS = sorted(path for path in LOGS.rglob("*.log") if path.stat().st_size)
+MIXED = next(path for path in SEGMENTS if "mixed-one-segment" in str(path)).read_bytes()
+
+
+def reader(raw: bytes):
+    return lambda position, length: raw[position : position + length if length >= 0 else None]
+
+
+def by_walk(raw: bytes, **options):
+    found = HeaderWalk(reader(raw), size_bytes=len(raw), **options)
+    return [tuple(one) for one in found], found.position, found.status
+
+
+def by_scan(raw: bytes, **options):
+    windows = [*scan_segment(reader(raw), size_bytes=len(raw), **options)]
+    rows = [tuple(row) for one in windows for row in one.batches.table.T.tolist()]
+    return rows, windows[-1].batches.end.position, windows[-1].batches.end.status
+
+
+@pytest.mark.parametrize("window_bytes", [100, 1000, 1 << 20])
+@pytest.mark.parametrize("whole", [False, True])
+def test_walk_and_scan_agree_on_real_segments(window_bytes, whole):
+    for path in SEGMENTS[::4]:
+        raw = path.read_bytes()
+        expected = by_walk(raw)
+        assert by_scan(raw, window_bytes=window_bytes, whole=whole) == expected
+        assert by_walk(raw, window_bytes=window_bytes) == expected
+        assert expected[1] == len(raw)
+
+
+@given(st.data())
+def test_walk_and_scan_agree_on_damaged_segments(data):
+    raw = bytearray(MIXED[: data.draw(st.integers(0, 3000))])
+    for _ in range(data.draw(st.integers(0, 4)) if raw else 0):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw += data.draw(st.binary(max_size=40)) + b"\0" * data.draw(st.integers(0, 40))
+    window_bytes = data.draw(st.sampled_from([64, 300, 4096]))
+    expected = by_walk(bytes(raw))
+    assert by_scan(bytes(raw), window_bytes=window_bytes) == expected
+    assert by_scan(bytes(raw), window_bytes=window_bytes, whole=True) == expected
+    assert by_walk(bytes(raw), window_bytes=window_bytes) == expected
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_end_somewhere(raw):
+    rows, position, _ = by_walk(raw)
+    assert by_scan(raw)[:2] == (rows, position)
+    assert position == sum(row[1] for row in rows) <= len(raw)
+
+
+@pytest.mark.parametrize("boundary", [True, False])
+def test_a_file_that_shrinks_meanwhile_is_named(boundary):
+    """Never a quiet end, whether it now ends with a batch or within one, whatever is read at once."""
+    found = list(HeaderWalk(reader(MIXED), size_bytes=len(MIXED)))
+    middle = found[len(found) // 2]
+    half = MIXED[: middle.position if boundary else middle.position + 20]
+    for window_bytes in (100, 1000, 1 << 20):
+        walk = HeaderWalk(reader(half), size_bytes=len(MIXED), window_bytes=window_bytes, file="x.log")
+        with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
+            list(walk)
+        for whole in (True, False):
+            windows = scan_segment(
+                reader(half), size_bytes=len(MIXED), whole=whole, window_bytes=window_bytes, file="x.log"
+            )
+            with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
+                list(windows)
+    with pytest.raises(LogDirError, match="became shorter"):
+        read_batch(reader(half), found[-1]._replace(size=len(MIXED)), file="x")
+
+
+def test_a_glance_sees_the_ends_that_a_walk_sees():
+    for filesystem, segment in tasks_of(discover([str(LOGS / "kraft-4x-transactions"), str(LOGS / "zk-28-mixed")])):
+        one, other = glance(filesystem, segment), walk(filesystem, segment)
+        assert (one.first_offset, one.last_offset, one.tail_bytes) == (
+            other.first_offset,
+            other.last_offset,
+            other.tail_bytes,
+        )
+        assert other.last_timestamp >= one.last_timestamp
+        assert sum(other.codecs.values()) == sum(other.magics.values()) == segment.size_bytes
+        assert not one.problem
+
+
+def test_a_segment_that_vanished_is_a_problem_not_an_exception(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.write_bytes(MIXED)
+    ((_, segment),) = tasks_of(discover(str(tmp_path)))
+    path.unlink()
+    for look in (glance, walk):
+        assert str(path) in look(LocalFileSystem(), segment).problem

@@ -1,0 +1,36 @@
+"""A disk that reads a directory and writes into memory keeps what it reads open, a few files at a time."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.overlay_disk import MOST_KEPT, OverlayDisk
+
+
+class Store(LocalFileSystem):
+    """Counts what is opened, and what is closed again."""
+
+    opened = closed = 0
+
+    @contextmanager
+    def open(self, path):
+        Store.opened += 1
+        with super().open(path) as read_at:
+            yield read_at
+        Store.closed += 1
+
+
+def test_a_file_that_is_read_piece_by_piece_is_opened_once(tmp_path):
+    Store.opened = Store.closed = 0
+    count = MOST_KEPT + 2
+    for number in range(count):
+        (tmp_path / f"{number:02}").write_bytes(b"%02d" % number * 50)
+    disk = OverlayDisk(Store())
+    files = [disk.open_file(str(tmp_path / f"{number:02}")) for number in range(count)]
+    for number, file in enumerate(files):
+        assert [file.read(position, 10) for position in range(0, 100, 10)] == [b"%02d" % number * 5] * 10
+    assert (Store.opened, Store.closed) == (count, 2)
+    files[0].write(50, b"!")
+    assert files[0].read(48, 4) == b"00!0"
+    assert (tmp_path / "00").read_bytes() == b"00" * 50

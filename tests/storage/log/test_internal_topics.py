@@ -1,0 +1,129 @@
+"""Records of Kafka's own topics, opened: every topic by example, and nothing raises, whatever the bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.jobs.dump.test_decoders import ASSIGNED, ASSIGNMENT, group_record
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.dump.decoders import DECODERS
+from kafkaframes.jobs.dump.styles import STYLES
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.envelopes import encode_coordinator_record, encode_metadata_record
+from kafkaframes.records.control import CONTROL_TYPES
+from kafkaframes.storage.log.internal_topics import (
+    CONTROL_VALUES,
+    TOPICS,
+    InternalRecord,
+    open_control_record,
+    open_record,
+)
+
+KEY = message("OffsetCommitKey")(group="g", topic="t", partition=1)
+VALUE = message("OffsetCommitValue")(offset=7, commit_timestamp=5)
+# Of the topic of a 4.3 cluster, as kafka-dump-log 4.3.1 and 3.9.1 print it (3.9.1 without the last field).
+SEGMENT = {
+    "remoteLogSegmentId": {
+        "topicIdPartition": {"name": "orders-short", "id": "IcZ1KKnsRKWa-qx9t1wPjg", "partition": 0},
+        "id": "zFY6EBxZTk61Bmk0FuyYBQ",
+    },
+    "startOffset": 0,
+    "endOffset": 329,
+    "brokerId": 1,
+    "maxTimestampMs": 1760001060786,
+    "eventTimestampMs": 1795259996947,
+    "segmentLeaderEpochs": [{"leaderEpoch": 2, "offset": 100}, {"leaderEpoch": 0, "offset": 0}],
+    "segmentSizeInBytes": 56814,
+    "customMetadata": "AAEC",
+    "remoteLogSegmentState": 0,
+}
+ID = "RemoteLogSegmentId{topicIdPartition=IcZ1KKnsRKWa-qx9t1wPjg:orders-short-0, id=zFY6EBxZTk61Bmk0FuyYBQ}"
+PRINTED = (
+    f"RemoteLogSegmentMetadata{{remoteLogSegmentId={ID}, startOffset=0, endOffset=329, brokerId=1, "
+    "maxTimestampMs=1760001060786, eventTimestampMs=1795259996947, segmentLeaderEpochs={0=0, 2=100}, "
+    "segmentSizeInBytes=56814, customMetadata=Optional[CustomMetadata{3 bytes}], state=COPY_SEGMENT_STARTED"
+)
+
+
+def remote(name: str, data: dict) -> bytes:
+    return encode_metadata_record(message(name).from_json(data, 0), 0)
+
+
+def test_a_commit_its_tombstone_and_a_broken_value():
+    key, value = encode_coordinator_record(KEY, VALUE, 3)
+    opened = open_record("__consumer_offsets", key, value)
+    assert opened[:2] == ("OffsetCommit", 3)
+    assert json.loads(opened.key) == {"group": "g", "topic": "t", "partition": 1}
+    assert json.loads(opened.value)["offset"] == 7
+    assert open_record("__consumer_offsets", key, None) == opened._replace(version=None, value=None)
+    broken = open_record("__consumer_offsets", key, value[:-1])
+    assert broken[:4] == ("OffsetCommit", None, opened.key, None)
+    assert "$.value" in broken.error or "value" in broken.error
+
+
+def test_members_of_a_consumer_group_are_opened():
+    opened = open_record("__consumer_offsets", *group_record(ASSIGNMENT))
+    assert json.loads(opened.value)["members"][0]["assignment"] == ASSIGNED
+    other = open_record("__consumer_offsets", *group_record(b"\xbe\xef", "connect"))
+    assert json.loads(other.value)["members"][0]["assignment"] == "vu8="
+
+
+def test_metadata_of_cluster_and_remote_log():
+    assert open_record("__cluster_metadata", None, encode_metadata_record(message("NoOpRecord")(), 0)) == (
+        InternalRecord("NoOpRecord", 0, None, "{}")
+    )
+    opened = open_record("__remote_log_metadata", None, remote("RemoteLogSegmentMetadataRecord", SEGMENT))
+    assert opened.type == "RemoteLogSegmentMetadataRecord"
+    assert json.loads(opened.value) == SEGMENT
+
+
+@pytest.mark.parametrize("kind", CONTROL_VALUES)
+def test_control_records(kind):
+    key = b"\0\0" + CONTROL_TYPES.index(kind).to_bytes(2)
+    body = message(CONTROL_VALUES[kind])().encode(0)
+    value = b"\0\0" + body if kind in ("ABORT", "COMMIT") else body
+    opened = open_control_record(key, value)
+    assert opened[:2] == (kind, 0)
+    assert isinstance(json.loads(opened.value), dict)
+    assert opened.error is None
+    assert open_control_record(key, value[:1]).error
+    assert open_control_record(b"\0\0\x7f\0", value) == InternalRecord("UNKNOWN")
+    assert open_control_record(None, value).error
+
+
+def test_other_topics_are_refused():
+    with pytest.raises(OptionError, match="orders"):
+        open_record("orders", b"", b"")
+
+
+@given(st.sampled_from(TOPICS), st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=60))
+def test_no_bytes_raise(topic, key, value):
+    opened = open_record(topic, key, value)
+    assert (opened.error is None) == (opened.type is not None and (opened.value is not None or value is None))
+    assert isinstance(open_control_record(key, value), InternalRecord)
+
+
+def test_remote_log_metadata_as_kafka_prints_it():
+    raw = remote("RemoteLogSegmentMetadataRecord", SEGMENT)
+    decode = {name: DECODERS["remote-log-metadata"](STYLES[name]) for name in ("4.3", "3.9")}
+    assert decode["4.3"](0, None, raw) == (None, PRINTED + ", txnIdxEmpty=false}")
+    assert decode["3.9"](0, None, raw) == (None, PRINTED + "}")
+    update = {name: SEGMENT[name] for name in ("remoteLogSegmentId", "brokerId", "eventTimestampMs")}
+    raw = remote("RemoteLogSegmentMetadataUpdateRecord", update | {"customMetadata": None, "remoteLogSegmentState": 3})
+    assert decode["4.3"](0, None, raw)[1] == (
+        f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={ID}, customMetadata=Optional.empty, "
+        "state=DELETE_SEGMENT_FINISHED, eventTimestampMs=1795259996947, brokerId=1}"
+    )
+    deleted = {"topicIdPartition": SEGMENT["remoteLogSegmentId"]["topicIdPartition"], "brokerId": 1}
+    deleted |= {"eventTimestampMs": 5, "remotePartitionDeleteState": 1}
+    assert decode["4.3"](0, None, remote("RemotePartitionDeleteMetadataRecord", deleted))[1] == (
+        "RemotePartitionDeleteMetadata{topicPartition=IcZ1KKnsRKWa-qx9t1wPjg:orders-short-0, "
+        "state=DELETE_PARTITION_STARTED, eventTimestampMs=5, brokerId=1}"
+    )
+    deleted["remotePartitionDeleteState"] = 9
+    bad = decode["4.3"](7, None, remote("RemotePartitionDeleteMetadataRecord", deleted))[1]
+    assert bad.startswith("Error at offset 7, skipping. ")

@@ -1,0 +1,41 @@
+"""Symbolic links under the paths of a log."""
+
+from __future__ import annotations
+
+import pytest
+
+import kafkaframes
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.links import links_under
+
+BASE = f"{0:020}.log"
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """A log with links: to a key file, to a partition elsewhere, and to the directory it stands in."""
+    log = tmp_path / "log"
+    for name in ("orders-0", "users-0"):
+        (log / name).mkdir(parents=True)
+        (log / name / BASE).write_bytes(kafkaframes.build_records([{"value": b"v"}]))
+    (tmp_path / "secret.pem").write_text("secret")
+    (tmp_path / "elsewhere" / "moved-0").mkdir(parents=True)
+    (log / "key.pem").symlink_to(tmp_path / "secret.pem")
+    (log / "orders-0" / "key.pem").symlink_to(tmp_path / "secret.pem")
+    (log / "moved-0").symlink_to(tmp_path / "elsewhere" / "moved-0")
+    (log / "loop").symlink_to("..")
+    return log
+
+
+def test_a_path_that_is_a_link_is_followed_and_patterns_do_not_pass_links(linked, tmp_path):
+    (tmp_path / "named").symlink_to(linked)
+    (found,) = discover(str(tmp_path / "named"))
+    assert {one.topic for one in found.partitions} == {"orders", "users"}
+    assert {one.topic for one in discover(f"{linked}/*-0")[0].partitions} == {"orders", "users"}
+    assert len(links_under([str(tmp_path / "named")])) == 4
+
+
+def test_every_link_is_named_once_and_other_paths_have_none(linked, tmp_path):
+    found = [path.removeprefix(f"{linked}/") for path in links_under([str(linked)])]
+    assert sorted(found) == ["key.pem", "loop", "moved-0", "orders-0/key.pem"]
+    assert links_under([str(tmp_path / "elsewhere"), "s3://bucket/logs", str(tmp_path / "nowhere")]) == []

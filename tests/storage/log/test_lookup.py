@@ -1,0 +1,196 @@
+"""Look-ups and isolation: a live broker's answers, the same without indexes, and indexes that lie."""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from tests.agreement.kind import Case
+from tests.agreement.kinds import committed, lookups
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.build import build_records
+from kafkaframes.storage.files import filesystem
+from kafkaframes.storage.files.filesystem import FsspecFileSystem
+from kafkaframes.storage.files.headers import HeaderWalk
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.files.segment_reader import open_segment
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.lookup import find_offset, list_offsets, offset_for_timestamp
+from kafkaframes.storage.log.transactions import transactions_of
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+CASES = ["kraft-4x-transactions", "zk-28-mixed"]
+
+
+@pytest.mark.parametrize("kind", [lookups, committed])
+@pytest.mark.parametrize("name", CASES)
+def test_the_answers_are_those_of_a_live_broker(kind, name):
+    assert [*kind.disagreements(Case(name, str(LOGS / f"{name}{kind.SUFFIX}")))] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "poison"),
+    [
+        (lookups, lambda truth: truth["begin_end"].popitem()),
+        (lookups, lambda truth: truth["offsets_for_times"][0].__setitem__(3, 12345)),
+        (lookups, lambda truth: truth["list_offsets"]["mixed-none-0"]["latest"].__setitem__(2, 7)),
+        (lookups, lambda truth: truth["segment_lookups"][0]["entry"].__setitem__(1, 3)),
+        (lookups, lambda truth: truth.__setitem__("more", [])),
+        (committed, lambda truth: truth["read_committed"].popitem()),
+        (committed, lambda truth: truth["read_uncommitted"]["mixed-none-0"].__setitem__("position", 0)),
+        (committed, lambda truth: truth["read_committed"]["mixed-none-0"]["ranges"].append([9999, 9999])),
+    ],
+)
+def test_a_poisoned_truth_is_noticed(tmp_path, kind, poison):
+    name = "zk-28-mixed"
+    (tmp_path / name).symlink_to(LOGS / name)
+    shutil.copy(LOGS / f"{name}.json", tmp_path)
+    truth = json.loads((LOGS / f"{name}{kind.SUFFIX}").read_text())
+    poison(truth)
+    path = tmp_path / f"{name}{kind.SUFFIX}"
+    path.write_text(json.dumps(truth))
+    assert [*kind.disagreements(Case(name, str(path)))]
+
+
+LIES = {
+    "missing": None,
+    "odd": b"\0\0\0\5\0\0",
+    "zeros": b"\0" * 80,
+    "foreign": b"not an index" * 10,
+    "inside a batch": b"\0\0\0\1\0\0\0\7" + b"\0\0\0\2\0\0\1\7",
+    "beyond the end": b"\0\0\0\1\x7f\0\0\0",
+    "falling": b"\0\0\0\5\0\0\1\0" + b"\0\0\0\4\0\0\2\0",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
+    shutil.copytree(LOGS / "kraft-4x-transactions" / "payments-0", tmp_path / "payments-0")
+    (truth,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
+    for path in [*tmp_path.rglob("*.index"), *tmp_path.rglob("*.timeindex"), *tmp_path.rglob("*.txnindex")]:
+        path.unlink()
+        if LIES[lie] is not None and not (path.suffix == ".timeindex" and lie in ("inside a batch", "beyond the end")):
+            path.write_bytes(LIES[lie])
+    (damaged,) = discover(str(tmp_path))
+    good, bad = truth.partitions[0], damaged.partitions[0]
+    files = truth.filesystem
+    for offset in range(0, 705, 11):
+        expected, found = find_offset(files, good, offset), find_offset(files, bad, offset)
+        assert (expected and expected.header) == (found and found.header)
+    times = [list_offsets(files, good).max_timestamp.timestamp - back for back in (-1, 0, 1, 500, 10**6)]
+    for time in times:
+        assert offset_for_timestamp(files, bad, time) == offset_for_timestamp(files, good, time)
+    assert list_offsets(files, bad).max_timestamp == list_offsets(files, good).max_timestamp
+    expected, found = transactions_of(files, good), transactions_of(files, bad)
+    assert (found.aborted, found.open) == (expected.aborted, expected.open)
+    assert expected.aborted
+
+
+def test_above_the_end_there_is_nothing():
+    (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
+    (partition,) = directory.partitions
+    end = list_offsets(directory.filesystem, partition).latest.offset
+    assert find_offset(directory.filesystem, partition, end) is None
+    assert find_offset(directory.filesystem, partition, end - 1) is not None
+    assert offset_for_timestamp(directory.filesystem, partition, 2**62) is None
+
+
+def test_an_empty_partition_has_no_answers(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{7:020d}.log").write_bytes(b"")
+    (directory,) = discover(str(tmp_path))
+    (partition,) = directory.partitions
+    listed = list_offsets(directory.filesystem, partition)
+    assert (listed.earliest.offset, listed.latest.offset, listed.max_timestamp.offset) == (7, 7, -1)
+    assert find_offset(directory.filesystem, partition, 0) is None
+
+
+def test_batches_in_columns_and_one_by_one_are_aborted_alike():
+    (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
+    (partition,) = directory.partitions
+    state = transactions_of(directory.filesystem, partition)
+    seen = 0
+    for segment in partition.segments:
+        with directory.filesystem.open(segment.path) as read_at:
+            headers = [*HeaderWalk(read_at, size_bytes=segment.size_bytes)]
+            for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+                found = state.aborted_batches(window.batches).tolist()
+                assert found == [state.is_aborted(header) for header in headers]
+                seen += sum(found)
+    assert seen > len(state.aborted) > 0
+
+
+@pytest.fixture
+def without_waiting(monkeypatch):
+    monkeypatch.setattr(filesystem, "RETRY_AFTER_SECONDS", (0.0, 0.0, 0.0))
+
+
+class FailingStore:
+    """A store that answers so many times and then no more."""
+
+    def __init__(self, store, answers):
+        self.store, self.answers = store, answers
+
+    def __getattr__(self, name):
+        found = getattr(self.store, name)
+        if not callable(found) or name == "invalidate_cache":
+            return found
+
+        def asked(*arguments, **options):
+            self.answers -= 1
+            if self.answers < 0:
+                raise ConnectionError("the store is gone")
+            return found(*arguments, **options)
+
+        return asked
+
+
+@pytest.mark.parametrize("answers", range(0, 60, 7))
+def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, without_waiting):
+    from fsspec.implementations.local import LocalFileSystem as FsspecLocal
+
+    path = str(LOGS / "kraft-4x-transactions" / "payments-0")
+    (local,) = discover(path)
+    truth = list_offsets(local.filesystem, local.partitions[0])
+    store = FailingStore(FsspecLocal(), answers)
+    files = FsspecFileSystem("file", given=store)
+    answer, error = truth, None
+    try:
+        (remote,) = discover(path, filesystem=files)
+        answer = list_offsets(remote.filesystem, remote.partitions[0])
+    except LogDirError as caught:
+        error = caught
+    assert answer == truth
+    assert error is None or (error.file is not None and "the store is gone" in str(error))
+    assert error is not None or answers > 7
+
+
+def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file(without_waiting):
+    from fsspec.implementations.local import LocalFileSystem as FsspecLocal
+
+    failed = 0
+    for answers in range(12):
+        files = FsspecFileSystem("file", given=FailingStore(FsspecLocal(), answers))
+        try:
+            discover(str(LOGS / "kraft-4x-transactions"), filesystem=files)
+        except LogDirError:
+            failed += 1
+    assert failed == 12
+
+
+@pytest.mark.parametrize(("entry", "believed"), [(3, True), (5, True), (2, False)])
+def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believed(tmp_path, entry, believed):
+    wrappers = [
+        build_records({"value": [b"v"] * 3, "offset": offsets}, record_format=0, codec="snappy")
+        for offsets in ([0, 1, 2], [3, 4, 5])
+    ]
+    place = tmp_path / "old-0"
+    place.mkdir()
+    (place / f"{0:020}.log").write_bytes(b"".join(wrappers))
+    (place / f"{0:020}.index").write_bytes(struct.pack(">ii", entry, len(wrappers[0])))
+    (found,) = discover(str(place))
+    with open_segment(found.filesystem, found.partitions[0].segments[0]) as reader:
+        assert reader.start_before(5) == (len(wrappers[0]) if believed else 0)
+        assert bool(reader.problems) is not believed

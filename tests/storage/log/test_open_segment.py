@@ -1,0 +1,85 @@
+"""The one loop that reads on behind damaged chunks."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.records.reasons import END, TORN
+from kafkaframes.records.scan import End
+from kafkaframes.storage.files.filesystem import FileInfo
+from kafkaframes.storage.files.offset_index import OffsetIndex, write_offset_index
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment
+from kafkaframes.storage.log.segment_source import StoredSegment
+
+SEGMENT = "/store/t-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAQ!/t-0/00000000000000000000.log"
+DAMAGE = DamagedChunkError("a chunk", position=7, file="object", lost=(100, 200))
+
+
+@dataclass
+class Store:
+    """A file system that knows one segment and its index."""
+
+    size_bytes: int = 400
+    positions: list[int] = field(default_factory=lambda: [90, 150, 210, 300])
+
+    def stat(self, path):
+        return FileInfo(path, "segment", self.size_bytes)
+
+    def read(self, path, *, position=0, length=None):
+        import numpy as np
+
+        assert path == SEGMENT.removesuffix(".log") + ".index"
+        numbers = np.array(self.positions, np.int64)
+        return write_offset_index(OffsetIndex(0, numbers, numbers))
+
+
+def source(damage=None):
+    return StoredSegment(SEGMENT, 400, lambda position, length: b"", damage=damage)
+
+
+def read(stored, ends, *, store=None, end=400, mode="PERMISSIVE"):
+    gaps, starts = [], []
+    segment = OpenSegment(store or Store(), SEGMENT, stored)
+    for run in segment.runs(end=end, mode=mode, on_gap=gaps.append):
+        starts.append(run.start)
+        run.end = ends[len(starts) - 1]
+    return starts, gaps
+
+
+def test_a_segment_without_damage_is_one_run():
+    assert read(source(), [End(400, END)]) == ([0], [])
+
+
+def test_reading_goes_on_at_the_first_batch_behind_the_chunk():
+    starts, (gap,) = read(source(DAMAGE), [End(95, TORN), End(400, END)])
+    assert starts == [0, 210]
+    assert gap == Gap(DAMAGE, 95, 210)
+    assert "bytes 100 to 200 of the segment are lost, read on at byte 210" in str(gap)
+
+
+@pytest.mark.parametrize(("positions", "end"), [([90, 150], 400), ([90, 300], 300)])
+def test_nothing_is_read_where_no_batch_behind_the_chunk_is_known_or_wanted(positions, end):
+    starts, (gap,) = read(source(DAMAGE), [End(95, TORN)], store=Store(positions=positions), end=end)
+    assert (starts, gap.end) == ([0], None)
+    assert "nothing behind it is read" in str(gap)
+
+
+def test_failfast_raises_the_damage():
+    with pytest.raises(DamagedChunkError, match="a chunk"):
+        read(source(DAMAGE), [End(95, TORN)], mode="FAILFAST")
+
+
+def test_the_damage_is_told_once():
+    opened = OpenSegment(Store(), SEGMENT, source(DAMAGE))
+    assert opened.take_damage() is DAMAGE
+    assert opened.take_damage() is None
+
+
+def test_who_wanted_no_more_is_told_of_no_damage():
+    assert read(source(DAMAGE), [None], mode="FAILFAST") == ([0], [])
+
+
+def test_a_file_that_was_cut_while_it_was_read_is_an_error():
+    with pytest.raises(LogDirError, match="shorter since the read was planned"):
+        read(source(), [End(300, TORN)], store=Store(size_bytes=300))

@@ -1,0 +1,57 @@
+"""What a broker knows of producers at the end of a log: from a snapshot, then batch by batch."""
+
+from tests.storage.log.test_transactions import data, end
+
+from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.producer_state import load_producer_states
+
+DAY_MS = 86_400_000
+
+
+def states_of(path, *, end_offset, now_ms=1000):
+    (directory,) = discover(str(path))
+    return load_producer_states(
+        directory.filesystem, directory.partitions[0], now_ms=now_ms, end_offset=end_offset
+    ).entries
+
+
+def write(tmp_path, *batches):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(map(bytes, batches)))
+    return tmp_path / "t-0"
+
+
+def test_batches_and_markers_are_followed(tmp_path):
+    path = write(tmp_path, data(0, 1), end(2, 1, commit=True), data(3, 2))
+    found = states_of(path, end_offset=5)
+    assert list(found) == [1, 2]
+    assert (found[1].last_sequence, found[1].last_offset, found[1].current_txn_first_offset) == (1, 1, -1)
+    assert (found[2].last_offset, found[2].current_txn_first_offset) == (4, 3)
+
+
+def test_a_snapshot_is_the_start_and_a_corrupt_one_is_passed_over(tmp_path):
+    path = write(tmp_path, data(0, 1), end(2, 1, commit=True), data(3, 2))
+    known = ProducerEntry(9, 0, 5, 1, 0, 900, -1, -1)
+    (path / f"{2:020}.snapshot").write_bytes(write_producer_snapshot((known,)))
+    (path / f"{3:020}.snapshot").write_bytes(b"nonsense")
+    found = states_of(path, end_offset=5)
+    assert sorted(found) == [1, 2, 9]
+    assert found[9] == known
+    assert found[1].last_offset != 1  # its data lies below the snapshot: only the marker was seen
+
+
+def test_a_producer_that_was_long_silent_is_forgotten_unless_its_transaction_is_open(tmp_path):
+    path = write(tmp_path, data(0, 1))
+    entries = (ProducerEntry(7, 0, 5, 1, 0, 0, -1, -1), ProducerEntry(8, 0, 5, 1, 0, 0, -1, 0))
+    (path / f"{2:020}.snapshot").write_bytes(write_producer_snapshot(entries))
+    assert list(states_of(path, end_offset=2, now_ms=DAY_MS)) == [8]
+
+
+def test_a_partition_without_segments_has_no_producers(tmp_path):
+    """As a damaged directory may be: nothing but checkpoints and snapshots."""
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (partition,) = discover(str(tmp_path))[0].partitions
+    assert partition.segments == ()
+    assert states_of(tmp_path, end_offset=5) == {}

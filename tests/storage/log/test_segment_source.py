@@ -1,0 +1,41 @@
+"""A segment in a store: bounded reads, and what a store that fails or a damaged chunk does to them."""
+
+import pytest
+
+from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.storage.log import segment_source
+from kafkaframes.storage.log.segment_source import StoredSegment
+
+DATA = bytes(range(200))
+
+
+def test_a_store_is_asked_for_large_ranges_and_never_behind_the_end(monkeypatch):
+    monkeypatch.setattr(segment_source, "STORE_BYTES", 50)
+    asked = []
+
+    def read_at(position, length):
+        asked.append((position, length))
+        return DATA[position : position + length]
+
+    segment = StoredSegment("s", 120, read_at)
+    pieces = [bytes(segment.read(position, 10)) for position in range(0, 130, 10)]
+    assert b"".join(pieces) == DATA[:120]
+    assert [position for position, _ in asked[:3]] == [0, 50, 100]
+    assert all(position + length <= 120 for position, length in asked)
+
+
+def test_a_store_that_gives_less_than_it_promised_is_an_error():
+    segment = StoredSegment("s", 200, lambda position, length: DATA[position : position + length - 1])
+    with pytest.raises(LogDirError, match="the store gave 199 of 200 bytes"):
+        segment.read(0, 10)
+
+
+def test_a_damaged_chunk_ends_the_segment_before_it():
+    def read_at(position, length):
+        if position + length > 100:
+            raise DamagedChunkError("gone", position=1, file="o", lost=(100, 150))
+        return DATA[position : position + length]
+
+    segment = StoredSegment("s", 200, read_at)
+    assert bytes(segment.read(40, 100)) == DATA[40:100]
+    assert segment.damage.lost == (100, 150)

@@ -1,0 +1,121 @@
+"""What the writer makes of a stream of batches: the files that the broker that wrote those batches left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.records.build import build_records
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.segment_writer import PartitionWriter, SegmentSettings
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+
+
+def records(first: int, count: int, *, magic: int = 2, size: int = 10, **options) -> bytes:
+    columns = {
+        "offset": list(range(first, first + count)),
+        "timestamp": [1_700_000_000_000 + offset for offset in range(first, first + count)],
+        "value": [b"v" * size] * count,
+    }
+    return build_records(columns, record_format=magic, **options)
+
+
+def test_the_same_files_as_the_broker_that_appended_the_batches(tmp_path):
+    (source,) = discover(str(LOGS / "kraft-4x-transactions"))
+    compared = {"log": 0, "txnindex": 0, "snapshot": 0, "leader-epoch-checkpoint": 0}
+    for partition in source.partitions:
+        if partition.topic.startswith("__cluster") or not partition.segments:
+            continue
+        directory = tmp_path / str(partition.topic_partition)
+        directory.mkdir()
+        topic_id = partition.metadata.topic_id
+        with PartitionWriter(directory, start_offset=partition.segments[0].base_offset, topic_id=topic_id) as writer:
+            for segment in partition.segments:
+                writer.roll(segment.base_offset)
+                writer.append(Path(segment.path).read_bytes())
+            writer.close()
+        for theirs in sorted(Path(partition.directory).iterdir()):
+            kind = theirs.suffix.removeprefix(".") or theirs.name
+            if kind in compared:
+                assert (directory / theirs.name).read_bytes() == theirs.read_bytes(), theirs
+                compared[kind] += theirs.stat().st_size > 0
+        assert {path.name for path in directory.iterdir()} == {
+            path.name for path in Path(partition.directory).iterdir()
+        }
+    assert all(compared.values()), compared
+
+
+def test_segments_are_rolled_for_size_and_verify_finds_them_in_order(tmp_path):
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    with PartitionWriter(directory, settings=SegmentSettings(segment_bytes=5000), topic_id="A" * 22) as writer:
+        for first in range(0, 1000, 100):
+            writer.append(records(first, 100, batch_bytes=500, leader_epoch=first // 300))
+        written = writer.close()
+    assert len(written.segments) > 3
+    assert all(one.size_bytes <= 5000 for one in written.segments)
+    assert [one.base_offset for one in written.segments[1:]] == [one.next_offset for one in written.segments[:-1]]
+    assert written.log_end_offset == 1000
+    assert [(one.leader_epoch, one.start_offset) for one in written.epochs] == [(0, 0), (1, 300), (2, 600), (3, 900)]
+    assert verify(discover(str(tmp_path))).findings == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**32), st.integers(1, 4), st.sampled_from((0, 1, 2))), max_size=6),
+    st.integers(100, 4000),
+)
+def test_any_offsets_are_kept_and_any_hole(tmp_path_factory, plan, segment_bytes):
+    directory = tmp_path_factory.mktemp("log") / "t-0"
+    directory.mkdir()
+    offset, whole = 5, b""
+    with PartitionWriter(directory, start_offset=5, settings=SegmentSettings(segment_bytes=segment_bytes)) as writer:
+        for hole, count, magic in plan:
+            data = records(offset + hole, count, magic=magic)
+            offset += hole + count
+            whole += data
+            writer.append(data)
+        written = writer.close()
+    paths = sorted(directory.glob("*.log"))
+    assert b"".join(path.read_bytes() for path in paths) == whole
+    assert [int(path.stem) for path in paths] == [one.base_offset for one in written.segments]
+    assert written.log_end_offset == offset
+    for one in written.segments:
+        assert one.next_offset - one.base_offset <= 2**31
+
+
+def test_an_empty_log_has_one_empty_segment(tmp_path):
+    with PartitionWriter(tmp_path, start_offset=70) as writer:
+        written = writer.close()
+    assert (written.log_start_offset, written.log_end_offset) == (70, 70)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *(f"{70:020}.{kind}" for kind in ("index", "log", "timeindex")),
+        "leader-epoch-checkpoint",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        (lambda writer: writer.append(records(4, 5)), "ascend"),
+        (lambda writer: writer.append(records(5, 5)[:-1]), "not whole batches"),
+        (lambda writer: writer.roll(3), "below the log's end"),
+    ],
+)
+def test_what_is_no_next_batch_is_refused_and_no_open_file_is_left(tmp_path, act, reason):
+    with PartitionWriter(tmp_path) as writer:
+        writer.append(records(0, 5))
+        with pytest.raises(LogDirError, match=reason):
+            act(writer)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("segment_bytes", [0, 2**31])
+def test_no_segment_has_such_a_size(segment_bytes):
+    with pytest.raises(OptionError, match="segment_bytes"):
+        SegmentSettings(segment_bytes=segment_bytes)

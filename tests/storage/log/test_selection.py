@@ -1,0 +1,42 @@
+"""Topics and partitions of a log, chosen by name, pattern and number."""
+
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.selection import check_topics, selected
+
+NAMES = ("orders-0", "orders-1", "orders-eu-0", "users-0")
+LOG = LogDirectory(
+    "/logs",
+    LocalFileSystem(),
+    tuple(Partition(TopicPartition(name[:-2], int(name[-1])), f"/logs/{name}") for name in NAMES),
+)
+
+
+@pytest.mark.parametrize(
+    ("topics", "partitions", "left"),
+    [
+        ((), (), NAMES),
+        (("orders",), (), ("orders-0", "orders-1")),
+        (("orders*",), (0,), ("orders-0", "orders-eu-0")),
+        (("users", "orders"), (1,), ("orders-1",)),
+        (("[ou]*s",), (), ("orders-0", "orders-1", "users-0")),
+    ],
+)
+def test_what_is_wanted_is_left(topics, partitions, left):
+    (found,) = selected([LOG], topics, partitions)
+    assert tuple(str(one.topic_partition) for one in found.partitions) == left
+
+
+def test_what_is_not_there_is_named():
+    with pytest.raises(OptionError, match="no topic order: did you mean orders"):
+        selected([LOG], ("order",))
+    with pytest.raises(OptionError, match="no partition 7, 9"):
+        selected([LOG], (), (9, 7))
+    with pytest.raises(OptionError, match="no topic zzz: there are orders, orders-eu, users"):
+        selected([LOG], ("zzz",))
+    with pytest.raises(OptionError, match="no topic x: there is none"):
+        check_topics(["x"], [])

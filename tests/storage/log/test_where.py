@@ -1,0 +1,30 @@
+"""Which file system answers a path."""
+
+from kafkaframes.storage.files.filesystem import FsspecFileSystem, LocalFileSystem
+from kafkaframes.storage.log.where import filesystem_for, object_view, view_object
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem
+
+FOLDER = "orders-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000007-AAAAAAAAAAAAAAAAAAAAAQ"
+VIEW = f"s3://bucket/{FOLDER}!/orders-0/00000000000000000007.log"
+
+
+def test_a_path_is_the_disks_and_a_url_its_stores():
+    assert isinstance(filesystem_for("/logs/orders-0"), LocalFileSystem)
+    assert isinstance(filesystem_for("file:///logs"), LocalFileSystem)
+    assert filesystem_for("s3://bucket/logs", options={"anon": True}) == FsspecFileSystem("s3", {"anon": True})
+
+
+def test_a_view_path_is_shown_over_the_store_that_has_the_objects_and_key_files_are_not_the_stores():
+    found = filesystem_for(VIEW, options={"anon": True, "key_files": ("a.pem",)})
+    assert isinstance(found, TieredFileSystem)
+    assert (found.inner, found.key_files) == (FsspecFileSystem("s3", {"anon": True}), ("a.pem",))
+
+
+def test_the_mark_of_a_view_in_another_path_means_nothing():
+    assert isinstance(filesystem_for("/odd!/name"), LocalFileSystem)
+
+
+def test_the_object_of_a_view_path_and_other_paths_as_they_are():
+    assert view_object(VIEW) == f"s3://bucket/{FOLDER}.log"
+    for path in ("/logs/orders-0/00000000000000000007.log", "/odd!/name"):
+        assert view_object(path) == object_view(path) == path

@@ -1,0 +1,215 @@
+"""A log directory is cut off at every one of its effects, and recovers: nothing that was flushed is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+
+import pytest
+from tests.storage.partition.builders import NOW_MS, batch
+from tests.storage.partition.memory_disk import MemoryDisk, after
+from tests.storage.partition.workload import Life, check, live, opened, read_all, script
+
+from kafkaframes.errors import OptionError, StorageError
+from kafkaframes.storage.partition import LogSettings, create_log, open_log
+
+MODES = ["process", "power", "mixed"]
+IS_DEEP = os.environ.get("KAFKAFRAMES_PROFILE") == "deep"
+EVERY = 1 if IS_DEEP else 2 * len(MODES)  # quick: every second effect is cut off, in one mode
+
+
+@pytest.fixture(scope="module")
+def life():
+    return live(MemoryDisk())
+
+
+def disks(life):
+    """Yield, for each effect of the life, its number and the disk before it."""
+    disk = MemoryDisk()
+    for number, (name, arguments) in enumerate(life.disk.journal):
+        yield number, disk
+        getattr(disk, name)(*arguments)
+    yield len(life.disk.journal), disk
+
+
+def states(life):
+    return [*life.states, life.states[-1]]
+
+
+def crash_at(life, number, disk, mode):
+    """Return what a crash leaves: of the process (with half of a write under way), or of the power."""
+    choose = random.Random(number)
+    if mode == "process":
+        done = after(disk, life.disk.journal[number], part=0.5) if number < len(life.disk.journal) else disk
+        return done.crashed()
+    if mode == "power":
+        return disk.crashed(lambda pending: 0)
+    return disk.crashed(lambda pending: choose.randrange(pending + 1), torn=choose)
+
+
+def test_the_script_is_long_enough_to_mean_something(life):
+    kinds = {name for name, _ in life.disk.journal}
+    assert kinds >= {"do_write", "do_truncate", "do_fsync", "do_rename", "do_delete", "do_sync_directory"}
+    assert len(life.disk.journal) > 400
+    assert sum(len(batches) for batches in life.batches.values()) > 60
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_crash_at_any_effect_loses_nothing_that_was_flushed(life, mode):
+    for number, disk in disks(life):
+        if (number - 2 * MODES.index(mode)) % EVERY:
+            continue
+        left = crash_at(life, number, disk, mode)
+        try:
+            check(left, states(life)[number], life.results, lost_nothing=mode == "process")
+        except BaseException as error:
+            error.add_note(f"crash ({mode}) before effect {number}: {life.disk.journal[number : number + 1]}")
+            raise
+
+
+@pytest.mark.parametrize("share", [0.2, 0.45, 0.7, 0.95])
+def test_a_crash_at_any_effect_of_a_recovery_changes_nothing(life, share):
+    number = int(len(life.disk.journal) * share)
+    disk = next(disk for at, disk in disks(life) if at == number)
+    left = crash_at(life, number, disk, "mixed")
+    recovering = left.copy()
+    with opened(recovering):
+        pass
+    for again in range(0, len(recovering.journal), 1 if IS_DEEP else 5):
+        partly = left.copy()
+        for name, arguments in recovering.journal[:again]:
+            getattr(partly, name)(*arguments)
+        for mode in ("process", "power"):
+            keep = (lambda pending: 0) if mode == "power" else None
+            check(partly.crashed(keep), states(life)[number], life.results, lost_nothing=False)
+
+
+def test_a_crash_in_the_recovery_of_a_log_that_is_damaged_in_its_middle_leaves_no_hole():
+    disk = MemoryDisk()
+    disk.make_directory("/kafka")
+    disk.sync_directory("/")
+    log = create_log("/kafka/orders-0", settings=LogSettings(segment_bytes=400), now_ms=NOW_MS, disk=disk)
+    for _ in range(25):
+        log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW_MS)
+    assert len(log.segment_bases) > 4
+    log.flush(now_ms=NOW_MS)
+    victim = log.state.segments.from_floor(log.segment_bases[1])[0].path
+    disk.do_write(victim, 100, b"\xff")
+    disk.do_fsync(victim)
+    damaged = disk.crashed()
+    recovering = damaged.copy()
+    whole = read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=recovering))
+    assert 4 < len(whole) < 10
+    for count in range(len(recovering.journal)):
+        partly = damaged.copy()
+        for name, arguments in recovering.journal[:count]:
+            getattr(partly, name)(*arguments)
+        for left in (partly.crashed(), partly.crashed(lambda pending: pending // 2)):
+            assert read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left)) == whole, count
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO], ids=errno.errorcode.get)
+def test_a_disk_that_fails_takes_the_directory_offline_and_what_was_written_stays_readable(life, code):
+    for number in range(5, len(life.disk.journal), 1 if IS_DEEP else 41):
+        disk = MemoryDisk()
+        broken = Life(disk)
+        disk.fail = lambda at, number=number: OSError(code, os.strerror(code)) if at >= number else None
+        with pytest.raises(StorageError, match=os.strerror(code)) as caught:
+            broken.live()
+        assert caught.value.file is not None
+        if broken.manager is None or not broken.manager.is_offline:  # it never came to be open
+            continue
+        for key, log in broken.manager.logs.items():
+            before = broken.batches.get(key, ())
+            found = [one for one in read_all(log) if not before or one[1] <= before[-1][1]]
+            expected = [one for one in before if one[0] >= log.segment_bases[0]]
+            assert found == (expected[: len(found)] if key == broken.cutting else expected)
+            with pytest.raises((StorageError, OptionError)):
+                log.append_as_leader(batch(1), leader_epoch=20, now_ms=broken.now_ms)
+        disk.fail = lambda at: None
+        if not broken.manager.is_closed:
+            with pytest.raises(StorageError, match="offline"):
+                broken.manager.close(now_ms=broken.now_ms)
+        check(disk.crashed(), broken.states[-1], life.results, lost_nothing=False)
+
+
+SPACE_TAKING = ("do_write", "do_create", "do_make_directory")
+
+
+class Retrying(Life):
+    """A life on a disk that is full for a while: what was refused is done again when there is room."""
+
+    refused = 0
+
+    def again(self, act):
+        try:
+            return act()
+        except StorageError as error:
+            self.note_full(error)
+            return act()
+
+    def note_full(self, error):
+        if self.manager is None or self.manager.is_closed or self.cutting:
+            raise error
+        assert not self.manager.is_offline, error
+        self.refused += 1
+        self.disk.fail = lambda at: None
+
+    def create(self, key):
+        self.again(lambda: super(Retrying, self).create(key))
+
+    def append(self, key, records, **named):
+        log, epoch = self.log(key), self.epoch
+        before = read_all(log)
+
+        def act():
+            self.epoch = epoch
+            assert read_all(log) == before
+            super(Retrying, self).append(key, records, **named)
+
+        self.again(act)
+
+    def live(self):
+        for step in script():
+            try:
+                step(self)
+            except StorageError as error:  # what is done by the clock, and comes again
+                self.note_full(error)
+
+
+def full_at(disk, number, length):
+    """Let what needs space fail for so many effects, from one on."""
+    effect, names = disk._effect, []
+
+    def noted(name, *arguments):
+        names.append(name)
+        return effect(name, *arguments)
+
+    def fail(at):
+        is_full = number <= at < number + length and names[-1] in SPACE_TAKING
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else None
+
+    disk._effect, disk.fail = noted, fail
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_disk_that_is_full_for_a_while_costs_nothing_that_was_acknowledged(life, length):
+    """Appends and new logs are refused while there is no space, half a write included; then all goes on."""
+    refused = 0
+    for number in range(5, len(life.disk.journal), 1 if IS_DEEP else 23):
+        disk = MemoryDisk()
+        broken = Retrying(disk)
+        full_at(disk, number, length)
+        try:
+            broken.live()
+        except StorageError as error:
+            if broken.manager is None or broken.manager.is_closed or broken.cutting:  # starting, stopping, cutting off
+                continue
+            error.add_note(f"no space from effect {number} on: {life.disk.journal[number]}")
+            raise
+        refused += broken.refused
+        if broken.deleting is None and broken.cutting is None:
+            check(disk.crashed(), broken.states[-1], broken.results, lost_nothing=False)
+            assert broken.batches.keys() == life.batches.keys()
+    assert refused > 5

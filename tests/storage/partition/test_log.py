@@ -1,0 +1,438 @@
+"""What one partition's log does: appends and refusals, rolls, reads, watermarks, retention, truncation."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.storage.partition.builders import NOW_MS, batch, idempotent, lead, marker, new_log, transactional
+from tests.storage.partition.memory_disk import MemoryDisk
+
+from kafkaframes.errors import AppendRefusedError, OffsetOutOfRangeError, OptionError
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.storage.files.names import segment_file_name
+from kafkaframes.storage.partition import LogSettings, create_log, open_log
+from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, LOG_END, MAX_TIMESTAMP, TXN_COMMITTED
+from kafkaframes.wire.checksum import crc32c
+
+
+def refusal(append):
+    with pytest.raises(AppendRefusedError) as caught:
+        append()
+    return caught.value.code
+
+
+def test_a_leader_assigns_offsets_and_its_epoch(tmp_path):
+    log = new_log(tmp_path)
+    first, second = lead(log, batch(3), epoch=4), lead(log, batch(2), epoch=4)
+    assert (first.first_offset, first.last_offset, first.record_count) == (0, 2, 3)
+    assert (second.first_offset, second.last_offset, second.last_leader_epoch) == (3, 4, 4)
+    assert log.log_end_offset == 5
+    assert [one.leader_epoch for one in log.leader_epochs.entries] == [4]
+
+
+def test_a_log_is_read_up_to_its_watermarks(tmp_path):
+    log = new_log(tmp_path)
+    for _ in range(4):
+        lead(log, batch(2))
+    assert log.read(0, max_bytes=1 << 20).records == b""
+    log.update_high_watermark(4)
+    visible = log.read(0, max_bytes=1 << 20).records
+    assert [record.offset for one in read_values(visible) for record in one.records] == [0, 1, 2, 3]
+    everything = log.read(3, max_bytes=1 << 20, isolation=LOG_END).records
+    assert [record.offset for one in read_values(everything) for record in one.records] == [2, 3, 4, 5, 6, 7]
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(9, max_bytes=10)
+
+
+def test_the_first_batch_is_given_whole_or_not_at_all(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, batch(5))
+    size = log.size_bytes
+    assert len(log.read(0, max_bytes=1, isolation=LOG_END).records) == size
+    cut = log.read(0, max_bytes=1, isolation=LOG_END, min_one_message=False)
+    assert len(cut.records) == 1
+    assert cut.first_entry_incomplete
+
+
+@pytest.mark.parametrize(
+    ("settings", "step_ms"),
+    [
+        ({"segment_bytes": 200}, 0),
+        ({"segment_ms": 1000}, 600),
+        ({"segment_ms": 5000, "segment_jitter_ms": 4000}, 600),
+        ({"segment_index_bytes": 24, "index_interval_bytes": 0}, 0),
+    ],
+    ids=["size", "age", "age with jitter", "index full"],
+)
+def test_a_segment_is_rolled(tmp_path, settings, step_ms):
+    log = new_log(tmp_path, **settings)
+    for number in range(6):
+        lead(log, batch(1, timestamp=NOW_MS + number * step_ms))
+    assert log.segment_bases == (0, 2, 4)
+    assert log.recovery_point == 4
+    names = os.listdir(log.directory)
+    assert segment_file_name(2, "snapshot") in names
+    assert segment_file_name(4, "snapshot") in names
+
+
+def test_offsets_that_do_not_fit_into_an_index_begin_a_new_segment(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, batch(1))
+    far = bytearray(batch(1))
+    far[:8] = (2**31).to_bytes(8, "big")
+    log.append_as_follower(bytes(far), now_ms=NOW_MS)
+    assert log.segment_bases == (0, 2**31)
+    assert log.log_end_offset == 2**31 + 1
+
+
+def test_active_indexes_are_allocated_and_trimmed(tmp_path):
+    log = new_log(tmp_path, segment_bytes=400, segment_index_bytes=1000, index_interval_bytes=0)
+    for _ in range(6):
+        lead(log, batch(1))
+    sizes = {name: os.path.getsize(os.path.join(log.directory, name)) for name in os.listdir(log.directory)}
+    active = log.segment_bases[-1]
+    assert sizes[segment_file_name(active, "index")] == 1000
+    assert sizes[segment_file_name(active, "timeindex")] == 996
+    assert sizes[segment_file_name(0, "index")] == 8 * 4
+    log.close(now_ms=NOW_MS)
+    assert os.path.getsize(os.path.join(log.directory, segment_file_name(active, "index"))) < 1000
+
+
+def test_a_preallocated_segment_is_cut_to_its_batches_when_it_ends(tmp_path):
+    log = new_log(tmp_path, segment_bytes=5000, preallocate=True)
+    lead(log, batch(1))
+    path = os.path.join(log.directory, segment_file_name(0, "log"))
+    assert os.path.getsize(path) == 5000
+    log.roll(now_ms=NOW_MS)
+    assert os.path.getsize(path) < 200
+
+
+# ------------------------------------------------------------------------------------------------- producers
+
+
+def test_a_retry_of_the_last_five_batches_is_answered_with_its_offsets(tmp_path):
+    log = new_log(tmp_path)
+    for sequence in range(0, 14, 2):
+        lead(log, idempotent(9, sequence, 2))
+    for sequence in range(4, 14, 2):
+        info = lead(log, idempotent(9, sequence, 2))
+        assert info.is_duplicate
+        assert (info.first_offset, info.last_offset) == (sequence, sequence + 1)
+    assert refusal(lambda: lead(log, idempotent(9, 2, 2))) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert log.log_end_offset == 14
+
+
+def test_sequences_and_epochs_of_a_producer(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, idempotent(9, 500))  # nothing is known of it: any sequence is right
+    assert refusal(lambda: lead(log, idempotent(9, 502))) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert refusal(lambda: lead(log, idempotent(9, 3, epoch=1))) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    lead(log, idempotent(9, 0, epoch=1))
+    assert refusal(lambda: lead(log, idempotent(9, 501))) == "INVALID_PRODUCER_EPOCH"
+    assert log.log_end_offset == 2
+
+
+def test_sequences_go_on_with_zero(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, idempotent(9, 2**31 - 2, 3))
+    info = lead(log, idempotent(9, 1))
+    assert info.first_offset == 3
+    assert lead(log, idempotent(9, 2**31 - 2, 3)).is_duplicate
+
+
+def test_transactions_hold_back_the_last_stable_offset(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, transactional(1, 0))
+    lead(log, transactional(2, 0))
+    lead(log, batch(1))
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 0
+    lead(log, marker(1, commit=False), origin="COORDINATOR")
+    assert log.last_stable_offset == 0  # the marker is not replicated yet
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 1
+    lead(log, marker(2, commit=True), origin="COORDINATOR")
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 5
+    fetched = log.read(0, max_bytes=1 << 20, isolation=TXN_COMMITTED)
+    assert [(one.producer_id, one.first_offset, one.last_offset) for one in fetched.aborted] == [(1, 0, 3)]
+    assert fetched.aborted[0].last_stable_offset == 1
+
+
+def test_what_a_transaction_forbids(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, transactional(1, 0))
+    assert refusal(lambda: lead(log, idempotent(1, 1))) == "INVALID_TXN_STATE"
+    lead(log, marker(1, commit=True, coordinator_epoch=7), origin="COORDINATOR")
+    old = marker(1, commit=True, coordinator_epoch=6)
+    assert refusal(lambda: lead(log, old, origin="COORDINATOR")) == "TRANSACTION_COORDINATOR_FENCED"
+    assert refusal(lambda: lead(log, marker(1, commit=True))) == "INVALID_RECORD"
+
+
+def test_a_marker_with_the_next_epoch_clears_what_was_known_of_the_data(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, transactional(1, 0))
+    lead(log, marker(1, commit=True, epoch=1), origin="COORDINATOR")
+    assert refusal(lambda: lead(log, transactional(1, 1, epoch=0))) == "INVALID_PRODUCER_EPOCH"
+    assert lead(log, transactional(1, 0, epoch=1)).first_offset == 2
+
+
+def test_an_idle_producer_is_forgotten_unless_its_transaction_is_open(tmp_path):
+    log = new_log(tmp_path, producer_id_expiration_ms=1000)
+    lead(log, idempotent(1, 0))
+    lead(log, transactional(2, 0))
+    log.tick(NOW_MS + 1000)
+    assert list(log.producers.states) == [2]
+
+
+# ------------------------------------------------------------------------------------------------- refusals
+
+
+def test_refused_appends_leave_no_trace(tmp_path):
+    log = new_log(tmp_path, segment_bytes=1000, max_message_bytes=800)
+    lead(log, batch(1))
+    before = log.size_bytes, log.log_end_offset, dict(log.producers.states)
+    corrupt = bytearray(batch(1))
+    corrupt[-1] ^= 1
+    offset = bytearray(batch(1))
+    offset[7] = 5
+    assert refusal(lambda: lead(log, bytes(corrupt))) == "CORRUPT_MESSAGE"
+    assert refusal(lambda: lead(log, bytes(offset))) == "INVALID_RECORD"
+    assert refusal(lambda: lead(log, batch(1, value=b"x" * 900))) == "MESSAGE_TOO_LARGE"
+    assert refusal(lambda: lead(log, b"")) == "CORRUPT_MESSAGE"
+    log.configure(LogSettings(segment_bytes=1000))
+    assert refusal(lambda: lead(log, idempotent(5, 0, value=b"x" * 1100))) == "RECORD_LIST_TOO_LARGE"
+    below = batch(1)
+    assert refusal(lambda: log.append_as_follower(below, now_ms=NOW_MS)) == "UNKNOWN_SERVER_ERROR"
+    assert (log.size_bytes, log.log_end_offset, dict(log.producers.states)) == before
+
+
+def test_a_follower_takes_holes_and_leaves_later_epochs(tmp_path):
+    log = new_log(tmp_path)
+    pieces = []
+    for offset, epoch in ((3, 1), (9, 1), (10, 2)):
+        piece = bytearray(batch(1, leader_epoch=epoch))
+        piece[:8] = offset.to_bytes(8, "big")
+        pieces.append(bytes(piece))
+    info = log.append_as_follower(b"".join(pieces), leader_epoch=1, now_ms=NOW_MS)
+    assert (info.first_offset, info.last_offset, log.log_end_offset) == (3, 9, 10)
+    reversed_pieces = b"".join(reversed(pieces))
+    assert refusal(lambda: log.append_as_follower(reversed_pieces, now_ms=NOW_MS)) == "UNKNOWN_SERVER_ERROR"
+
+
+def test_a_closed_log_takes_nothing(tmp_path):
+    log = new_log(tmp_path)
+    log.close(now_ms=NOW_MS)
+    with pytest.raises(OptionError):
+        lead(log, batch(1))
+
+
+# ------------------------------------------------------------------------------------------------- getting shorter
+
+
+def filled(tmp_path, **settings):
+    log = new_log(tmp_path, segment_bytes=250, **settings)
+    for number in range(9):
+        lead(log, idempotent(1, number, timestamp=NOW_MS + number))
+    return log
+
+
+def test_retention_waits_for_the_high_watermark_and_keeps_deleted_files_for_a_while(tmp_path):
+    log = filled(tmp_path, retention_ms=1000)
+    bases = log.segment_bases
+    assert len(bases) == 3
+    assert log.delete_old_segments(now_ms=NOW_MS + 5000) == 0
+    log.update_high_watermark(bases[2])
+    assert log.delete_old_segments(now_ms=NOW_MS + 5000) == 2
+    assert log.log_start_offset == bases[2] == log.segment_bases[0]
+    waiting = [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
+    assert segment_file_name(0, "log") + ".deleted" in waiting
+    log.tick(NOW_MS + 5000 + 59_999)
+    assert segment_file_name(0, "log") + ".deleted" in os.listdir(log.directory)
+    log.tick(NOW_MS + 5000 + 60_000)
+    assert not [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
+
+
+def test_when_everything_is_too_old_an_empty_segment_is_left(tmp_path):
+    log = filled(tmp_path, retention_ms=1000)
+    log.update_high_watermark(9)
+    log.delete_old_segments(now_ms=NOW_MS + 5000)
+    assert log.segment_bases == (9,)
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+    assert lead(log, idempotent(1, 9)).first_offset == 9
+
+
+def test_retention_by_size_counts_from_the_end(tmp_path):
+    log = filled(tmp_path, retention_ms=-1, retention_bytes=500)
+    log.update_high_watermark(9)
+    log.delete_old_segments(now_ms=NOW_MS)
+    assert log.size_bytes >= 500 > log.size_bytes - log.state.segments.first.size_bytes
+
+
+def test_a_compacted_log_keeps_old_segments_but_not_deleted_records(tmp_path):
+    log = filled(tmp_path, cleanup_policy="compact", retention_ms=1000)
+    log.update_high_watermark(9)
+    assert log.delete_old_segments(now_ms=NOW_MS + 5000) == 0
+    assert log.delete_records(log.segment_bases[1] + 1) == log.segment_bases[1] + 1
+    assert log.delete_old_segments(now_ms=NOW_MS + 5000) == 1
+
+
+def test_delete_records_stops_at_the_high_watermark(tmp_path):
+    log = filled(tmp_path)
+    log.update_high_watermark(5)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_records(6)
+    assert log.delete_records(-1) == 5
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(4, max_bytes=10)
+    assert log.delete_records(2) == 5
+
+
+@pytest.mark.parametrize("offset", range(9))
+def test_a_truncated_log_is_as_if_the_rest_had_never_been(tmp_path, offset):
+    cut, never = filled(tmp_path / "a"), new_log(tmp_path / "b", segment_bytes=250)
+    cut.truncate_to(offset, now_ms=NOW_MS)
+    for number in range(offset):
+        lead(never, idempotent(1, number, timestamp=NOW_MS + number))
+    for log in (cut, never):
+        lead(log, idempotent(1, offset))
+        log.close(now_ms=NOW_MS)
+    found = live_files(cut)
+    found.pop(segment_file_name(offset, "snapshot"), None)  # taken when the log was cut, as Kafka does
+    expected = live_files(never)
+    expected.pop(segment_file_name(offset, "snapshot"), None)
+    assert found == expected
+
+
+def live_files(log):
+    found = {}
+    for name in os.listdir(log.directory):
+        if not name.endswith(".deleted"):
+            with open(os.path.join(log.directory, name), "rb") as file:
+                found[name] = file.read()
+    return found
+
+
+def test_a_log_that_is_emptied_goes_on_where_it_is_told(tmp_path):
+    log = filled(tmp_path)
+    log.truncate_fully_and_start_at(100, now_ms=NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
+    assert lead(log, idempotent(1, 77)).first_offset == 100
+
+
+# ------------------------------------------------------------------------------------------------- look-ups
+
+
+def test_offsets_by_time(tmp_path):
+    log = filled(tmp_path)
+    log.update_high_watermark(9)
+    assert log.offset_for_timestamp(NOW_MS + 4).offset == 4
+    assert log.offset_for_timestamp(NOW_MS + 9) is None
+    assert log.offset_for_timestamp(LATEST).offset == 9
+    assert log.offset_for_timestamp(EARLIEST).offset == 0
+    assert log.offset_for_timestamp(MAX_TIMESTAMP).offset == 8
+    log.delete_records(6)
+    assert log.offset_for_timestamp(NOW_MS + 4) is None  # only the segment that reaches the time is looked into
+    log.delete_old_segments(now_ms=NOW_MS)
+    assert log.offset_for_timestamp(NOW_MS + 4).offset == 6
+    assert log.offset_for_timestamp(EARLIEST).offset == 6
+
+
+def test_where_a_leader_epoch_ends(tmp_path):
+    log = new_log(tmp_path)
+    for epoch in (1, 1, 3):
+        lead(log, batch(2), epoch=epoch)
+    ends = [tuple(log.leader_epochs.end_offset_for(epoch, log_end_offset=6)) for epoch in (-1, 0, 1, 2, 3, 4)]
+    assert ends == [(-1, -1), (0, 0), (1, 4), (1, 4), (3, 6), (-1, -1)]
+    assert tuple(log.leader_epochs.end_offset_for(-5, log_end_offset=6)) == (-5, 0)  # as Kafka answers nonsense
+
+
+def test_where_any_epoch_ends_in_a_log_that_has_none(tmp_path):
+    log = new_log(tmp_path)
+    ends = [tuple(log.leader_epochs.end_offset_for(epoch, log_end_offset=0)) for epoch in (-(2**31), -5, -1, 0, 7)]
+    assert ends == [(-1, -1)] * 5
+
+
+# ------------------------------------------------------------------------------------------------- opening again
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_is_opened_again(tmp_path, is_clean):
+    log = filled(tmp_path)
+    lead(log, transactional(2, 0))
+    log.assign_topic_id("IU6NTFbUTQiJMTtf1e--4g")
+    bases, states = log.segment_bases, {key: state.entry() for key, state in log.producers.states.items()}
+    if is_clean:
+        log.close(now_ms=NOW_MS)
+        (tmp_path / ".kafka_cleanshutdown").touch()
+    else:
+        log.abandon()
+    again = open_log(log.directory, settings=log.settings, now_ms=NOW_MS)
+    assert again.segment_bases == bases
+    assert {key: state.entry() for key, state in again.producers.states.items()} == states
+    assert again.topic_id == "IU6NTFbUTQiJMTtf1e--4g"
+    assert again.recovery_point == (10 if is_clean else 0)
+    again.update_high_watermark(10)
+    assert again.last_stable_offset == 9
+    assert lead(again, idempotent(1, 8)).is_duplicate
+    assert lead(again, transactional(2, 1)).first_offset == 10
+
+
+def test_bytes_behind_the_last_batch_of_a_log_that_was_clean_are_cut_off(tmp_path):
+    log = filled(tmp_path)
+    log.close(now_ms=NOW_MS)
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    with open(log.state.segments.active.path, "ab") as file:
+        file.write(b"\0" * 40)
+    again = open_log(log.directory, settings=log.settings, now_ms=NOW_MS)
+    assert lead(again, idempotent(1, 9)).first_offset == 9
+    again.abandon()
+    assert open_log(log.directory, settings=log.settings, now_ms=NOW_MS).log_end_offset == 10
+
+
+# ------------------------------------------------------------------------------------------------- hostile input
+
+GOOD = (
+    batch(2),
+    idempotent(5, 0, 3),
+    transactional(6, 0),
+    marker(6, commit=True),
+    batch(3, record_format=1, codec="gzip"),
+)
+
+
+@given(
+    pieces=st.lists(st.sampled_from(GOOD), min_size=1, max_size=3),
+    damage=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),
+    fix_crc=st.booleans(),
+    leads=st.booleans(),
+)
+def test_any_bytes_are_refused_or_are_in_the_log_afterwards(pieces, damage, fix_crc, leads):
+    raw = bytearray(b"".join(pieces))
+    for place, value in damage:
+        raw[place % len(raw)] = value
+    if fix_crc and raw[16] == 2 and len(raw) > BATCH_V2.size:
+        size = 12 + int.from_bytes(raw[8:12], "big", signed=True)
+        struct.pack_into(">I", raw, 17, crc32c(bytes(raw[21 : max(size, 21)])))
+    disk = MemoryDisk()
+    disk.make_directory("/kafka")
+    disk.sync_directory("/")
+    log = create_log("/kafka/orders-0", settings=LogSettings(segment_bytes=4000), now_ms=NOW_MS, disk=disk)
+    lead(log, batch(1))
+    try:
+        info = lead(log, bytes(raw)) if leads else log.append_as_follower(bytes(raw), now_ms=NOW_MS)
+    except AppendRefusedError:
+        assert log.log_end_offset == 1
+    else:
+        assert log.log_end_offset == max(info.last_offset + 1, 1)
+    end = log.log_end_offset
+    log.roll(now_ms=NOW_MS)
+    log.abandon()
+    again = open_log("/kafka/orders-0", now_ms=NOW_MS, disk=disk.crashed(lambda pending: 0))
+    assert again.log_end_offset == end
+    assert lead(again, batch(1)).first_offset == end

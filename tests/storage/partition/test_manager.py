@@ -1,0 +1,203 @@
+"""A log directory on a real disk: lock, identity, marker, checkpoints, deletion of topics, refusals of the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.storage.partition.builders import NOW_MS, batch, idempotent, lead
+
+from kafkaframes.errors import LogDirError, OptionError, StorageError
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.files.checkpoints import MetaProperties, read_offset_checkpoint
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.partition import LogSettings, ManagerSettings, open_log_directory
+
+KAFKAS = Path(__file__).parents[2] / "data" / "logs"
+META = MetaProperties({"version": "1", "node.id": "1", "cluster.id": "cluster", "directory.id": "directory"})
+ORDERS, VIEWS = TopicPartition("orders", 0), TopicPartition("page-views", 12)
+UNIQUE = "3a400b54ac4a47ee86e55390ecea333b"
+
+
+@pytest.fixture
+def opened(tmp_path):
+    managers = []
+
+    def open_again(now_ms=NOW_MS, **options):
+        options = {"meta": META} | options
+        managers.append(open_log_directory(str(tmp_path / "kafka"), now_ms=now_ms, **options))
+        return managers[-1]
+
+    yield open_again
+    for manager in managers:
+        if not manager.is_closed:
+            manager.abandon()
+
+
+def offsets_in(manager, name):
+    path = Path(manager.path) / name
+    return read_offset_checkpoint(path.read_bytes())
+
+
+def test_a_clean_stop_leaves_marker_and_checkpoints(opened):
+    manager = opened()
+    log = manager.create(ORDERS, topic_id="IU6NTFbUTQiJMTtf1e--4g", now_ms=NOW_MS)
+    manager.create(VIEWS, now_ms=NOW_MS)
+    lead(log, batch(5))
+    lead(log, batch(2))
+    log.update_high_watermark(6)
+    log.delete_records(3)
+    assert not (Path(manager.path) / ".kafka_cleanshutdown").exists()
+    manager.close(now_ms=NOW_MS, broker_epoch=21)
+    assert (Path(manager.path) / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":21}'
+    assert offsets_in(manager, "recovery-point-offset-checkpoint") == {ORDERS: 7, VIEWS: 0}
+    assert offsets_in(manager, "replication-offset-checkpoint") == {ORDERS: 6, VIEWS: 0}
+    assert offsets_in(manager, "log-start-offset-checkpoint") == {ORDERS: 3}
+    assert offsets_in(manager, "cleaner-offset-checkpoint") == {}
+    again = opened()
+    assert again.was_clean
+    assert again.logs.keys() == {ORDERS, VIEWS}
+    log = again.logs[ORDERS]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (3, 6, 7, 7)
+    assert log.topic_id == "IU6NTFbUTQiJMTtf1e--4g"
+
+
+def test_a_directory_is_open_once(opened, tmp_path):
+    opened()
+    with pytest.raises(LogDirError, match=r"\.lock"):
+        opened()
+    code = f"""
+import sys
+from kafkaframes.storage.partition import open_log_directory
+try:
+    open_log_directory({str(tmp_path / "kafka")!r}, now_ms=0)
+except Exception as error:
+    sys.exit(str(error))
+"""
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ".lock" in other.stderr
+
+
+def test_a_directory_of_another_broker_is_refused(opened):
+    opened().close(now_ms=NOW_MS)
+    with pytest.raises(LogDirError, match=r"node\.id is 1, not 2"):
+        opened(meta=MetaProperties({**META.values, "node.id": "2"}))
+    assert opened(meta=None).was_clean
+
+
+def test_a_directory_without_identity_needs_one(tmp_path):
+    with pytest.raises(LogDirError, match=r"meta\.properties"):
+        open_log_directory(str(tmp_path), now_ms=NOW_MS)
+
+
+def test_a_deleted_log_is_renamed_and_removed_later(opened):
+    manager = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
+    manager.create(VIEWS, now_ms=NOW_MS)
+    manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
+    renamed = Path(manager.path) / f"page-views-12.{UNIQUE}-delete"
+    assert renamed.is_dir()
+    manager.tick(NOW_MS + 999)
+    assert renamed.is_dir()
+    manager.tick(NOW_MS + 1000)
+    assert not renamed.exists()
+    with pytest.raises(OptionError):
+        manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
+
+
+def test_a_deletion_that_a_stop_interrupts_goes_on(opened):
+    manager = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
+    manager.create(VIEWS, now_ms=NOW_MS)
+    manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
+    manager.close(now_ms=NOW_MS)
+    again = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
+    again.tick(NOW_MS + 1000)
+    assert not (Path(manager.path) / f"page-views-12.{UNIQUE}-delete").exists()
+
+
+def test_what_is_due_by_the_clock(opened):
+    settings = LogSettings(segment_bytes=100, retention_ms=1000, flush_ms=700, file_delete_delay_ms=500)
+    manager = opened(settings_of=settings, settings=ManagerSettings(log_retention_check_interval_ms=3000))
+    log = manager.create(ORDERS, now_ms=NOW_MS)
+    lead(log, batch(1))
+    lead(log, batch(1))
+    log.update_high_watermark(2)
+    manager.tick(NOW_MS + 699)
+    assert log.recovery_point == 1
+    manager.tick(NOW_MS + 700)
+    assert log.recovery_point == 2
+    manager.tick(NOW_MS + 2999)
+    assert log.log_start_offset == 0
+    manager.tick(NOW_MS + 3000)
+    assert log.log_start_offset == 2
+    manager.tick(NOW_MS + 5000)
+    assert offsets_in(manager, "replication-offset-checkpoint") == {ORDERS: 2}
+    assert not [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
+
+
+def test_a_corrupt_checkpoint_counts_as_empty(opened):
+    manager = opened()
+    lead(manager.create(ORDERS, now_ms=NOW_MS), batch(3))
+    manager.close(now_ms=NOW_MS)
+    (Path(manager.path) / "recovery-point-offset-checkpoint").write_bytes(b"0\n7\n")
+    again = opened()
+    assert [problem.file for problem in again.problems] == [f"{manager.path}/recovery-point-offset-checkpoint"]
+    assert again.logs[ORDERS].log_end_offset == 3
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_forbidden_directory_is_named(opened):
+    manager = opened()
+    manager.create(ORDERS, now_ms=NOW_MS)
+    os.chmod(manager.logs[ORDERS].directory, 0o500)
+    with pytest.raises(StorageError, match="denied"):
+        manager.logs[ORDERS].roll(5, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("case", ["unclean-flipped-bit-active", "preallocated-torn-tail", "kraft-4x-transactions"])
+def test_a_real_brokers_directory_is_opened_and_written_on(case, tmp_path):
+    source = KAFKAS / case
+    source = source / "before" if (source / "before").is_dir() else source
+    shutil.copytree(source, tmp_path / "kafka")
+    for path in (tmp_path / "kafka").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (tmp_path / "kafka").chmod(0o755)
+    settings = LogSettings(segment_index_bytes=65536, index_interval_bytes=1024)
+    manager = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, settings_of=settings)
+    for log in manager.logs.values():
+        for sequence in range(3):
+            lead(log, idempotent(777, sequence), epoch=50)
+        log.update_high_watermark(log.log_end_offset)
+    ends = {key: log.log_end_offset for key, log in manager.logs.items()}
+    manager.close(now_ms=NOW_MS, broker_epoch=40)
+    assert verify(discover(str(tmp_path / "kafka"))).is_sound
+    again = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, settings_of=settings)
+    assert {key: log.log_end_offset for key, log in again.logs.items()} == ends
+    again.abandon()
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "../elsewhere", "a/b", "a b", "é", "x" * 250])
+def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
+    manager = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, meta=META)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(OptionError, match="is not a topic name"):
+        manager.create(TopicPartition(topic, 0), now_ms=NOW_MS)
+    assert sorted(tmp_path.rglob("*")) == before
+    manager.close(now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"compression_type": "brotli"}, "no codec 'brotli'"),
+        ({"message_timestamp_type": "now"}, "timestamp_type is one of"),
+    ],
+    ids=str,
+)
+def test_settings_are_refused_before_anything_is_appended(given, said):
+    with pytest.raises(OptionError, match=said):
+        LogSettings(**given)

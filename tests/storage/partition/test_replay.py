@@ -1,0 +1,95 @@
+"""A real broker's logs, appended batch by batch with its settings, come out as the files that the broker wrote."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.records.scan import FILE, scan_all
+from kafkaframes.storage.partition import LogSettings, PartitionLog, create_log
+
+DATA = Path(__file__).parents[2] / "data" / "logs"
+SERVER = {
+    "log.segment.bytes": "segment.bytes",
+    "log.index.interval.bytes": "index.interval.bytes",
+    "log.index.size.max.bytes": "segment.index.bytes",
+}
+INTERNAL_SEGMENT_BYTES = {"__consumer_offsets": "104857600"}
+DELETED_MS = 1_795_254_400_000  # the clock when the broker deleted, to some minutes
+CASES = [DATA / "kraft-4x-transactions"]
+
+
+def topic_settings(folder: Path, case: str, topic: str) -> LogSettings:
+    """Return the topic's settings as the manifest and the broker's metadata log have them."""
+    manifest = json.loads((folder / f"{case}.json").read_text())
+    server = manifest["server_properties"]
+    given = {name: server[key] for key, name in SERVER.items() if key in server}
+    given |= {"segment.bytes": INTERNAL_SEGMENT_BYTES[topic]} if topic in INTERNAL_SEGMENT_BYTES else {}
+    dumped = gzip.decompress((folder / f"{case}.dumplog.txt.gz").read_bytes()).decode(errors="replace")
+    for text in re.findall(r'"type":"CONFIG_RECORD","version":0,"data":(\{[^}]*\})', dumped):
+        record = json.loads(text)
+        if record["resourceName"] == topic:
+            given[record["name"].removeprefix("internal.")] = record["value"]
+    given.pop("compression.type", None)
+    return replace(LogSettings.from_topic(given), index_per_batch=manifest["kafka_version"] >= "4.1")
+
+
+def partitions() -> list[Path]:
+    return [
+        directory
+        for case in CASES
+        for directory in sorted(case.iterdir())
+        if directory.is_dir() and not directory.name.startswith("__cluster_metadata")
+    ]
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.iterdir() if file.name != "partition.metadata"}
+
+
+def appended(directory: Path, target: Path) -> PartitionLog:
+    """Append every batch of a broker's partition, those of deleted segments too."""
+    topic = directory.name.rpartition("-")[0]
+    settings = topic_settings(directory.parent.parent, directory.parent.name, topic)
+    log = create_log(str(target), settings=settings, now_ms=0)
+    log.leader_epochs.assign(0, 0)
+    for segment in sorted((*directory.glob("*.log"), *directory.glob("*.log.deleted"))):
+        raw = segment.read_bytes()
+        found = scan_all(raw, rules=FILE)
+        starts = [*found.column("position").tolist(), len(raw)]
+        for start, end in pairwise(starts):
+            log.append_as_follower(raw[start:end], now_ms=0)
+    return log
+
+
+def check_same_files(directory: Path, found: Path) -> None:
+    expected, found_files = files_of(directory), files_of(found)
+    assert found_files.keys() == expected.keys()
+    for name in expected:
+        assert found_files[name] == expected[name], name
+
+
+@pytest.mark.parametrize("name", ["retention-size-0", "retention-time-0", "trimmed-0", "trimmed-1", "trimmed-to-end-0"])
+def test_deleting_as_the_broker_did_leaves_its_files(name, tmp_path):
+    case = DATA / "deleted-records"
+    begin, end = json.loads((DATA / "deleted-records.json").read_text())["begin_end_offsets"][name]
+    log = appended(case / name, tmp_path / name)
+    log.update_high_watermark(end)
+    if name.startswith("trimmed"):
+        log.delete_records(begin)
+    log.delete_old_segments(now_ms=DELETED_MS)
+    assert (log.log_start_offset, log.log_end_offset) == (begin, end)
+    log.close(now_ms=0)
+    check_same_files(case / name, tmp_path / name)
+
+
+@pytest.mark.parametrize("directory", partitions(), ids=lambda path: path.name)
+def test_appending_a_brokers_batches_makes_its_files(directory, tmp_path):
+    appended(directory, tmp_path / directory.name).close(now_ms=0)
+    check_same_files(directory, tmp_path / directory.name)

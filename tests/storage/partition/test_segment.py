@@ -1,0 +1,148 @@
+"""How a segment finds a batch: the kernel's answer is that of the plain walk, on any bytes and index entries."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.storage.partition.builders import NOW_MS, batch, lead, new_log
+from tests.storage.partition.memory_disk import MemoryDisk
+
+from kafkaframes.errors import CorruptRecordError
+from kafkaframes.records.build import build_records
+from kafkaframes.storage.files.disk import OnlineDisk
+from kafkaframes.storage.partition import segment as module
+from kafkaframes.storage.partition.fetch import LOG_END
+from kafkaframes.storage.partition.segment import FoundBatch, LogSegment
+from kafkaframes.storage.partition.settings import LogSettings
+
+PIECES = [batch(1), batch(3), batch(40, value=b"v" * 300), batch(2, codec="gzip")]
+PIECES += [
+    build_records({"value": [b"old", b"er"]}, record_format=magic, codec=codec)
+    for magic in (0, 1)
+    for codec in ("none", "gzip")
+]
+
+
+def segment_of(raw, entries, *, base_offset=0):
+    """A segment with these bytes, and these (offset, position) in its index."""
+    disk = MemoryDisk()
+    disk.make_directory("/t-0")
+    segment = LogSegment(OnlineDisk(disk), "/t-0", base_offset, size_bytes=0, now_ms=NOW_MS)
+    segment.activate(LogSettings(segment_index_bytes=4096))
+    segment._file.write(0, raw)
+    segment.size_bytes = len(raw)
+    for offset, position in entries:
+        segment.index.append(offset, position)
+    return segment
+
+
+def outcome(find, offset):
+    """What is found, or where the batches end with an error."""
+    try:
+        return find(offset)
+    except CorruptRecordError as error:
+        return "corrupt", error.position
+
+
+def assert_finds_as_plainly(segment, offset):
+    found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_plainly, offset)
+    assert (found and found[:2]) == (plain and plain[:2])
+    if isinstance(found, FoundBatch):
+        raw = segment.read_at(0, segment.size_bytes)
+        assert found.within(found.size) in (None, raw[found.position : found.position + found.size])
+
+
+@given(
+    pieces=st.lists(st.tuples(st.sampled_from(PIECES), st.integers(-2, 50)), max_size=12),
+    damage=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3),
+    cut=st.integers(0, 80),
+    places=st.lists(st.integers(0, 12), max_size=3),
+    wrong=st.integers(-3, 3),
+    base_offset=st.sampled_from((0, 5)),
+    window=st.sampled_from((61, 100, 700, 16 << 10)),
+)
+def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(pieces, damage, cut, places, wrong, base_offset, window):
+    raw, offset, starts = bytearray(), 0, []
+    for piece, step in pieces:
+        starts.append((max(offset, base_offset), len(raw)))
+        placed = bytearray(piece)
+        struct.pack_into(">q", placed, 0, offset)
+        raw += placed
+        offset += step
+    for place, value in damage:
+        if raw:
+            raw[place % len(raw)] = value
+    entries = sorted(
+        {(starts[place][0] + (wrong if wrong > 0 else 0), starts[place][1]) for place in places if place < len(starts)}
+    )
+    if wrong < 0:
+        entries = [(at, position - wrong) for at, position in entries]
+    increasing = []
+    for one in entries:
+        if not increasing or (one[0] > increasing[-1][0] and one[1] > increasing[-1][1]):
+            increasing.append(one)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "WINDOW_BYTES", window)
+        segment = segment_of(bytes(raw[: max(len(raw) - cut, 0)]), increasing, base_offset=base_offset)
+        for wanted in range(-1, 60, 7):
+            assert_finds_as_plainly(segment, wanted)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 5, 13])
+def test_a_size_that_no_batch_has_is_an_error_and_not_the_end(size):
+    """As in Kafka's FileLogInputStream; a size beyond the end of the file is the end of what is whole."""
+    raw = bytearray(batch(1) * 2)
+    at = len(raw) // 2
+    struct.pack_into(">q", raw, at, 1)
+    struct.pack_into(">i", raw, at + 8, size)
+    segment = segment_of(bytes(raw), [])
+    assert outcome(segment.find_batch, 0)[:2] == (0, at)
+    assert outcome(segment.find_batch, 1) == ("corrupt", at)
+    struct.pack_into(">i", raw, at + 8, 1000)
+    assert segment_of(bytes(raw), []).find_batch(1) is None
+
+
+def test_offsets_near_the_largest_are_found_too():
+    raw = bytearray(batch(3))
+    for base in (2**62, 2**62 + 1, 2**63 - 3, 2**63 - 1):
+        struct.pack_into(">q", raw, 0, base)
+        segment = segment_of(bytes(raw), [])
+        for wanted in (0, base - 1, base, base + 2, base + 3):
+            if wanted < 2**63:
+                assert_finds_as_plainly(segment, wanted)
+
+
+def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
+    log = new_log(tmp_path, segment_bytes=40_000)
+    for number in range(30):
+        lead(log, batch(20, value=b"%d" % number * 100))
+    assert len(log.segment_bases) > 1
+    for offset in (0, 17, 200, 599):
+        plain = log.read(offset, max_bytes=20_000, isolation=LOG_END)
+        lazy = log.read(offset, max_bytes=20_000, isolation=LOG_END, stretch_bytes=1)
+        assert plain.stretch is None
+        assert lazy.records == b""
+        assert lazy.stretch.read(1 << 20) == plain.records
+        assert len(lazy.stretch) == len(plain.records)
+        assert lazy._replace(records=b"", stretch=None) == plain._replace(records=b"")
+        lazy.stretch.close()
+    kept = log.read(0, max_bytes=20_000, isolation=LOG_END, stretch_bytes=1).stretch
+    before = log.read(0, max_bytes=20_000, isolation=LOG_END).records
+    log.update_high_watermark(log.log_end_offset)
+    log.delete_records(500)
+    log.delete_old_segments(now_ms=NOW_MS)
+    log.remove_deleted_files(now_ms=NOW_MS + 10**9)
+    assert kept.read(100) == before[:100]
+    kept.skip(100)
+    assert kept.read(1 << 20) == before[100:]
+
+
+def test_few_bytes_are_no_stretch_nor_is_what_lies_in_memory(tmp_path):
+    log = new_log(tmp_path)
+    lead(log, batch(2))
+    assert log.read(0, max_bytes=1 << 20, isolation=LOG_END, stretch_bytes=1 << 16).stretch is None
+    raw = batch(5)
+    assert segment_of(raw, []).stretch(0, len(raw)) is None

@@ -1,0 +1,288 @@
+"""A scripted life of a log directory, and what has to be true of it after a crash at any of its effects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from tests.storage.partition.builders import NOW_MS, batch, idempotent, marker, transactional
+from tests.storage.partition.memory_disk import MemoryDisk
+
+from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.storage.files.checkpoints import MetaProperties
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.headers import BatchHeader, headers_of
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.partition import LogManager, LogSettings, PartitionLog, open_log_directory
+from kafkaframes.storage.partition.appending import seen_of
+from kafkaframes.storage.partition.fetch import LOG_END
+from kafkaframes.storage.partition.producers import Producers
+
+PATH = "/kafka"
+META = MetaProperties({"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": "d"})
+ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 3)
+SHORT_LIVED = TopicPartition("short-lived", 1)
+SETTINGS = {
+    ORDERS: LogSettings(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=400, retention_bytes=2500),
+    SHORT_LIVED: LogSettings(file_delete_delay_ms=500_000),
+    PAYMENTS: LogSettings(segment_bytes=700, index_interval_bytes=100, segment_index_bytes=400, preallocate=True),
+}
+Batch = tuple[int, int, bytes]  # first and last offset, bytes as they are in the log
+
+
+def open_manager(disk: Any, now_ms: int = NOW_MS) -> LogManager:
+    return open_log_directory(PATH, now_ms=now_ms, settings_of=lambda key: SETTINGS[key], meta=META, disk=disk)
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known at the moment before an effect.
+
+    Attributes:
+        batches: of each log, those that were acknowledged.
+        arriving: the append that is under way: its number.
+        flushed, start: of each log, its recovery point and log start offset.
+        deleting: the log that may be gone already.
+    """
+
+    batches: dict[TopicPartition, tuple[Batch, ...]]
+    arriving: tuple[TopicPartition, int] | None
+    flushed: dict[TopicPartition, int]
+    start: dict[TopicPartition, int]
+    deleting: TopicPartition | None
+
+
+@dataclass
+class Life:
+    """Drives a manager and notes what it has acknowledged."""
+
+    disk: MemoryDisk
+    manager: LogManager | None = None
+    batches: dict[TopicPartition, tuple[Batch, ...]] = field(default_factory=dict)
+    arriving: tuple[TopicPartition, int] | None = None
+    results: list[Batch] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    now_ms: int = NOW_MS
+    epoch: int = 0
+    cutting: TopicPartition | None = None
+    deleting: TopicPartition | None = None
+
+    def __post_init__(self) -> None:
+        self.disk.seen = self._note
+
+    def _note(self) -> None:
+        logs = self.manager.logs if self.manager else {}
+        flushed = {key: log.recovery_point for key, log in logs.items() if key in self.batches}
+        start = {key: log.log_start_offset for key, log in logs.items()}
+        self.states.append(State(dict(self.batches), self.arriving, flushed, start, self.deleting))
+
+    def log(self, key: TopicPartition) -> PartitionLog:
+        assert self.manager is not None
+        return self.manager.logs[key]
+
+    def open(self) -> None:
+        self.manager = open_manager(self.disk, self.now_ms)
+
+    def create(self, key: TopicPartition) -> None:
+        assert self.manager is not None
+        self.manager.create(key, topic_id="IU6NTFbUTQiJMTtf1e--4g", now_ms=self.now_ms)
+        self.batches[key] = ()
+
+    def append(self, key: TopicPartition, records: bytes, *, origin: str = "CLIENT", new_epoch: bool = False) -> None:
+        log = self.log(key)
+        self.epoch += new_epoch
+        self.arriving = key, len(self.results)
+        info = log.append_as_leader(records, leader_epoch=self.epoch, now_ms=self.now_ms, origin=origin)
+        raw = log.read(info.first_offset, max_bytes=1, isolation=LOG_END).records
+        self.results.append((info.first_offset, info.last_offset, raw))
+        self.batches[key] = (*self.batches[key], self.results[-1])
+        self.arriving = None
+        log.update_high_watermark(log.log_end_offset)
+
+    def delete(self, key: TopicPartition) -> None:
+        assert self.manager is not None
+        self.deleting = key
+        self.manager.delete(key, unique_id="3a400b54ac4a47ee86e55390ecea333b", now_ms=self.now_ms)
+        del self.batches[key]
+        self.deleting = None
+
+    def truncate(self, key: TopicPartition, offset: int) -> None:
+        self.cutting = key
+        assert self.manager is not None
+        assert self.manager.truncate_to(key, offset, now_ms=self.now_ms)
+        self.cutting = None
+        self.batches[key] = tuple(one for one in self.batches[key] if one[1] < offset)
+
+    def live(self) -> None:
+        for step in script():
+            step(self)
+
+    def close(self) -> None:
+        assert self.manager is not None
+        self.manager.close(now_ms=self.now_ms, broker_epoch=13)
+
+
+def script() -> Iterator[Callable[[Life], None]]:
+    """Yield the steps of a life: producers, transactions, rolls, retention, truncation, checkpoints, restarts."""
+    sequence = {1: 0, 2: 0, 5: 0, 6: 0}
+    choose = random.Random(11)
+
+    def send(life: Life, key: TopicPartition, producer: int, count: int, build: Any = idempotent) -> None:
+        start = sequence[producer]
+        life.append(key, build(producer, start, count, timestamp=life.now_ms))
+        sequence[producer] = start + count
+
+    def end(life: Life, producer: int, commit: bool) -> None:
+        life.append(PAYMENTS, marker(producer, commit=commit), origin="COORDINATOR")
+
+    yield Life.open
+    yield lambda life: life.create(ORDERS)
+    yield lambda life: life.create(PAYMENTS)
+    yield lambda life: life.create(SHORT_LIVED)
+    yield lambda life: life.append(SHORT_LIVED, batch(3))
+    yield lambda life: life.delete(SHORT_LIVED)
+    for turn in range(5):
+        for _ in range(4):
+            yield lambda life: send(life, ORDERS, choose.choice([1, 2]), choose.randrange(1, 5))
+            yield lambda life: send(life, PAYMENTS, 5, 2, transactional)
+            yield lambda life: send(life, PAYMENTS, 6, 1, transactional)
+            yield lambda life: end(life, 5, choose.random() < 0.5)
+        yield lambda life: end(life, 6, choose.random() < 0.3)
+        yield lambda life: life.append(ORDERS, batch(2, timestamp=life.now_ms), new_epoch=True)
+        yield lambda life: _later(life, 400_000)
+        if turn == 1:
+            yield lambda life: life.log(ORDERS).delete_records(life.log(ORDERS).log_end_offset - 3)
+            yield lambda life: life.manager.checkpoint_all()
+        if turn == 2:
+            yield lambda life: life.truncate(ORDERS, life.batches[ORDERS][-4][0])
+            yield lambda life: sequence.update({one: _next_sequence(life, one) for one in (1, 2)})
+        if turn == 3:
+            yield Life.close
+            yield Life.open
+            yield lambda life: life.log(PAYMENTS).delete_old_segments(now_ms=life.now_ms)
+    yield lambda life: life.log(PAYMENTS).flush(now_ms=life.now_ms)
+    yield lambda life: send(life, PAYMENTS, 5, 2, transactional)
+    yield Life.close
+
+
+def _next_sequence(life: Life, producer: int) -> int:
+    known = life.log(ORDERS).producers.states.get(producer)
+    return 0 if known is None else known.last_sequence + 1
+
+
+def _later(life: Life, step_ms: int) -> None:
+    life.now_ms += step_ms
+    assert life.manager is not None
+    life.manager.tick(life.now_ms)
+
+
+def live(disk: MemoryDisk) -> Life:
+    """Live the whole script."""
+    life = Life(disk)
+    life.live()
+    return life
+
+
+# ------------------------------------------------------------------------------------------------- afterwards
+
+
+@contextmanager
+def opened(disk: MemoryDisk) -> Iterator[LogManager]:
+    manager = open_manager(disk, NOW_MS + 10_000_000)
+    try:
+        yield manager
+    finally:
+        manager.abandon()
+
+
+def check(disk: MemoryDisk, state: State, results: list[Batch], *, lost_nothing: bool) -> None:
+    """Open what a crash has left and prove what must hold; then write on, stop, and have it verified."""
+    with opened(disk) as manager:
+        for key, batches in state.batches.items():
+            if key == state.deleting and key not in manager.logs:
+                continue
+            assert key in manager.logs, f"{key} is gone"
+            check_log(manager.logs[key], key, batches, state, results, lost_nothing)
+        for log in manager.logs.values():
+            end = log.log_end_offset
+            info = log.append_as_leader(batch(2), leader_epoch=9, now_ms=NOW_MS)
+            assert (info.first_offset, log.log_end_offset) == (end, end + 2)
+        manager.close(now_ms=NOW_MS, broker_epoch=14)
+    report = verify(discover(PATH, filesystem=disk))
+    findings = [one for one in report.findings if "-delete/" not in one.file]  # nobody reads what is deleted
+    bad = [str(one) for one in findings if one.severity >= Severity.WARNING]
+    assert not bad, bad
+    with opened(disk) as manager:
+        assert manager.was_clean
+
+
+def check_log(
+    log: PartitionLog,
+    key: TopicPartition,
+    batches: tuple[Batch, ...],
+    state: State,
+    results: list[Batch],
+    lost_nothing: bool,
+) -> None:
+    if state.arriving is not None and state.arriving[0] == key and state.arriving[1] < len(results):
+        batches = (*batches, results[state.arriving[1]])
+        acknowledged = batches[:-1]
+    else:
+        acknowledged = batches
+    assert log.log_end_offset >= state.flushed.get(key, 0), "what was flushed is lost"
+    if lost_nothing and acknowledged and key in state.flushed:
+        assert log.log_end_offset >= acknowledged[-1][1] + 1 or _is_cut(log, state, key)
+    assert log.log_start_offset <= max(state.start.get(key, 0), 0)
+    found = read_all(log)
+    expected = [one for one in batches if log.segment_bases[0] <= one[0] < log.log_end_offset]
+    assert found == expected, (found, expected)
+    check_state(log, batches, found, start=state.start.get(key, 0))
+
+
+def _is_cut(log: PartitionLog, state: State, key: TopicPartition) -> bool:
+    """Whether a truncation was under way: its first act is to lower the recovery point."""
+    return log.log_end_offset >= state.flushed[key]
+
+
+def read_all(log: PartitionLog) -> list[Batch]:
+    """Return every batch that the segments hold, and see that offsets follow each other."""
+    found: list[Batch] = []
+    for segment in log.state.segments:
+        raw = segment.read_at(0, segment.size_bytes)
+        for header in headers_of(raw) if raw else []:
+            assert not found or header.base_offset == found[-1][1] + 1, "a hole"
+            found.append((header.base_offset, header.last_offset, raw[header.position : header.end]))
+    return found
+
+
+def check_state(log: PartitionLog, batches: tuple[Batch, ...], found: list[Batch], *, start: int) -> None:
+    """See that producers and epochs are those of the batches, replayed from nothing."""
+    end = log.log_end_offset
+    whole = _replayed(tuple(raw for first, _, raw in batches if first < end))
+    in_log = {header.producer_id for _, _, raw in found for header in headers_of(raw) if header.has_producer}
+    for producer_id in in_log:
+        assert log.producers.states[producer_id].entry() == whole.states[producer_id].entry()
+    assert log.producers.states.keys() <= whole.states.keys()
+    assert log.producers.open == whole.open
+    for entry in log.leader_epochs.entries:
+        assert entry.start_offset <= end
+    known = {header.leader_epoch for header in _headers(found) if header.base_offset >= start}
+    assert known <= {one.leader_epoch for one in log.leader_epochs.entries}, log.leader_epochs.entries
+
+
+def _headers(found: list[Batch]) -> list[BatchHeader]:
+    return [header for _, _, raw in found for header in headers_of(raw)]
+
+
+@cache
+def _replayed(pieces: tuple[bytes, ...]) -> Producers:
+    producers = Producers()
+    for raw in pieces:
+        for header, markers in seen_of(raw, headers_of(raw)):
+            producers.see(header, markers)
+    return producers

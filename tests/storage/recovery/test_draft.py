@@ -1,0 +1,61 @@
+"""Files of a partition while a recovery is planned: nothing on a disk changes, every change is noted in order."""
+
+import pytest
+
+from kafkaframes.storage.files.directory import LogFile
+from kafkaframes.storage.files.names import FileName
+from kafkaframes.storage.log.overflow import Piece
+from kafkaframes.storage.recovery.draft import Draft, Kind
+
+
+def file(base, kind, temporary="", size_bytes=10):
+    name = FileName(base, kind, temporary)
+    return LogFile(name, f"/logs/t-0/{name}", size_bytes, 5)
+
+
+@pytest.fixture
+def draft():
+    files = [file(0, "log"), file(0, "index"), file(20, "log"), file(20, "log", "swap"), file(20, "snapshot")]
+    return Draft({one.name: one for one in files})
+
+
+def listed(draft):
+    return [(one.kind, one.path.rpartition("/")[2], one.to and one.to.rpartition("/")[2]) for one in draft.actions]
+
+
+def test_a_file_is_deleted_once(draft):
+    for _ in range(2):
+        draft.delete([file(0, "index"), file(0, "log")], "why")
+    assert listed(draft) == [
+        (Kind.DELETE, f"{0:020}.index", None),
+        (Kind.DELETE, f"{0:020}.log", None),
+    ]
+    assert draft.bases() == [20]
+
+
+def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
+    (swap,) = draft.with_temporary("swap")
+    draft.delete(draft.of_segment(20), "replaced")
+    draft.rename(swap, "takes its place")
+    (renamed,) = draft.of_segment(20)
+    assert (renamed.path, renamed.name) == (swap.path, FileName(20, "log"))
+    assert draft.set_aside([renamed], "cut off") == 10
+    last = draft.actions[-1]
+    assert (last.path, last.to, last.source) == (
+        f"/logs/t-0/{20:020}.log",
+        f"/logs/t-0/{20:020}.log.deleted",
+        swap.path,
+    )
+
+
+def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
+    whole = file(0, "log", size_bytes=100)
+    pieces = (Piece(0, 0, 60, "/logs/t-0/piece-a"), Piece(9, 60, 100, "/logs/t-0/piece-b"))
+    pieces = tuple(one._replace(path=f"/logs/t-0/{FileName(one.base_offset, 'log')}") for one in pieces)
+    draft.take_apart(whole, pieces)
+    assert [kind for kind, *_ in listed(draft)] == [Kind.SPLIT, Kind.RENAME, Kind.RENAME, Kind.RENAME, Kind.RENAME]
+    assert [one[1:] for one in listed(draft)[-2:]] == [
+        (f"{0:020}.log.swap", f"{0:020}.log"),
+        (f"{9:020}.log.swap", f"{9:020}.log"),
+    ]
+    assert (draft.bases(), draft.pieces) == ([0, 9, 20], {0, 9})

@@ -1,0 +1,136 @@
+"""Recoveries carried out: files of a real broker in the agreement, made-up ones and failing disks here."""
+
+import errno
+import itertools
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.agreement.kinds import unclean
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files import atomic, leader_epochs
+from kafkaframes.storage.files.checkpoints import EpochStart
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.recovery import draft as recovery_draft
+from kafkaframes.storage.recovery.plan import plan_recovery
+from kafkaframes.storage.recovery.recover import Recovered, RecoverySettings, recover_to, work_out
+
+LOGS = Path(__file__).parents[2] / "data" / "logs"
+BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
+NOW_MS = 1_795_255_143_423
+
+
+def recovered(path: Path, name: str = "idem-0") -> Recovered:
+    (directory,) = discover(str(path))
+    (partition,) = (one for one in directory.partitions if str(one.topic_partition) == name)
+    return work_out(directory, plan_recovery(directory, partition), RecoverySettings(NOW_MS, index_interval_bytes=1024))
+
+
+@pytest.mark.parametrize("change", ["flip", "missing", "surplus"])
+def test_a_poisoned_truth_is_noticed(tmp_path, change):
+    shutil.copytree(LOGS / "unclean-flipped-bit-active", tmp_path / "case")
+    unclean.recover_all(
+        tmp_path / "case" / "before",
+        tmp_path / "found",
+        json.loads((LOGS / "unclean-flipped-bit-active.json").read_text()),
+    )
+    after = tmp_path / "case" / "after"
+    assert [*unclean._file_differences(after, tmp_path / "found")] == []
+    victim = next((after / "txn-0").glob("*.snapshot"))
+    if change == "flip":
+        victim.write_bytes(victim.read_bytes()[:-1] + b"\x01")
+    elif change == "missing":
+        victim.unlink()
+    else:
+        (after / "txn-0" / "surplus").write_bytes(b"")
+    assert len([*unclean._file_differences(after, tmp_path / "found")]) == 1
+
+
+def to(source: Path, target: Path) -> Recovered:
+    (directory,) = discover(str(source))
+    (partition,) = (one for one in directory.partitions if one.topic == "idem")
+    settings = RecoverySettings(NOW_MS, index_interval_bytes=1024)
+    return recover_to(directory, plan_recovery(directory, partition), settings, target)
+
+
+def test_what_was_recovered_is_the_same_after_a_second_recovery(tmp_path):
+    to(BEFORE, tmp_path / "idem-0")
+    to(tmp_path, tmp_path / "second" / "idem-0")
+    for path in (tmp_path / "idem-0").iterdir():
+        assert (tmp_path / "second" / "idem-0" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "idem-0").mkdir()
+    with pytest.raises(LogDirError, match="nothing is overwritten"):
+        to(BEFORE, tmp_path / "idem-0")
+
+
+def outcome(target: Path) -> str:
+    try:
+        to(BEFORE, target)
+    except LogDirError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("operation", ["fsync", "rename", "replace", "open"])
+def test_a_disk_that_fails_at_any_operation_leaves_nothing_half_done(tmp_path, monkeypatch, operation):
+    owner = {"fsync": os, "rename": Path, "replace": Path, "open": atomic}[operation]
+    name = "open_new" if operation == "open" else operation
+    real, target = getattr(owner, name), tmp_path / "idem-0"
+    source = {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()}
+    files = set(recovered(BEFORE).files)
+    for failing in range(100):
+        calls = itertools.count()
+
+        def perhaps(*arguments, calls=calls, failing=failing):
+            if next(calls) == failing:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(*arguments)
+
+        monkeypatch.setattr(owner, name, perhaps)
+        failure = outcome(target)
+        if not failure:
+            break
+        assert "No space left" in failure
+        left = {path.name for path in target.iterdir()} if target.exists() else set()
+        assert left in (set(), files)
+        shutil.rmtree(target, ignore_errors=True)
+    assert failing >= (1 if operation == "rename" else len(files))
+    assert {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()} == source
+
+
+def epochs(*pairs):
+    return tuple(EpochStart(*pair) for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "left"),
+    [(0, 100, ((0, 0), (2, 40))), (0, 40, ((0, 0),)), (50, 100, ((2, 50),)), (40, 100, ((2, 40),)), (0, 0, ())],
+)
+def test_epochs_are_cut_at_both_ends(start, end, left):
+    assert leader_epochs.truncated(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(*left)
+
+
+def test_an_epoch_without_records_is_replaced():
+    assert leader_epochs.assign(epochs((0, 0)), EpochStart(2, 0)) == epochs((2, 0))
+    assert leader_epochs.assign(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
+    assert leader_epochs.assign(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
+    assert leader_epochs.recovered(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
+
+
+@pytest.mark.parametrize("most", [0, 30, 10**9])
+def test_headers_that_are_kept_with_a_plan_only_save_a_second_reading(monkeypatch, most):
+    (directory,) = discover(str(BEFORE))
+    monkeypatch.setattr(recovery_draft, "MOST_HEADERS", most)
+    for partition in directory.partitions:
+        plan = plan_recovery(directory, partition)
+        unread = replace(plan, segments=tuple(replace(one, headers=None) for one in plan.segments))
+        assert sum(len(batches) for one in plan.segments for batches in one.headers or ()) <= most
+        settings = RecoverySettings(1_760_000_000_000, index_interval_bytes=1024)
+        assert work_out(directory, plan, settings).files == work_out(directory, unread, settings).files

@@ -1,0 +1,280 @@
+"""Names, manifests, chunk indexes, chunks, keys: what the plugin writes is read, anything else is refused by name."""
+
+import base64
+import json
+import pickle
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.storage.tiered.store import KeyPair, packed_sizes
+
+from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
+from kafkaframes.storage.tiered import chunks, keys, names
+from kafkaframes.storage.tiered.chunk_index import MOST_INDEX_BYTES, parse_chunk_index, unpack_sizes
+from kafkaframes.storage.tiered.manifest import parse_manifest
+from kafkaframes.storage.tiered.strict_json import Fields, parse_object
+
+CASES = Path(__file__).parents[2] / "data" / "tiered"
+MANIFESTS = sorted(CASES.glob("*/store/*/*/*.rsm-manifest"))
+SIZES = st.lists(st.integers(1, 2**31 - 1), max_size=40)
+
+
+# ----------------------------------------------------------------------------------------------------------- names
+
+
+@given(st.integers(0, 2**63 - 1), st.uuids(), st.sampled_from(names.SUFFIXES))
+def test_an_objects_name_comes_back(offset, segment_id, suffix):
+    text = base64.urlsafe_b64encode(segment_id.bytes).decode().rstrip("=")
+    name = names.ObjectName.parse(f"{offset:020d}-{text}.{suffix}")
+    assert name == names.ObjectName(offset, text, suffix)
+    assert f"{name.stem}.{suffix}" == f"{offset:020d}-{text}.{suffix}"
+
+
+@given(st.text(), st.integers(0, 2**31 - 1))
+def test_no_text_is_taken_for_more_than_it_is(text, number):
+    for parse in (names.ObjectName.parse, names.TopicFolder.parse, names.ViewPath.parse, names.parse_folder):
+        parse(text)
+        parse(f"{text}/{number}")
+    assert names.parse_partition(str(number)) == number
+
+
+def test_names_are_split_by_width_from_the_right():
+    folder = names.TopicFolder.parse("dc2-a-b_c.d--3-_-AAAAAAAAAAAAAAAAAAA")
+    assert folder is None  # the id has no final character of two bits
+    assert names.TopicFolder.parse("dc2-a-b_c.d--_-AAAAAAAAAAAAAAAAAAAA").topic_id == "_-AAAAAAAAAAAAAAAAAAAA"
+    assert names.TopicFolder.parse("orders-12") is None
+    assert names.ObjectName.parse("00000000000000000012-0000000001.checkpoint") is None
+    assert names.parse_partition("4294967296") is None
+
+
+def test_a_view_path_comes_back_and_says_its_objects():
+    main = "s3://b/p!/orders-Q3VD4Tg3QAOmasRur4PghA/0/00000000000000000480-mVWvRq_YR7C8qGZ6g-ieVg"
+    for name, index in (("00000000000000000480.log", None), ("00000000000000000500.snapshot", "producerSnapshot")):
+        path = names.ViewPath(main, "orders-0", name)
+        assert names.ViewPath.parse(str(path)) == path
+        assert (path.index, path.object("log")) == (index, f"{main}.log")
+    directory = names.ViewPath.parse("/s/orders-Q3VD4Tg3QAOmasRur4PghA/0!/orders-0")
+    assert directory.is_directory
+    assert not directory.is_metadata
+
+
+# -------------------------------------------------------------------------------------------------------- chunk index
+
+
+@given(SIZES, st.integers(1, 4))
+def test_packed_sizes_come_back_at_every_width(sizes, width):
+    fits = len(sizes) < 2 or max(size - min(sizes[:-1]) for size in sizes[:-1]) < 1 << (8 * width)
+    assert unpack_sizes(packed_sizes(sizes, width if fits else None)).tolist() == sizes
+
+
+@given(SIZES, st.data())
+def test_a_list_that_is_cut_or_grown_is_refused(sizes, data):
+    raw = packed_sizes(sizes)
+    with pytest.raises(DecodeError):
+        unpack_sizes(raw[: data.draw(st.integers(0, len(raw) - 1))])
+    with pytest.raises(DecodeError):
+        unpack_sizes(raw + b"\0")
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_sizes_or_refused(raw):
+    with suppress(DecodeError):
+        assert all(size > 0 for size in unpack_sizes(raw).tolist())
+
+
+def test_a_huge_count_allocates_nothing():
+    with pytest.raises(DecodeError, match="2147483647 sizes announced, 9 bytes present"):
+        unpack_sizes((2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\1")
+
+
+def variable(sizes, *, chunk=10, size=None, packed=None):
+    frame = zstandard.ZstdCompressor().compress(packed_sizes(sizes)) if packed is None else packed
+    size = chunk * len(sizes) if size is None else size
+    text = base64.b64encode(frame).decode()
+    return Fields({"type": "variable", "originalChunkSize": chunk, "originalFileSize": size, "transformedChunks": text})
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=20), st.data())
+def test_ranges_of_a_variable_index_lie_side_by_side(sizes, data):
+    index = parse_chunk_index(variable(sizes))
+    assert index.sizes() == sizes
+    assert index.stored_size == sum(sizes)
+    start = data.draw(st.integers(0, index.original_file_size - 1))
+    end = data.draw(st.integers(start + 1, index.original_file_size))
+    assert index.stored_size_of(start, end) == sum(sizes[start // 10 : (end - 1) // 10 + 1])
+    assert index.stored_size_of(end, start) == 0
+
+
+def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
+    index = parse_chunk_index(
+        Fields(
+            {
+                "type": "fixed",
+                "originalChunkSize": 1,
+                "originalFileSize": 2**31 - 1,
+                "transformedChunkSize": 29,
+                "finalTransformedChunkSize": 29,
+            }
+        )
+    )
+    assert index.count == 2**31 - 1
+    assert index.stored_size == 29 * (2**31 - 1)
+    assert index.plain_range(index.count - 1) == (2**31 - 2, 2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (variable([5, 6], size=9), "2 chunks, but 9 bytes in pieces of 10 are 1"),
+        (variable([], packed=b"junk"), "not a zstd frame"),
+        (variable([5], packed=zstandard.ZstdCompressor().compress(packed_sizes([5])) + b"x"), "zstd"),
+        (variable([5], packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
+        (variable([5], packed=zstandard.ZstdCompressor().compress(bytes(MOST_INDEX_BYTES + 1))), "at most"),
+        (Fields({"type": "list"}), "neither fixed nor variable"),
+    ],
+)
+def test_chunk_indexes_that_are_none(fields, said):
+    with pytest.raises(DecodeError, match=said):
+        parse_chunk_index(fields)
+
+
+# ----------------------------------------------------------------------------------------------------------- manifests
+
+
+def test_every_manifest_of_the_plugin_is_read():
+    assert len(MANIFESTS) > 30
+    for path in MANIFESTS:
+        manifest = parse_manifest(path.read_bytes(), file=str(path))
+        main = str(path).removesuffix(".rsm-manifest")
+        assert manifest.chunks.stored_size == Path(f"{main}.log").stat().st_size
+        assert manifest.indexes_size == Path(f"{main}.indexes").stat().st_size
+        assert f"{manifest.metadata.start_offset:020d}-{manifest.metadata.segment_id}" == Path(main).name
+
+
+def paths_in(value, path=()):
+    yield path
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from paths_in(inner, (*path, name))
+
+
+def changed(value, path, change):
+    if not path:
+        return change
+    out = dict(value)
+    if change is KeyError and len(path) == 1:
+        del out[path[0]]
+    else:
+        out[path[0]] = changed(out[path[0]], path[1:], change)
+    return out
+
+
+ENCRYPTED = json.loads(next(path for path in MANIFESTS if "zstd-encrypted" in str(path)).read_text())
+WRONG = [KeyError, [], -1, 2**64, 1.5, "?", True, {"x": {}}]
+# What may be missing, and values of WRONG that are none in their place.
+MAY = {
+    ("encryption", KeyError),
+    ("segmentIndexes.transaction", KeyError),
+    ("compression", True),
+    ("remoteLogSegmentMetadata.remoteLogSegmentId.topicIdPartition.topicPartition.topic", "?"),
+    ("remoteLogSegmentMetadata.brokerId", -1),
+    ("remoteLogSegmentMetadata.maxTimestampMs", -1),
+    ("remoteLogSegmentMetadata.eventTimestampMs", -1),
+    ("remoteLogSegmentMetadata.segmentLeaderEpochs.0", KeyError),
+}
+
+
+def test_every_field_of_a_manifest_is_wanted_and_checked():
+    accepted, named = set(), set()
+    for path in (path for path in paths_in(ENCRYPTED) if path):
+        for wrong in WRONG:
+            try:
+                parse_manifest(json.dumps(changed(ENCRYPTED, path, wrong)).encode(), file="the-object")
+                accepted.add((".".join(path), str(wrong)))
+            except LogDirError as error:
+                named.add(error.file)
+    assert named == {"the-object"}
+    assert accepted == {(path, str(wrong)) for path, wrong in MAY}
+
+
+@given(st.binary(max_size=200), st.integers(0, len(MANIFESTS) - 1), st.data())
+def test_any_bytes_are_a_manifest_or_refused(raw, which, data):
+    real = bytearray(MANIFESTS[which].read_bytes())
+    place = data.draw(st.integers(0, len(real) - 1))
+    real[place : place + data.draw(st.integers(0, 40))] = raw[: data.draw(st.integers(0, 40))]
+    for one in (raw, bytes(real)):
+        with suppress(LogDirError):
+            parse_manifest(one)
+
+
+@pytest.mark.parametrize(
+    "raw", [b'{"a":1,"a":2}', b"[" * 100_000, b'{"a":NaN}', b"\xff", b"[]", b'{"a":' + b"9" * 5000 + b"}", b""]
+)
+def test_json_tricks_are_refused(raw):
+    with pytest.raises(DecodeError):
+        parse_object(raw)
+
+
+# --------------------------------------------------------------------------------------------------------- chunks, keys
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return KeyPair.make("one")
+
+
+def test_a_wrapped_key_comes_back_and_another_pairs_does_not(pair):
+    numbers = keys.load_private_key(pair.pem, file="pem")
+    assert keys.unwrap(pair.wrap(b"x" * 32), numbers) == b"x" * 32
+    assert keys.unwrap(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
+    for wrapped in (b"", b"\xff" * 256, bytes(256), bytes(255)):
+        assert keys.unwrap(wrapped, numbers) is None
+
+
+def test_key_files_that_are_none_are_named(pair):
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    other = ec.generate_private_key(ec.SECP256R1())
+    curve = other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = b"-----BEGIN PUBLIC KEY-----\n"
+    for pem, said in ((b"junk", "no private key"), (public, "public key"), (curve, "not RSA")):
+        with pytest.raises(OptionError, match=f"keyFile k.pem holds .*{said}"):
+            keys.load_private_key(pem, file="k.pem")
+
+
+@given(st.binary(min_size=1, max_size=300), st.integers(0, 400))
+def test_frames_are_undone_or_refused(raw, size):
+    frame = zstandard.ZstdCompressor().compress(raw)
+    assert chunks.decompress(frame, len(raw)) == raw
+    for bad, claimed in ((frame, len(raw) + 1), (frame[:-1], len(raw)), (frame + b"x", len(raw)), (raw, size)):
+        with pytest.raises(chunks.UnreadableError):
+            chunks.decompress(bad, claimed)
+
+
+def test_a_large_chunk_is_undone_piece_by_piece(monkeypatch):
+    monkeypatch.setattr(chunks, "AT_ONCE_BYTES", 1000)
+    raw = bytes(range(256)) * 100
+    assert chunks.decompress(zstandard.ZstdCompressor().compress(raw), len(raw)) == raw
+    lying = zstandard.ZstdCompressor().compress(raw)[:-20]
+    with pytest.raises(chunks.UnreadableError):
+        chunks.decompress(lying, len(raw))
+
+
+def test_the_error_of_a_chunk_travels():
+    error = DamagedChunkError("no", position=3, file="o", lost=(1, 2))
+    assert pickle.loads(pickle.dumps(error)).lost == (1, 2)
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch, pair):
+    for name in [name for name in sys.modules if name.startswith("cryptography")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[tiered\]'"):
+        keys.load_private_key(pair.pem, file="k.pem")
+    with pytest.raises(MissingExtraError, match=r"\[tiered\]"):
+        chunks.decryptor(b"k" * 32, b"")

@@ -1,0 +1,78 @@
+"""The topic of remote segments, replayed: what a real broker wrote, and what any bytes are taken for."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes import read_records
+from kafkaframes.errors import DecodeError
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.tiered.remote_log_metadata import (
+    DELETIONS,
+    MetadataEntry,
+    RemoteLogMetadata,
+    custom_metadata,
+    decode_entry,
+    replay,
+)
+
+CASES = Path(__file__).parents[2] / "data" / "tiered"
+VALUES = [
+    value
+    for path in sorted(CASES.glob("*/local/__remote_log_metadata-*/*.log"))
+    for batch in read_records(path, columns=["value"], control_records=False)
+    for value in batch.column("value").to_pylist()
+]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
+def test_the_last_states_are_those_of_the_broker(name):
+    truth = json.loads((CASES / name / "index.json").read_text())["segments"]
+    found = replay(discover(str(CASES / name / "local")))
+    assert not found.problems
+    assert found.states == {one["segment_id"]: one["state"] for one in truth if one["state"]}
+    for one in truth:
+        owner = one["topic_id"], one["partition"]
+        assert found.knows(owner)
+        if one["valid"]:
+            assert found.is_valid(owner, one["segment_id"])
+    assert not found.knows(("AAAAAAAAAAAAAAAAAAAAAA", 0))
+
+
+def test_a_deleted_partition_takes_its_segments_with_it():
+    found = RemoteLogMetadata()
+    entry = MetadataEntry(0, 0, "RemoteLogSegmentMetadata", "orders", "id", 3, "segment", "COPY_SEGMENT_FINISHED", {})
+    found.apply(entry)
+    assert found.is_valid(("id", 3), "segment")
+    found.apply(MetadataEntry(0, 1, "RemotePartitionDeleteMetadata", "orders", "id", 3, None, DELETIONS[0], {}))
+    assert not found.is_valid(("id", 3), "segment")
+
+
+@given(st.binary(max_size=120), st.integers(0, len(VALUES) - 1), st.data())
+def test_any_bytes_are_an_entry_or_refused(raw, which, data):
+    real = bytearray(VALUES[which])
+    place = data.draw(st.integers(0, len(real) - 1))
+    real[place : place + data.draw(st.integers(0, 9))] = raw[: data.draw(st.integers(0, 9))]
+    for one in (raw, bytes(real)):
+        with suppress(DecodeError):
+            decode_entry(one, partition=0, offset=0)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_custom_metadata_or_refused(raw):
+    with suppress(DecodeError):
+        custom_metadata(raw)
+
+
+def test_custom_metadata_has_sizes_and_keys():
+    assert custom_metadata(bytes.fromhex("02 00 02 d804 01 05 05 62616b2f".replace(" ", ""))) == {
+        "REMOTE_SIZE": 300,
+        "OBJECT_PREFIX": "bak/",
+    }
+    for wrong in ("02 00 02 d804", "01 00 03 d804", "01 01 05 07 62616b2f", "01 00 02 d804 00"):
+        with pytest.raises(DecodeError):
+            custom_metadata(bytes.fromhex(wrong.replace(" ", "")))
