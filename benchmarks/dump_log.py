@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes import doors
+import kafkaframes
 
 FLAGS = ("--deep-iteration", "--print-data-log", "--files")
 PIECE = 50_000
@@ -53,7 +53,7 @@ def write_segment(path: Path, *, records: int, codec: str, value_bytes: int) -> 
             offsets = np.arange(first, first + len(order))
             columns = {"offset": offsets, "timestamp": 1_760_000_000_000 + offsets}
             columns |= {"key": key.take(order), "value": value.take(order)}
-            file.write(doors.build_records(pa.table(columns), codec=codec))
+            file.write(kafkaframes.build_records(pa.table(columns), codec=codec))
 
 
 def run(name: str, command: list[str], records: int, *, repeat: int = 3) -> Result:

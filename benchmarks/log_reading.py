@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkaframes.doors import build_records
+from kafkaframes import build_records
 from kafkaframes.records.scan import check_crcs
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem

@@ -44,8 +44,8 @@ def test_help_fits_a_terminal(name):
         assert [line for line in lines if len(line) > 80] == [], one
 
 
-@pytest.mark.parametrize("page", ["DESIGN.md", "docs/contributing.md"])
-def test_files_that_a_page_of_the_house_names_are_there(page):
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/contributing.md"])
+def test_files_that_a_page_names_are_there(page):
     """A path with a folder is one of the package or of the checkout; names such as ``_name.py`` stand for any."""
     text = (ROOT / page).read_text()
     named = {

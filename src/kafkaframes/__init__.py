@@ -3,28 +3,25 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.doors import (
-    apis,
-    build_records,
+from kafkaframes.jobs.export.export_log import export_log
+from kafkaframes.jobs.functions import (
     compact_log,
     convert_log,
     log_info,
-    message,
     mirror_topics,
-    read_batches,
-    read_capture,
-    read_records,
     recompress_log,
     repair_log,
     report_log,
     restore_log,
     verify_log,
 )
+from kafkaframes.protocol.functions import apis, message
+from kafkaframes.records.functions import build_records
+from kafkaframes.scan.functions import read_batches, read_capture, read_records
 
 if TYPE_CHECKING:
     from kafkaframes import spark
     from kafkaframes.broker import Broker
-    from kafkaframes.jobs.export.export_log import export_log
 
 __all__ = [
     "Broker",
@@ -50,15 +47,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is large when it is first asked for: the embedded broker, and what stands on Spark."""
+    """Import what is large when it is first used: the embedded broker, and what needs Spark."""
     if name == "Broker":
         from kafkaframes.broker import Broker
 
         return Broker
-    if name == "export_log":
-        from kafkaframes.jobs.export.export_log import export_log
-
-        return export_log
     if name == "spark":
         return importlib.import_module("kafkaframes.spark")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.cli.calling import ask
 
-from kafkaframes import doors
+import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.records.build import build_end_transaction
 
@@ -51,7 +51,7 @@ def log_dir(tmp_path: Path) -> str:
     marker = build_end_transaction(commit=True, offset=3, timestamp=7, producer_id=4, producer_epoch=1)
     partition = tmp_path / "logs" / "orders-2"
     partition.mkdir(parents=True)
-    (partition / "00000000000000000000.log").write_bytes(doors.build_records(columns) + marker)
+    (partition / "00000000000000000000.log").write_bytes(kafkaframes.build_records(columns) + marker)
     return str(tmp_path / "logs")
 
 

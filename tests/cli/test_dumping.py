@@ -10,7 +10,7 @@ import json
 import pyarrow as pa
 from tests.cli.dump_calls import run, run_bytes
 
-from kafkaframes import doors
+import kafkaframes
 
 
 def test_json_lines(log_dir):
@@ -23,7 +23,7 @@ def test_json_lines(log_dir):
 
 def test_values_above_the_limit_are_digests_unless_asked_for(tmp_path):
     (tmp_path / "t-0").mkdir()
-    raw = doors.build_records({"value": [b"x" * 201]})
+    raw = kafkaframes.build_records({"value": [b"x" * 201]})
     (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(raw)
     digest = json.loads(run(str(tmp_path), "--format", "jsonl").splitlines()[1])["value"]
     assert digest["len"] == 201

@@ -11,7 +11,7 @@ from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.checkpoint import convert_checkpoint, read_checkpoint, starting_offsets
 
-CONNECTOR = Path(__file__).parent / "checkpoints" / "connector"
+CONNECTOR = Path(__file__).parents[1] / "data" / "checkpoints" / "connector"
 
 
 @pytest.fixture

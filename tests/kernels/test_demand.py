@@ -50,7 +50,7 @@ def test_processes_that_start_together_compile_once_and_what_they_import_only(st
     lines = "".join(err for _, err in told)
     assert lines.count("compiling kernels") == 1
     files = sorted(path.name.partition("-")[0] for path in (tmp_path / "cache").glob("*.so"))
-    assert files == ["report._kernels", "wire._kernels"]
+    assert files == ["jobs.report._kernels", "wire._kernels"]
     assert finish(start()) == (told[0][0], "")  # nothing is left to be said
 
 
@@ -80,7 +80,7 @@ def test_a_processor_below_the_target_gets_kernels_of_its_own(start, tmp_path, h
 
 
 def test_without_any_folder_it_is_compiled_in_memory_and_said(start, tmp_path, hashes):
-    code = "from kafkaframes.kernels import places; places.caches = lambda: iter(())\n" + CALL
+    code = "from kafkaframes.kernels import directories; directories.caches = lambda: iter(())\n" + CALL
     out, err = finish(start(code))
     assert out == hashes
     assert "no folder for kernels" in err

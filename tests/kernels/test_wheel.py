@@ -89,11 +89,11 @@ def test_status_finds_every_unit_in_the_package(installed, tmp_path):
 def test_sources_that_were_changed_are_compiled_anew(installed, libraries, tmp_path):
     site = shutil.copytree(installed, tmp_path / "site")
     (site / "numba.py").unlink()
-    source = site / "kafkaframes" / "report" / "_kernels.py"
+    source = site / "kafkaframes" / "jobs" / "report" / "_kernels.py"
     source.write_text(source.read_text() + "\n# changed\n")
     done = run(site, tmp_path / "home", "kernels", "status")
     assert done.returncode == 1
-    assert "report._kernels: not compiled" in done.stdout
+    assert "jobs.report._kernels: not compiled" in done.stdout
 
 
 def test_the_wheel_says_what_it_is_for_and_lists_what_it_holds(pure, libraries):
@@ -124,7 +124,7 @@ def test_libraries_for_no_processor_or_for_a_newer_c_library_make_no_wheel(pure,
         dist.write(pure, [newer])
 
 
-def test_warm_has_nothing_to_do_where_all_is_ready_and_takes_rooms(installed, tmp_path):
-    done = run(installed, tmp_path / "home", "kernels", "warm", "wire", "report")
+def test_warm_has_nothing_to_do_where_all_is_ready_and_takes_packages(installed, tmp_path):
+    done = run(installed, tmp_path / "home", "kernels", "warm", "wire", "jobs.report")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "2 kernel files ready\n"

@@ -1,4 +1,4 @@
-"""Columns say what the Python values say, on every vector and on damaged copies of it; and the doors around them."""
+"""Columns say what the Python values say, on every vector and on damaged copies of it; and the public functions."""
 
 from itertools import chain
 from pathlib import Path

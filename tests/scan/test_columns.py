@@ -1,10 +1,9 @@
 """Which columns a read of ``kafka-log`` has; no JVM."""
 
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import SPARKS_OWN, choose_columns, columns_of, ddl, types_of
+from kafkaframes.scan.columns import SPARKS_OWN, choose_columns, ddl
 
 
 def names(*given, **named):
@@ -35,13 +34,3 @@ def test_names_are_taken_in_any_letter_case_and_in_the_order_wanted():
 
 def test_a_comment_stands_on_the_first_column():
     assert ddl(choose_columns(["key", "offset"]), "why") == "`key` binary COMMENT 'why', `offset` bigint"
-
-
-def test_a_schema_of_the_users_names_our_columns_in_our_types():
-    offset, file = StructField("offset", LongType()), StructField("file", StringType())
-    assert [column.name for column in columns_of(StructType([offset, file]))] == ["offset", "file"]
-    assert types_of(StructType([offset, file])) == {"offset": "bigint", "file": "string"}
-    with pytest.raises(OptionError, match="schema: column offset is bigint, not string"):
-        columns_of(StructType([StructField("offset", StringType())]))
-    with pytest.raises(OptionError, match="offset is named twice"):
-        columns_of(StructType([offset, offset]))

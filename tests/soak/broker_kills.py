@@ -28,7 +28,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkaframes.doors import read_records
+from kafkaframes import read_records
 
 PLAIN, BILLING, GROUP = "plain", "billing", "readers"
 PARTITIONS = 3

@@ -142,8 +142,8 @@ def test_a_task_without_rows_asks_nobody(options):
 
 def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(options, monkeypatch):
     asked = []
-    newest = sink.newest_marker
-    monkeypatch.setattr(sink, "newest_marker", lambda *given: asked.append(1) or newest(*given))
+    newest = sink.read_markers
+    monkeypatch.setattr(sink, "read_markers", lambda *given: asked.append(1) or newest(*given))
     monkeypatch.setattr(sink, "send", lambda *given: (given[-1].share_transaction(), sink.Sent(0, sink._now_ms()))[1])
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):

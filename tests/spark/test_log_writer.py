@@ -1,4 +1,4 @@
-"""``df.write.format("kafka-log")``; what is written, and commits that fail: tests/jobs/restore/writing, without Spark."""
+"""``df.write.format("kafka-log")``. Without Spark, and commits that fail: tests/jobs/restore/writing."""
 
 import os
 import signal

@@ -10,7 +10,7 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.spark.topic_markers import Marker, is_written, marker_for
 
-CHECKPOINTS = Path(__file__).parent / "checkpoints" / "sinks"
+CHECKPOINTS = Path(__file__).parents[1] / "data" / "checkpoints" / "sinks"
 ENDS = ('{"in":{"0":30,"1":30}}',)
 BATCH = StreamBatch("q", 3, "/c", "sink, topic out", ENDS, ('{"in":{"0":40,"1":40}}',))
 

@@ -161,8 +161,8 @@ def _size(job: Any) -> int:
 
 
 def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
-    from kafkaframes.jobs.export.planning import spark_run
     from kafkaframes.spark.job_session import session_at
+    from kafkaframes.spark.jobs import spark_run
 
     if not quiet:
         say(f"starting Spark at {master} ...", err=True)

@@ -24,17 +24,18 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("rooms", nargs=-1, metavar="[ROOM]...")
+@click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
 @click.option("--decoders", is_flag=True, help="Also the straight-line decoders of the most frequent messages.")
-def warm(rooms: tuple[str, ...], decoders: bool) -> None:
+def warm(packages: tuple[str, ...], decoders: bool) -> None:
     """Compile what is not ready, on all cores, into the folder that `path` prints; drop what is a month out of use.
 
-    With ROOMs (wire, records, cleaner, ...: the first part of a name in `status`) only theirs.
+    With PACKAGEs (wire, records, storage.cleaner, ...: how names in `status` begin) only theirs.
     """
     folder = _folder()
     for old in list(stock.old_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
-    wanted = [unit for unit in stock.units() if not rooms or unit.module.split(".")[1] in rooms]
+    chosen = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
+    wanted = [unit for unit in stock.units() if unit.module.startswith(chosen)]
     missing = [unit.module for unit in wanted if unit.file is None]
     if missing:
         demand.make(missing, folder=folder, say=demand.tell, done=_progress(len(missing)))

@@ -127,8 +127,8 @@ def _runner(given: Mapping[str, Any]) -> Iterator[Run]:
     if given["master"] is None:
         yield pool(write_data_file, given["jobs"])
         return
-    from kafkaframes.jobs.export.planning import spark_run
     from kafkaframes.spark.job_session import session_at
+    from kafkaframes.spark.jobs import spark_run
 
     if not given["as_json"]:
         say(f"starting Spark at {given['master']} ...", err=True)

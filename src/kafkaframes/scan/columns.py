@@ -1,4 +1,4 @@
-"""The columns of ``kafka-log``: names and types in Spark, for each of its tables. No pyspark.
+"""The columns of ``kafka-log``: names and types in Spark, for each of its tables.
 
 The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order; the rest are facts
 of the batch that a record came in, given when ``columns`` names them. The table ``batches`` gives all of its columns.
@@ -10,12 +10,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 NAMES_TYPE = "array<string>"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
@@ -169,24 +165,6 @@ def _column(name: str, known: Mapping[str, Column]) -> Column:
         advice = f"did you mean {known[near[0]].name}?" if near else f"one of {names}"
         raise OptionError(f"columns: no column {name}; {advice}")
     return known[name.lower()]
-
-
-def types_of(schema: StructType) -> dict[str, str]:
-    """Return name and type of each column of a schema, the type as Spark writes it in short (``simpleString``)."""
-    return {field.name: field.dataType.simpleString() for field in schema}
-
-
-def columns_of(schema: StructType, *, table: str = "records") -> tuple[Column, ...]:
-    """Return the columns that a schema names, ours or one that the user has given.
-
-    Raises:
-        OptionError: a column is unknown, named twice, or of another type here.
-    """
-    columns = choose_columns(schema.names, table=table)
-    for given, ours in zip(schema, columns, strict=True):
-        if given.dataType.simpleString() != ours.type.replace(" ", ""):
-            raise OptionError(f"schema: column {given.name} is {ours.type}, not {given.dataType.simpleString()}")
-    return columns
 
 
 def ddl(columns: Sequence[Column], comment: str = "") -> str:

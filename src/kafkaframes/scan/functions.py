@@ -1,23 +1,18 @@
-"""The public functions on bytes, records and messages, each importing its room only when it is called.
+"""The public functions that read. Each imports what it runs when it is called.
 
-``import kafkaframes`` must cost next to nothing (a test holds it under 100 ms and free of numba, pyarrow
-and pyspark), so the doors are thin: docstring, signature, one local import.
+``import kafkaframes`` costs next to nothing: a test holds it free of numba, pyarrow and pyspark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaframes.capture.reader import CaptureBatches
-    from kafkaframes.protocol.messages import Message
-    from kafkaframes.protocol.messages.kafka import message as message
-    from kafkaframes.protocol.messages.registry import Specs
-    from kafkaframes.protocol.spec.catalog import Api
     from kafkaframes.scan.log.records import RecordBatches
 
 Path = str | PathLike[str]
@@ -154,108 +149,3 @@ def read_capture(
         secrets=secrets,
     )
     return read(paths, options)
-
-
-def build_records(
-    columns: Any,
-    *,
-    record_format: int = 2,
-    codec: str | int = "none",
-    level: int | None = None,
-    base_offset: int = 0,
-    batch_bytes: int = 16384,
-    batch_records: int | None = None,
-    timestamp_type: str | int = "CreateTime",
-    leader_epoch: int = -1,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-    control: bool = False,
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """Write records as bytes that any Kafka reads: the content of a segment, or of a produce request.
-
-    >>> build_records([{"key": b"k", "value": b"v", "timestamp": 1_700_000_000_000}], codec="lz4")[16]
-    2
-
-    Args:
-        columns: a ``pa.Table``, a ``pa.RecordBatch``, a mapping of names to arrays or sequences, or a sequence of
-            mappings. ``key`` and ``value`` (binary or string, null allowed), ``offset`` (increasing; holes are
-            kept), ``timestamp`` (ms or an Arrow timestamp), ``headers`` (lists of struct<key, value>, maps, or pairs).
-            The reader's other columns may be there and are ignored.
-        record_format: 0, 1 or 2; formats 0 and 1 hold neither headers nor anything below ``timestamp_type`` here,
-            0 holds no timestamp (that column is ignored then).
-        codec: none, gzip, snappy, lz4 or zstd (format 2 only).
-        level: the codec's level (KIP-390); None is Kafka's default.
-        base_offset: the first offset where ``columns`` has none.
-        batch_bytes: a batch ends before it would grow larger, counted before compression (Kafka's ``batch.size``);
-            one record is always taken.
-        batch_records: the largest number of records in a batch.
-        timestamp_type: CreateTime or LogAppendTime; with the latter a batch ends where the timestamp changes.
-        leader_epoch, producer_id, producer_epoch: as the batches' headers have them; -1 is none.
-        base_sequence: of the first batch; later ones go on from there, with 0 after 2^31 - 1. -1 is none.
-        transactional, control: the batches' flags. Control records are given with their own keys and values.
-        delete_horizon_ms: set as the base of timestamps of every batch (KIP-534).
-
-    Returns:
-        Record batches (format 2), wrappers (0 and 1 with a codec), or messages, one after the other.
-
-    Raises:
-        EncodeError: a value does not fit; ``path`` names the column and the row.
-        OptionError: an option does not exist, or not in this format.
-    """
-    from kafkaframes.records.build import build_records as build
-
-    return build(
-        columns,
-        record_format=record_format,
-        codec=codec,
-        level=level,
-        base_offset=base_offset,
-        batch_bytes=batch_bytes,
-        batch_records=batch_records,
-        timestamp_type=timestamp_type,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        transactional=transactional,
-        control=control,
-        delete_horizon_ms=delete_horizon_ms,
-    )
-
-
-if not TYPE_CHECKING:  # a type checker sees an overload for each name (protocol/messages/kafka.pyi)
-
-    def message(name: str, *, specs: Specs | None = None) -> type[Message]:
-        """Return the class of a message of Kafka's protocol or logs, one class for all its versions.
-
-        >>> Metadata = message("MetadataRequest")
-        >>> Metadata(topics=None).encode(12).hex()
-        '00010000'
-        >>> Metadata.decode(bytes.fromhex("00010000"), 12)
-        MetadataRequest(topics=None)
-
-        Args:
-            name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``, ``RequestHeader``.
-            specs: your own specs instead of the catalog's: ``MessageSpec``s, or a path to JSON files.
-
-        Raises:
-            SpecError: there is no such message, or a spec is wrong.
-            OptionError: ``specs`` has no such message.
-        """
-        from kafkaframes.protocol.messages.registry import message as find
-
-        return find(name, specs=specs)
-
-
-def apis() -> tuple[Api, ...]:
-    """Return the table of Kafka's APIs by key: names, versions, flexible since, header versions.
-
-    >>> [(api.key, api.name, api.header_versions[9]) for api in apis() if api.name == "Metadata"]
-    [(3, 'Metadata', (2, 1))]
-    """
-    from kafkaframes.protocol.spec import catalog
-
-    return catalog.apis()

@@ -56,13 +56,13 @@ def export_topics(
         KafkaframesError: a task failed.
     """
     from kafkaframes.errors import OptionError
-    from kafkaframes.jobs.export.planning import spark_run
     from kafkaframes.jobs.export.settings import Settings
     from kafkaframes.jobs.tables.files import write_data_file
     from kafkaframes.jobs.tables.live import live_plan
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.spark.jobs import spark_run
 
     if format not in FORMATS:
         raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")

@@ -58,6 +58,15 @@ def run_on_spark(
         raise KafkaframesError(reason) from None
 
 
+def spark_run(spark: SparkSession, worker: Callable[[Any], Any]) -> Callable[[Sequence[Any]], Any]:
+    """Return what has jobs done by Spark's workers: by ``export_group``, or by another ``worker`` (of tables)."""
+
+    def run(jobs: Sequence[Any]) -> Iterator[Any]:
+        return run_on_spark(spark, worker, jobs)
+
+    return run
+
+
 def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     """Return among how many of Spark's tasks our tasks are shared out."""
     if total_bytes is None:

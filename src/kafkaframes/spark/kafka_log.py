@@ -31,11 +31,12 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import Column, choose_columns, columns_of, ddl
+from kafkaframes.scan.columns import Column, choose_columns, ddl
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.option_values import LATEST
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.plain_errors import tells_plainly
+from kafkaframes.spark.schema import columns_of
 from kafkaframes.spark.tasks import LogPartition, read_table
 
 if TYPE_CHECKING:

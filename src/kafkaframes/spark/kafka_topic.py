@@ -23,9 +23,10 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import Column, choose_columns, columns_of, ddl, types_of
+from kafkaframes.scan.columns import Column, choose_columns, ddl
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.plain_errors import tells_plainly
+from kafkaframes.spark.schema import columns_of, types_of
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
 from kafkaframes.spark.worker import settle
 

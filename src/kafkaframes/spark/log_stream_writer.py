@@ -7,8 +7,8 @@ tasks' messages:
 * the staging directory is named by the path, the checkpoint and the batch; each attempt of a task has a directory of
   its own in it, of which the commit takes those that Spark names, and removes all;
 * the query's id comes with the messages; the commit puts it, the batch's number and the sources' offsets, from the
-  checkpoint, into the log directory together with the rows (``jobs/restore/writing/stream_marks.py``). A batch that is sent
-  again after its commit is thus known, and another one of the same number is refused.
+  checkpoint, into the log directory together with the rows (``jobs/restore/writing/stream_marks.py``). A batch that is
+  sent again after its commit is thus known, and another one of the same number is refused.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkaframes.errors import KafkaframesError, LogDirError
 from kafkaframes.jobs.restore.writing import Commit, Run, StreamBatch, Target, WriteSettings
 from kafkaframes.jobs.restore.writing.micro_batch import offsets_in
-from kafkaframes.scan.columns import types_of
 from kafkaframes.spark.log_writer import STAGING, check_there, in_threads, new_topic_id, write_runs
 from kafkaframes.spark.plain_errors import tells_plainly
+from kafkaframes.spark.schema import types_of
 from kafkaframes.spark.write_options import check_columns
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.filesystem import join, store_of

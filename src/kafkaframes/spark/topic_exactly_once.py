@@ -48,12 +48,12 @@ from kafkaframes.jobs.write_topic.transaction_time import (
     is_end_of_transaction,
     is_refused_timeout,
 )
-from kafkaframes.scan.columns import types_of
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, checkpoint_files
 from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
 from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
 from kafkaframes.spark.query_ids import asker, is_connect
+from kafkaframes.spark.schema import types_of
 from kafkaframes.spark.topic_markers import MARKERS, Marker, is_written, make_topic, marker_for, read_markers
 from kafkaframes.spark.topic_writer import check_columns, open_producer
 

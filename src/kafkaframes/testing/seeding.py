@@ -97,7 +97,7 @@ def _arrow(path: Path) -> list[Row]:
 
 
 def _segment(path: Path) -> list[Row]:
-    from kafkaframes.doors import read_records
+    from kafkaframes.scan.functions import read_records
 
     batches = read_records(path, columns=["timestamp", "key", "value", "headers"], control_records=False)
     return [row for batch in batches for row in batch.to_pylist()]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes import doors
+import kafkaframes
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.dump import chunks, files, text
 from kafkaframes.jobs.dump.chunks import ChunkReader, Place
@@ -42,7 +42,7 @@ def some_records(count: int = 5, first: int = 0, **options) -> bytes:
         "key": [b"k%d" % (n % 3) for n in range(count)],
         "value": [b"v%d" % n for n in range(count)],
     }
-    return doors.build_records(columns, **options)
+    return kafkaframes.build_records(columns, **options)
 
 
 def printed(path: str, options: TextOptions = PRINT) -> list[str]:
@@ -83,7 +83,7 @@ def test_styles_differ_as_kafkas_versions_do(tmp_path):
 
 def test_without_metadata_4_x_bars_a_lone_payload(tmp_path):
     columns = {"key": [None, b"k", None], "value": [b"v", None, None]}
-    path = segment(tmp_path / "t-0", doors.build_records(columns))
+    path = segment(tmp_path / "t-0", kafkaframes.build_records(columns))
     bare = {"print_data_log": True, "skip_record_metadata": True}
     assert printed(path, TextOptions("4.3", **bare))[3:] == ["| payload: v", "| key: k", ""]
     assert printed(path, TextOptions("3.9", **bare))[3:] == [" payload: v", "| key: k", ""]
@@ -91,14 +91,14 @@ def test_without_metadata_4_x_bars_a_lone_payload(tmp_path):
 
 def test_control_records_say_what_they_are_and_bad_ones_do_too(tmp_path):
     marker = build_end_transaction(commit=True, offset=0, timestamp=7, producer_id=4, producer_epoch=1)
-    odd = doors.build_records({"key": [b"\0"], "value": [b""]}, base_offset=1, control=True, transactional=True)
+    odd = kafkaframes.build_records({"key": [b"\0"], "value": [b""]}, base_offset=1, control=True, transactional=True)
     lines = printed(segment(tmp_path / "t-0", marker + odd))
     assert lines[3].endswith("headerKeys: [] endTxnMarker: COMMIT coordinatorEpoch: 0")
     assert "controlType: unreadable" in lines[5]
 
 
 def test_what_is_no_utf8_is_replaced_as_java_does(tmp_path):
-    path = segment(tmp_path / "t-0", doors.build_records({"key": [b"\xed\xa0\x80"], "value": [b"\xff\xfe"]}))
+    path = segment(tmp_path / "t-0", kafkaframes.build_records({"key": [b"\xed\xa0\x80"], "value": [b"\xff\xfe"]}))
     assert printed(path)[3].endswith("key: \ufffd payload: \ufffd\ufffd")
 
 

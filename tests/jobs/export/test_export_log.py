@@ -1,4 +1,4 @@
-"""The function ``kafkaframes.export_log``; no JVM. That it agrees with the command: ``tests/test_doors.py``."""
+"""The function ``kafkaframes.export_log``; no JVM. That it agrees with the command: ``tests/test_functions.py``."""
 
 import pyarrow.parquet as pq
 import pytest

@@ -10,16 +10,18 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.export import run
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.export.task import export_group
 
 
 @pytest.mark.spark
 def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GROUP_BYTES", 200_000)
-    from kafkaframes.jobs.export.planning import plan_export, spark_run
+    from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.spark.jobs import spark_run
 
     tasks, _ = plan_export(ReadOptions.parse({"path": str(SHOP), "subscribe": "orders,payments"}))
-    outcome = export(tasks, Settings(str(tmp_path / "spark")), run=spark_run(spark))
+    outcome = export(tasks, Settings(str(tmp_path / "spark")), run=spark_run(spark, export_group))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
     export(tasks, Settings(str(tmp_path / "here")))
     assert files(tmp_path / "spark") == files(tmp_path / "here")
@@ -37,15 +39,16 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
 
 @pytest.mark.spark
 def test_a_failure_on_spark_is_one_line(spark, tmp_path):
-    from kafkaframes.jobs.export.planning import plan_export, spark_run
+    from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.spark.jobs import spark_run
 
     tasks, _ = plan_export(ReadOptions.parse({"path": str(SHOP), "subscribe": "orders"}))
     to = tmp_path / "out"
 
     def broken(jobs):
         shutil.rmtree(to / "_kafkaframes" / "tmp")
-        return spark_run(spark)(jobs)
+        return spark_run(spark, export_group)(jobs)
 
     with pytest.raises(KafkaframesError, match=r"--to .*/out: cannot be written: [^\n]*$"):
         export(tasks, Settings(str(to)), run=broken)

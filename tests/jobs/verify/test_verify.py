@@ -187,6 +187,6 @@ def test_the_page_lists_every_check():
             r"`([a-z-]+)`", "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
         )
     )
-    source = "".join((root / "src/kafkaframes/dump" / name).read_text() for name in _SOURCES)
+    source = "".join((root / "src/kafkaframes/jobs/verify" / name).read_text() for name in _SOURCES)
     used = set(re.findall(r'Severity\.[A-Z]+, "([a-z-]+)"', source)) | set(re.findall(r'\.error\("([a-z-]+)"', source))
     assert used == listed

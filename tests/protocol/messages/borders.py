@@ -1,7 +1,7 @@
 """Values whose counts and sizes lie at the borders of their encoding, one field at a time; the others are small.
 
-``python -m tests.protocol.messages.borders`` prints them as lines for Kafka's writers (``tests/data/README.md`` says how its
-answer became ``tests/data/codec/borders.jsonl.gz``).
+``python -m tests.protocol.messages.borders`` prints them as lines for Kafka's writers (``tests/data/README.md`` says
+how its answer became ``tests/data/codec/borders.jsonl.gz``).
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import traceback
 import pytest
 
 import kafkaframes
-from kafkaframes import doors
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError, TruncatedError
 from kafkaframes.protocol.messages import Message, Struct, message
 from kafkaframes.protocol.messages._runtime import put_varint, varint
@@ -31,10 +30,10 @@ OWN_SPEC = {
 }
 
 
-def test_the_examples_of_the_doors():
-    for door in (kafkaframes.message, kafkaframes.apis):
+def test_the_examples_of_the_public_functions():
+    for function in (kafkaframes.message, kafkaframes.apis):
         runner = doctest.DocTestRunner()
-        for test in doctest.DocTestFinder().find(door, door.__name__, globs=vars(doors)):
+        for test in doctest.DocTestFinder().find(function, function.__name__, globs=vars(kafkaframes)):
             assert runner.run(test).failed == 0
 
 

@@ -74,7 +74,8 @@ def test_one_message_loads_alone(monkeypatch):
 
 
 def test_the_catalog_needs_nothing_heavy():
-    code = "import sys; from kafkaframes.protocol.spec import catalog; catalog.load('MetadataResponse'); print(*sys.modules)"
+    code = "import sys; from kafkaframes.protocol.spec import catalog; catalog.load('MetadataResponse')"
+    code += "; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not {"numba", "numpy", "pyarrow", "pyspark", "click", "rich"} & set(loaded)
 

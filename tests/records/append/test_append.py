@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 from tests.records.append.append_sets import hole_at_end, sealed
 
 import kafkaframes
-from kafkaframes.errors import AppendRefusedError, OptionError
+from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.append import AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
 from kafkaframes.records.codecs import codec_of, decompress
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.rows import rows_of
-from kafkaframes.storage import log
 from kafkaframes.wire.checksum import crc32c
 
 ROWS = {"key": [b"a", b"b", b"c"], "value": [b"1" * 50, b"2" * 50, None], "timestamp": [1000, 1002, 1001]}
@@ -228,15 +227,3 @@ def test_any_bytes_are_appended_or_refused(raw, magic, flip):
         except AppendRefusedError:
             continue
         assert offsets(appended.records) == list(range(7, appended.next_offset))
-
-
-def test_the_door_takes_settings_by_name_and_refuses_what_is_none():
-    sent = build_records(ROWS, codec="lz4")
-    assert log.validate_and_assign(sent, 5, leader_epoch=3) == validate_and_assign(
-        sent, 5, AppendSettings(leader_epoch=3)
-    )
-    with pytest.raises(OptionError, match="no setting compression; there are record_format, codec"):
-        log.validate_and_assign(sent, 5, compression="lz4")
-    for offset in (-1, 2**63 - 2):
-        with pytest.raises(OptionError, match="cannot be a log end offset"):
-            log.validate_and_assign(sent, offset)

@@ -16,7 +16,7 @@ from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
 from kafkaframes.scan.topic.planning import Range
 from kafkaframes.scan.topic.reading import read_range
-from kafkaframes.spark.topic_exactly_once import MARKERS, newest_marker
+from kafkaframes.spark.topic_markers import MARKERS, read_markers
 
 COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
 
@@ -112,4 +112,4 @@ def test_a_range_ends_where_nothing_is_left_before_its_end(cleaned):
 
 def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(cleaned):
     options = TopicWriteOptions.parse({"kafka.bootstrap.servers": cleaned, "topic": "t"})
-    assert newest_marker(options, "sink").batch_id == 7
+    assert json.loads(read_markers(options)["sink"]) == {"batchId": 7}

@@ -225,7 +225,7 @@ def test_a_crash_at_any_effect_of_a_split_loses_nothing_and_doubles_nothing(firs
             log.abandon()
 
 
-# ------------------------------------------------------------------------------------------------------ other doors
+# ------------------------------------------------------------------------------------------------------ other functions
 
 
 @pytest.mark.parametrize(

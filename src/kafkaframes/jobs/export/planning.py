@@ -1,26 +1,21 @@
-"""Plan an export in the words of ``kafka-log``, and run it on Spark. The work itself is the room ``export``'s.
+"""Plan an export: one task for each slice of a segment, from the options of ``kafka-log``.
 
 Measured with Spark 4.3: a worker that writes Parquet itself takes a fifth of the CPU of Spark's writer, since no value
-travels to the JVM. Planning does not import pyspark: an export without Spark is planned here, too.
+travels to the JVM.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.settings import ExportTask
-from kafkaframes.jobs.export.task import export_group
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Segment, Slice, prune, select_segments
 from kafkaframes.scan.log.replicas import copies_apart, merge_chosen
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def plan_export(
@@ -91,16 +86,6 @@ def _can_hold(task: ExportTask, following: ExportTask | None) -> bool:
         return True
     same_log = (task.topic, task.partition) == (following.topic, following.partition)
     return not same_log or following.base_offset > task.first_offset
-
-
-def spark_run(spark: SparkSession, worker: Callable[[Any], Any] = export_group) -> Callable[[Sequence[Any]], Any]:
-    """Return what has jobs done by Spark's workers: by ``export_group``, or by another ``worker`` (of tables)."""
-    from kafkaframes.spark.jobs import run_on_spark
-
-    def run(jobs: Sequence[Any]) -> Iterator[Any]:
-        return run_on_spark(spark, worker, jobs)
-
-    return run
 
 
 # Options of kafka-log that say what is read; the others say how Spark cuts it, or what rows look like.

@@ -1,6 +1,6 @@
 """Repair as a job: into a new directory with a report in it, or in the log's place; to run it twice does nothing more.
 
-What is kept is decided in ``jobs/repair/repair.py``; how a directory appears as a whole is ``storage/files/atomic.py``'s business.
+What is kept is decided in ``repair.py``; ``storage/files/atomic.py`` makes a directory appear as a whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Open one ordinary set, check every record, and give it its offsets in place (numba).
 
-Start reading at ``doors.py``, not here.
+Start reading at ``entry.py``, not here.
 
 1. ``take`` gets what was sent, and a context (``context.py``): addresses of functions, memory, settings as numbers.
    If it answers ``IN_PLACE``, nothing at all is odd, and what goes into the log is at OUT_AT; if ``ANEW``, header, CRC

@@ -1,4 +1,4 @@
-"""Check the records of one ordinary set that is to be taken in place (numba). Start reading at ``doors.py``, not here.
+"""Check the records of one ordinary set that is to be taken in place (numba). Start reading at ``entry.py``, not here.
 
 A count above zero says that nothing at all is odd: every record is whole, offsets are 0, 1, 2, ..., keys are there if
 they must be, timestamps lie in range. The general path (``validator.py``) is the twin of these loops.

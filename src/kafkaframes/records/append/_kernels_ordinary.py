@@ -1,6 +1,6 @@
 """Read an ordinary set (numba): what the kernels have in common that check one and that write one anew.
 
-Start reading at ``doors.py``, not here.
+Start reading at ``entry.py``, not here.
 """
 
 from __future__ import annotations

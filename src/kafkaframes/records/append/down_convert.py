@@ -26,7 +26,7 @@ NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 
 
 def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
-    """Convert as ``doors.down_convert`` says."""
+    """Convert as ``entry.down_convert`` says."""
     data = as_array(records)
     batches = scan_all(data)
     lost: dict[str, int] = {}

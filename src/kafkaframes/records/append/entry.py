@@ -1,4 +1,4 @@
-"""The room's functions: the short way of an append at hand, the rest imported when it is needed.
+"""The package's functions: the fast path of an append at hand, the rest imported when it is needed.
 
 A broker that is started answers its first requests without the decoder, the builder and Arrow: most appends never need
 them. An ordinary set is one call of one kernel, gets its offsets and stays as it came. Where the log wants another
@@ -8,8 +8,10 @@ A test runs both ways on the same bytes and compares all that comes out.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any, Final
 
+from kafkaframes.errors import OptionError
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as places
 from kafkaframes.records.append.context import KernelContext, borrow, give_back
@@ -20,24 +22,33 @@ from kafkaframes.records.append.stream import codec_in, start_of_stream
 from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
 
+_LARGEST_START: Final = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
 Answer = tuple[int, int, int, int]
 _ODD: Answer = (places.ODD, 0, 0, 0)
 
 
 def validate_and_assign(
-    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None
+    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None, **named: Any
 ) -> Appended:
-    """Check ``records`` as a broker does that is asked to append them, and give them offsets from ``offset`` on.
+    """Check records as a broker does that is asked to append them, and give them offsets from ``offset`` on (KIP-31).
 
     Args:
-        records: batches back to back (the records field of a produce request); a part of a batch at the end is cut.
+        records: batches back to back, as in a produce request: one batch of format 2, or one compressed set; any
+            number of uncompressed messages of formats 0 and 1. A part of a batch at the end is cut.
         offset: the log end offset.
-        settings: the topic's settings, the clock, and who sends.
+        settings: the topic's settings, the clock, and who sends; Kafka's defaults.
+        named: settings by name, which replace those: ``record_format``, ``codec``, ``now_ms``, ...
 
     Raises:
-        AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
+        AppendRefusedError: as Kafka refuses: ``code``, ``exception``, ``record_errors``, ``valid_bytes``.
+        OptionError: a setting does not exist, or the offset cannot be a log end offset.
     """
-    settings = settings or AppendSettings()
+    if not 0 <= offset <= _LARGEST_START:
+        raise OptionError(f"{offset} cannot be a log end offset")
+    known = [field.name for field in fields(AppendSettings)]
+    if unknown := [name for name in named if name not in known]:
+        raise OptionError(f"no setting {', '.join(unknown)}; there are {', '.join(known)}")
+    settings = replace(settings or AppendSettings(), **named)
     return assign_at(bytes(records), offset, settings, settings.now_ms)
 
 

@@ -51,7 +51,7 @@ NO_PRODUCER_ID = -1
 
 
 def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
-    """Validate and assign by the general path, whatever the records are; see ``doors.validate_and_assign``."""
+    """Validate and assign by the general path, whatever the records are; see ``entry.validate_and_assign``."""
     data = as_array(records)
     batches, valid = valid_batches(data)
     try:

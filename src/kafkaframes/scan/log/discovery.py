@@ -1,4 +1,4 @@
-"""From the paths of a ``load()`` to segments: what ``storage/log/discover.py`` finds, flattened for planning. No pyspark."""
+"""From the paths of a ``load()`` to segments: what ``storage/log/discover.py`` lists, flattened for planning."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The log on disk: directories, segments, indexes, snapshots, checkpoints.
+"""The log on disk: what lies under a path, segments read and written, look-ups, transactions.
 
-Start with ``kafkaframes.storage.log.discover.discover``; each file format has a module of its own.
+Start with ``kafkaframes.storage.log.discover.discover``.
 """
-
-from kafkaframes.records.append.public import validate_and_assign
-
-__all__ = ["validate_and_assign"]

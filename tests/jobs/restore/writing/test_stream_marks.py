@@ -17,7 +17,7 @@ from kafkaframes.records.batch import read_values
 from kafkaframes.storage.log.discover import discover
 
 QUERY, OTHER = "aaaa", "bbbb"
-CHECKPOINTS = Path(__file__).parents[3] / "spark" / "checkpoints" / "sinks"
+CHECKPOINTS = Path(__file__).parents[3] / "data" / "checkpoints" / "sinks"
 OLD_QUERY = "d29fcd60-9352-472d-a8c0-72e0f39faf63"
 
 

@@ -1,9 +1,9 @@
 """The commit of a write: all runs of all tasks become visible together, or none does.
 
-A new log directory is made under another name and renamed (``storage/files/atomic.py``). An existing one that is overwritten
-stays, under another name, until the new one has its place. Into one that is appended to, new segments are moved from a
-directory inside it that is renamed when it is whole: from then on the append counts, and the next run moves what
-a killed commit left there. A broker does not start on a directory in which such an append is half done.
+A new log directory is made under another name and renamed (``storage/files/atomic.py``). An existing one that is
+overwritten stays, under another name, until the new one has its place. Into one that is appended to, new segments are
+moved from a directory inside it that is renamed when it is whole: from then on the append counts, and the next run
+moves what a killed commit left there. A broker does not start on a directory in which such an append is half done.
 """
 
 from __future__ import annotations

