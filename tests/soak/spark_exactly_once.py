@@ -3,7 +3,9 @@
 A broker, a producer that goes on, and a driver with a stream from ``in`` to ``out`` are processes of their own. In each
 round one of them is killed with SIGKILL at a random moment, or an answer of the broker is dropped after it was carried
 out, and now and then a second such thing follows at once; a driver starts again from its checkpoint, a broker on its
-directory. In the end ``out``, read with ``read_committed``, must hold each row once, those of a key in order.
+directory. Now and then the driver comes back on an older copy of its checkpoint, with ``onForeignMarker=skip``; without
+that option it would stop. In the end ``out``, read with ``read_committed``, must hold each row once, those of a key in
+order.
 
     python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600]
 """
@@ -38,7 +40,7 @@ with Broker(data_dir=sys.argv[1], port=int(sys.argv[2])) as broker:
 DRIVER = """
 import os, sys
 import kafkaframes
-servers, checkpoint = sys.argv[1:]
+servers, checkpoint, foreign = sys.argv[1:]
 small = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 spark = kafkaframes.spark.session("soak", master="local[2]", memory="512m", config=small)
 kafkaframes.spark.register(spark)
@@ -48,7 +50,7 @@ stream = spark.readStream.format("kafka-topic").options(**options, subscribe="in
 print("started", flush=True)
 while True:
     query = kafkaframes.spark.write_topic(
-        stream.select("key", "value"), {**options, "topic": "out"}, checkpoint=checkpoint,
+        stream.select("key", "value"), {**options, "topic": "out", "onForeignMarker": foreign}, checkpoint=checkpoint,
         trigger={"processingTime": "200 milliseconds"},
     )
     try:
@@ -66,11 +68,16 @@ class Part:
         self._command = [sys.executable, "-c", code, *arguments]
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> str:
-        """Start it; return its first line."""
+    def start(self, *more: str) -> str:
+        """Start it, with more arguments perhaps; return its first line."""
         own = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own, start_new_session=True
+            [*self._command, *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=own,
+            start_new_session=True,
         )
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
@@ -145,13 +152,29 @@ def check(found: list[tuple[bytes, int]], total: int) -> None:
             raise SystemExit(f"FAILED: rows of key {key!r} are out of order")
 
 
-def hurt(broker: Part, driver: Part, rng: random.Random) -> str:
+def come_back(driver: Part, checkpoint: Path, *, restored: bool) -> str:
+    """Kill the driver and start it again, perhaps on the copy that was made when it was killed before; return what."""
+    driver.kill()
+    copy = checkpoint.with_name("copy")
+    if not (restored and copy.exists()):
+        shutil.rmtree(copy, ignore_errors=True)
+        if checkpoint.exists():
+            shutil.copytree(checkpoint, copy)
+        driver.start("error")
+        return "driver"
+    shutil.rmtree(checkpoint)
+    shutil.copytree(copy, checkpoint)
+    driver.start("skip")
+    newest = max((int(one.name) for one in (copy / "commits").glob("[0-9]*")), default=-1)
+    return f"driver, restored to micro-batch {newest}"
+
+
+def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random) -> str:
     """Do one of the things that happen; return what."""
-    what = rng.choice(("driver", "workers", "workers", "broker", *("reply",) * 4))
-    if what == "driver":
-        driver.kill()
-        driver.start()
-    elif what == "workers":
+    what = rng.choice(("driver", "restored", "workers", "workers", "broker", *("reply",) * 4))
+    if what in ("driver", "restored"):
+        return come_back(driver, checkpoint, restored=what == "restored")
+    if what == "workers":
         for one in workers_of(driver.pid):
             os.kill(one, signal.SIGKILL)
     elif what == "broker":
@@ -189,17 +212,18 @@ def run(folder: str, most: int, rng: random.Random, deadline: float) -> None:
     first.kill()
     broker, servers = Part(BROKER, f"{folder}/data", port), f"127.0.0.1:{port}"
     broker.start()
-    driver = Part(DRIVER, servers, f"{folder}/checkpoint")
+    checkpoint = Path(folder, "checkpoint")
+    driver = Part(DRIVER, servers, str(checkpoint))
     try:
         with Admin(servers) as admin:
             admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
-        driver.start()
+        driver.start("error")
         total, rounds = 0, 0
         while rounds < most and time.monotonic() < deadline:
             produce(servers, total)
             total += ROWS
             time.sleep(rng.random() * 2)
-            done = [hurt(broker, driver, rng) for _ in range(rng.choice((1, 1, 1, 2)))]
+            done = [hurt(broker, driver, checkpoint, rng) for _ in range(rng.choice((1, 1, 1, 2)))]
             print(f"round {rounds}: {', then '.join(done)}", flush=True)
             rounds += 1
         settle(servers, total)

@@ -1,3 +1,166 @@
-"""A secret among a query's options is in no plan, description, error, progress, repr or log."""
+"""A secret among a query's options is in no plan, description, error, progress, repr, catalog or log."""
+
+import re
+import traceback
+from dataclasses import fields
+from itertools import product
+
+import pytest
+
+import kafkaframes
+from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.sensitive import is_secret
+from kafkaframes.jobs.write_topic.sequence_server import Door
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.builder import default_config
+from kafkaframes.spark.exactly_once_task import Work
+from kafkaframes.storage.files.filesystem import store_of
 
 MARK = "hidden8f3a"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+TEXTS = (MARK, f'{MODULE} username="u" password="{MARK}";', f"{MODULE} password={MARK}", f'x"{MARK}\\', f"\n{MARK}\n")
+NAMES = sorted(
+    "kafka." + field.name.replace("_", ".")
+    for field in {field.name: field for kind in (ConsumerSettings, ProducerSettings) for field in fields(kind)}.values()
+    if is_secret(field.name)
+)
+STORE = {
+    "path": "s3://bucket/logs",
+    "fs.s3a.secret.key": MARK,
+    "token": MARK,
+    "storageOptions": f'{{"secret": "{MARK}"}}',
+}
+
+
+def said(make, *given, **named) -> str:
+    """Return the repr of what a function makes, or its error, with all causes."""
+    try:
+        return repr(make(*given, **named))
+    except KafkaframesError:
+        return traceback.format_exc()
+
+
+def test_every_secret_option_is_one_that_spark_hides():
+    hidden = re.compile(default_config("local", memory="1g", given={})["spark.redaction.regex"])
+    assert len(NAMES) >= 9
+    assert [name for name in NAMES if hidden.search(name) is None] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_and_their_errors_do_not_show_it(name):
+    ways = product(("PLAINTEXT", "SSL", "SASL_SSL"), ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"), TEXTS)
+    for protocol, mechanism, text in ways:
+        client = {"kafka.bootstrap.servers": "h:1", "kafka.security.protocol": protocol, name: text}
+        client["kafka.sasl.mechanism"] = mechanism
+        for options in (client, client | {"kafka.linger.ms": "x", "kafka.fetch.max.wait.ms": "x"}):
+            assert MARK not in said(TopicOptions.parse, options | {"subscribe": "t"}, is_stream=False)
+            assert MARK not in said(TopicWriteOptions.parse, options)
+
+
+def test_what_tasks_are_given_does_not_show_it():
+    options = TopicWriteOptions.parse({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
+    work = Work(options, "id", ProducerIdentity(1, 2), Door("h", 1, MARK.encode()))
+    assert MARK not in repr(work)
+    read = ReadOptions.parse(STORE)
+    assert MARK in str(read.storage)
+    assert MARK not in repr(read) + repr(store_of("s3://bucket", options=read.storage))
+    assert MARK not in said(ReadOptions.parse, STORE | {"storageOptions": MARK})
+
+
+@pytest.mark.spark
+def test_queries_do_not_show_it(spark, servers, topic, tmp_path, capfd, caplog):
+    secrets = {name: TEXTS[1] if "jaas" in name else MARK for name in NAMES}
+    options = {"kafka.bootstrap.servers": servers, **secrets}
+    for more in ({}, {"kafka.security.protocol": "SASL_SSL"}, {"kafka.security.protocol": "SSL"}):
+        given = {**options, **more, "kafka.default.api.timeout.ms": "1000", "kafkaConsumer.pollTimeoutMs": "1000"}
+        writing = {name: text for name, text in given.items() if name.startswith("kafka.")}
+        assert MARK not in batch(spark, given)
+        assert MARK not in write(spark, writing)
+        assert MARK not in stream(spark, given, writing, tmp_path / f"c{len(more)}{more}".replace(":", "-"))
+    assert "kafka-topic" in executions(spark)
+    assert MARK not in executions(spark)
+    captured = capfd.readouterr()
+    assert MARK not in captured.out + captured.err + caplog.text
+
+
+def batch(spark, options) -> str:
+    found = spark.read.format("kafka-topic").options(**options, subscribe="flights").load()
+    text = plans(found.groupBy("partition").count())
+    return text + attempt(found.limit(2).collect) + attempt(lambda: found.groupBy("partition").count().collect())
+
+
+def write(spark, options) -> str:
+    rows = spark.range(1).selectExpr("'v' AS value")
+    writer = rows.write.format("kafka-topic").options(**options, topic="secret").mode("append")
+    return attempt(writer.save) + attempt(lambda: kafkaframes.spark.write_topic(rows, {**options, "topic": "secret"}))
+
+
+def stream(spark, options, writing, checkpoint) -> str:
+    found = (
+        spark.readStream.format("kafka-topic")
+        .options(**options, subscribe="flights", startingOffsets="earliest")
+        .load()
+    )
+    queries, text = [], plans(found)
+    rows = found.select("value")
+
+    def start(made):
+        queries.append(made)
+        return made.awaitTermination(240)
+
+    once = rows.writeStream.format("kafka-topic").options(**writing, topic="secret").trigger(availableNow=True)
+    text += attempt(lambda: start(once.option("checkpointLocation", f"{checkpoint}-a").start()))
+    target = {**writing, "topic": "secret"}
+    exactly = {"checkpoint": f"{checkpoint}-b", "trigger": {"availableNow": True}}
+    text += attempt(lambda: start(kafkaframes.spark.write_topic(rows, target, **exactly)))
+    for query in queries:
+        text += f"{query.recentProgress}{query.exception()}{query._jsq.explainInternal(True)}{query.status}"
+    return text
+
+
+def plans(frame) -> str:
+    execution = frame._jdf.queryExecution()
+    return execution.toString() + execution.logical().toJSON()
+
+
+def attempt(action) -> str:
+    """Return what an action says if it fails, with Java's stack."""
+    try:
+        return str(action())
+    except Exception as error:
+        java = getattr(error, "_origin", None)
+        return f"{error!r}{error}{java.toString() if java is not None else ''}{getattr(error, '_stackTrace', '')}"
+
+
+def executions(spark) -> str:
+    """Return what Spark's UI shows of queries and jobs."""
+    session = spark._jsparkSession
+    listed = [session.sharedState().statusStore().executionsList(), session.sparkContext().statusStore().jobsList(None)]
+    texts = [session.sparkContext().statusStore().environmentInfo().toString()]
+    for values in listed:
+        texts += [text_of(values.apply(index)) for index in range(values.size())]
+    return "".join(texts)
+
+
+def text_of(row) -> str:
+    parts = ("description", "details", "physicalPlanDescription", "modifiedConfigs", "name")
+    return "".join(str(getattr(row, part)()) for part in parts if hasattr(type(row), part) or part in dir(row))
+
+
+@pytest.mark.spark
+def test_a_catalog_keeps_none(spark, servers):
+    for name in NAMES:
+        given = {"kafka.bootstrap.servers": servers, name: TEXTS[1] if "jaas" in name else MARK, "subscribe": "flights"}
+        check_refused(spark, "kafka-topic", given)
+    check_refused(spark, "kafka-log", {"path": f"s3://me:{MARK}@bucket/logs"})
+    assert "hidden" not in [table.name for table in spark.catalog.listTables()]
+
+
+def check_refused(spark, source, given):
+    listed = ", ".join(f"`{name}` '{text}'" for name, text in given.items())
+    with pytest.raises(Exception, match="would be kept in the catalog") as caught:
+        spark.sql(f"CREATE TABLE hidden USING `{source}` OPTIONS ({listed})")
+    assert MARK not in str(caught.value)

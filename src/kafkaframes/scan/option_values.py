@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.sensitive import shown
 from kafkaframes.storage.files.times import parse_time
 
 EARLIEST, LATEST = -2, -1
@@ -190,7 +191,7 @@ def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise OptionError(f"option {name}={text}: {error}") from None
+        raise OptionError(f"option {name}={shown(name, text)}: {error}") from None
 
 
 def given_paths(given: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ A session of ours differs from ``SparkSession.builder.getOrCreate()`` in what a 
 * the Python workers run this very interpreter (Spark's default is whatever ``python3`` is on PATH);
 * a local session listens on 127.0.0.1 only, whatever the machine's host name resolves to;
 * executors elsewhere are sent the compiled kernels (``shipping.py``);
-* workers are kept and reused; logs say warnings and errors only; no progress bars between the lines, no web UI.
+* workers are kept and reused; logs say warnings and errors only; no progress bars between the lines, no web UI;
+* what Spark shows of settings and options has no secrets of Kafka's clients.
 
 Every default gives way to ``config``, and to what is already set in the environment.
 """
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 _LOOPBACK = "127.0.0.1"
 OFFERS.append(unpacked)
 _ANSWER_SECONDS = 5.0  # that a master has to take a connection
+# Names of settings and options whose values Spark hides in its UI and its logs: its own, and Kafka's clients'.
+_REDACTED = (
+    "(?i)secret|password|token|access[.]?key|account[.]?key|jaas|credential|keystore[.]key|certificate[.]chain|"
+    "truststore[.]certificates"
+)
 _MASTER = re.compile(
     r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+"
     r"|spark://[^/,\s]+:\d+(,[^/,\s]+:\d+)*"
@@ -160,6 +166,7 @@ def default_config(master: str, *, memory: str, given: Mapping[str, str]) -> dic
         "spark.python.worker.reuse": "true",  # without it each task starts Python again: 10x slower on small tasks
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.redaction.regex": _REDACTED,
     }
     if is_local(master):
         config |= {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
 from kafkaframes.errors import OptionError
-from kafkaframes.errors.sensitive import is_secret
+from kafkaframes.errors.sensitive import is_secret, without_secrets_in_text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -62,13 +62,13 @@ def comment_of(source: str, options: Mapping[str, str]) -> str:
     """Return the comment that keeps the options of a table being created; "" where no table is created.
 
     Raises:
-        OptionError: a credential among the options; everybody who sees the table would see it.
+        OptionError: a secret among the options, by its name or in its value; everybody who sees the table would see it.
     """
     if not any(name.lower() == "provider" for name in options):
         return ""
     written = without_added(options)
-    for name in written:
-        if is_secret(name):
+    for name, text in written.items():
+        if is_secret(name) or without_secrets_in_text(text) != text:
             raise OptionError(
                 f"option {name} would be kept in the catalog for all to see: give it when reading, "
                 f"SELECT ... FROM table WITH (`{name}` = ...), or use CREATE TEMPORARY VIEW instead of CREATE TABLE"

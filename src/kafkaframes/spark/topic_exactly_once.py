@@ -105,8 +105,11 @@ def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None
     check_stateless(frame)
     files = HadoopFiles(frame.sparkSession, checkpoint)
     batch = next_batch(files, target_of(options))
+    transactional_id = transactional_id_of(options, batch.query_id)
+    with open_producer(options, transactional_id=transactional_id):  # ends what an earlier run has left open
+        pass
     make_topic(options)
-    marker = marker_for(read_markers(options), transactional_id_of(options, batch.query_id), batch)
+    marker = marker_for(read_markers(options), transactional_id, batch)
     if marker is not None:
         skip_to(files, marker.batch)
 

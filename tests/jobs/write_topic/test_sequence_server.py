@@ -3,6 +3,7 @@
 import socket
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -127,12 +128,12 @@ def test_a_stranger_gets_no_answer_and_changes_nothing(said):
 
 def test_a_task_of_another_batch_is_a_stranger_and_so_is_another_driver():
     with serving() as (_, door), pytest.raises(KafkaframesError, match="does not answer at"):
-        Leases(door._replace(secret=bytes(32)), 0)
+        Leases(replace(door, secret=bytes(32)), 0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         answering = threading.Thread(target=play_driver, args=[other])
         answering.start()
         with pytest.raises(KafkaframesError, match="somebody else listens there"):
-            Leases(door._replace(port=other.getsockname()[1]), 0)
+            Leases(replace(door, port=other.getsockname()[1]), 0)
         answering.join()
 
 

@@ -28,8 +28,9 @@ import json
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, BinaryIO, Final, NamedTuple, Self
+from typing import Any, BinaryIO, Final, Self
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.client.loop import LoopThread
@@ -45,12 +46,13 @@ _DRIVER, _TASK = b"driver", b"task"
 _GONE: Final = (OSError, EOFError, ValueError)
 
 
-class Door(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Door:
     """How a task reaches the lease server; travels to it with its function."""
 
     host: str
     port: int
-    secret: bytes
+    secret: bytes = field(repr=False)
 
 
 class LeaseServer:

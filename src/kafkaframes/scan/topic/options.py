@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
@@ -59,7 +59,7 @@ class StartAtGroup:
 class TopicOptions:
     """What one ``load()`` asks for, checked; see ``spark.options.ReadOptions`` for the meaning of offsets."""
 
-    client: Mapping[str, Any]
+    client: Mapping[str, Any] = field(repr=False)  # passwords are in it
     subscribe: frozenset[str] | None = None
     subscribe_pattern: re.Pattern[str] | None = None
     assign: Assignment | None = None
@@ -113,7 +113,7 @@ class TopicOptions:
 class TopicWriteOptions:
     """What one write asks for, checked."""
 
-    client: Mapping[str, Any]
+    client: Mapping[str, Any] = field(repr=False)  # passwords are in it
     topic: str | None = None
     delivery: str = "at-least-once"
     sink: str = "sink"

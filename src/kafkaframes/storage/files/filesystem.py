@@ -203,7 +203,7 @@ class FsspecFileSystem:
     """
 
     protocol: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     given: Any = None
 
     def _store(self) -> Any:
