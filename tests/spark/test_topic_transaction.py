@@ -173,3 +173,15 @@ def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(opti
         with pytest.raises(KafkaframesError, match=r"micro-batch \d does not fit the marker of micro-batch 3 of"):
             new_sink(options, monkeypatch).write(None, refused)
     assert values(options) == WANTED
+
+
+def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_known(brokers, options, monkeypatch):
+    impatient = replace(options, client={**options.client, "default.api.timeout.ms": 3_000})
+    with (
+        brokers.on("EndTxn").drop_reply() as rule,
+        pytest.raises(KafkaframesError, match="committed is not known") as caught,
+    ):
+        new_sink(impatient, monkeypatch).write(None, None)
+    assert rule.seen
+    assert "read_committed" in str(caught.value)
+    assert values(options) == WANTED

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
-from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
@@ -217,7 +217,7 @@ class Sink:
                 value = Marker(batch, open_ms).value()
                 producer.send(MARKERS, value, key=self._transactional_id, partition=0).result()
             if sent.records or batch is not None:
-                producer.commit_transaction()
+                _commit(producer, is_repeated=batch is not None)
         except BaseException:
             self._fence_off()
             raise
@@ -255,6 +255,23 @@ class Sink:
         """Abort what is open, under a newer epoch; where that fails, the next run does it, or the time-out."""
         with suppress(KafkaframesError), self._new_producer():
             pass
+
+
+def _commit(producer: Producer, *, is_repeated: bool) -> None:
+    """Commit; a batch that nobody repeats, so that no marker will tell of it, fails with what is known.
+
+    Raises:
+        KafkaframesError: the answer did not come: the rows may be there or not.
+    """
+    try:
+        producer.commit_transaction()
+    except NetworkError as error:
+        if is_repeated:
+            raise
+        raise KafkaframesError(
+            f"the rows were sent, and whether they were committed is not known ({error}): look with read_committed "
+            "before you write them again"
+        ) from error
 
 
 class Sent(NamedTuple):

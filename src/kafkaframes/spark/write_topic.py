@@ -38,6 +38,7 @@ def write_topic(
     Raises:
         OptionError: an option or a column does not fit.
         BrokerError, NetworkError: (of a batch) nothing was committed.
+        KafkaframesError: (of a batch) the answer to the commit did not come; what is known.
     """
     from kafkaframes.spark.topic_exactly_once import write
 
