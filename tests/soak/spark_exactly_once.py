@@ -155,18 +155,19 @@ def check(found: list[tuple[bytes, int]], total: int) -> None:
 def come_back(driver: Part, checkpoint: Path, *, restored: bool) -> str:
     """Kill the driver and start it again, perhaps on the copy that was made when it was killed before; return what."""
     driver.kill()
-    copy = checkpoint.with_name("copy")
-    if not (restored and copy.exists()):
-        shutil.rmtree(copy, ignore_errors=True)
-        if checkpoint.exists():
-            shutil.copytree(checkpoint, copy)
-        driver.start("error")
-        return "driver"
-    shutil.rmtree(checkpoint)
-    shutil.copytree(copy, checkpoint)
-    driver.start("skip")
-    newest = max((int(one.name) for one in (copy / "commits").glob("[0-9]*")), default=-1)
-    return f"driver, restored to micro-batch {newest}"
+    copy, newer = checkpoint.with_name("copy"), checkpoint.with_name("newer")
+    if checkpoint.exists():
+        shutil.copytree(checkpoint, newer)
+    restored = restored and copy.exists()
+    if restored:
+        shutil.rmtree(checkpoint)
+        copy.rename(checkpoint)
+    shutil.rmtree(copy, ignore_errors=True)
+    if newer.exists():
+        newer.rename(copy)
+    newest = max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")), default=-1)
+    driver.start("skip" if restored else "error")
+    return f"driver, {'restored' if restored else 'again'} at micro-batch {newest}"
 
 
 def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random) -> str:
