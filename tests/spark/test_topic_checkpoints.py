@@ -70,8 +70,8 @@ def test_a_checkpoint_that_is_copied_to_two_queries(spark, servers, tmp_path):  
     copy = copied(tmp_path / "checkpoint", "copy")
     rows += produce(servers, 20, 40)
     for _ in range(2):
-        for one in (tmp_path / "checkpoint", copy):  # the same rows under the same number
-            run(spark, servers, one)
+        for checkpoint in (tmp_path / "checkpoint", copy):  # the same rows under the same number
+            run(spark, servers, checkpoint)
             assert sorted(values(servers, "out")) == sorted(rows)
     rows += produce(servers, 40, 60)
     run(spark, servers, copy)

@@ -41,9 +41,9 @@ class StreamBatch:
     def as_json(self) -> dict[str, Any]:
         """Return what a mark notes beside the query's id; offsets of very many partitions as digests."""
         noted: dict[str, Any] = {"batchId": self.batch_id, "checkpoint": self.checkpoint, "sink": self.sink}
-        given = {"begins": self.begins, "ends": self.ends}
-        size = sum(len(line) for lines in given.values() for line in lines or ())
-        for name, lines in given.items():
+        offsets = {"begins": self.begins, "ends": self.ends}
+        size = sum(len(line) for lines in offsets.values() for line in lines or ())
+        for name, lines in offsets.items():
             if lines is not None:
                 noted[name] = [_digest(line) for line in lines] if size > _LARGEST else list(lines)
         return noted
@@ -102,17 +102,17 @@ def _plain(line: str) -> str:
 def offsets_of(line: str) -> Offsets | None:
     """Return offsets of topics; None where a source has others, or none."""
     try:
-        found = json.loads(line)
+        offsets = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not found:
+    if not isinstance(offsets, dict) or not offsets:
         return None
-    for numbers in found.values():
+    for numbers in offsets.values():
         if not isinstance(numbers, dict):
             return None
         if not all(name.isdigit() and isinstance(at, int) for name, at in numbers.items()):
             return None
-    return found
+    return offsets
 
 
 def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
@@ -155,14 +155,17 @@ def _difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
     for name, noted, own in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
         if noted is None or own is None or _are_same(noted, own):
             continue
-        where = next((_differs(*pair) for pair in zip(noted, own, strict=False) if not _are_same(*zip(pair))), "")
+        where = next((_differs(*pair) for pair in zip(noted, own, strict=False) if not _is_same(*pair)), "")
         return f"that one {name} elsewhere{where}: the checkpoint is an older copy, or was copied"
     return None
 
 
 def _are_same(noted: Lines, own: Lines) -> bool:
-    pairs = zip(noted, own, strict=False)
-    return len(noted) == len(own) and all(one in (other, _digest(other)) for one, other in pairs)
+    return len(noted) == len(own) and all(map(_is_same, noted, own))
+
+
+def _is_same(noted: str, own: str) -> bool:
+    return noted in (own, _digest(own))
 
 
 def _differs(noted: str, own: str) -> str:
