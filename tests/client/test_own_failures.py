@@ -90,7 +90,7 @@ def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, c
         raise ZeroDivisionError
 
     monkeypatch.setattr("kafkaframes.client.fetcher.Fetcher._ask_all", mistake)
-    monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", mistake)
+    monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", lambda self: 1 / 0)
     if client == "producer":
         with Producer(servers) as producer:
             for _ in range(2):

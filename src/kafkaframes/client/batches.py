@@ -6,16 +6,18 @@ whoever sends it and however often it is renumbered.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.records.layout import BATCH_V2, TRANSACTIONAL
 from kafkaframes.records.scan import scan_all
 from kafkaframes.wire.checksum import crc32c
+
+if TYPE_CHECKING:
+    import asyncio
 
 NO_PRODUCER_ID: Final = -1
 
@@ -67,9 +69,11 @@ class Batch:
         data: the bytes.
         count: how many sequence numbers, so how many offsets, it takes.
         created: seconds of the sender's clock.
-        stamped: what stands in the header.
-        is_numbered: whether it has its sequence, which it keeps when it is sent again.
         done: a future of the base offset and the append time that the broker gave.
+        stamped: what stands in the header.
+        number: the sequence that it has, and keeps when it is sent again; None before it is first sent.
+        order: among all batches of the producer, in the order they were put.
+        in_doubt: it was written to a connection, and no answer says what became of it.
     """
 
     partition: TopicPartition
@@ -78,16 +82,18 @@ class Batch:
     created: float
     done: asyncio.Future[tuple[int, int]]
     stamped: Stamp = NOT_STAMPED
-    is_numbered: bool = False
-    place: int = 0  # among all batches of the sender, in the order they were put
+    number: Stamp | None = None
+    order: int = 0
+    in_doubt: bool = False
     attempts: int = 0
     not_before: float = 0.0
 
-    def stamp(self, wanted: Stamp) -> None:
-        """Put a producer and a sequence into the header, unless they are there already."""
-        if self.stamped != wanted:
-            self.data = stamped(self.data, wanted.producer, wanted.base_sequence, transactional=wanted.transactional)
-            self.stamped = wanted
+    def stamp(self) -> None:
+        """Put its number into the header, unless it is there already."""
+        number = self.number
+        if number is not None and self.stamped != number:
+            self.data = stamped(self.data, number.producer, number.base_sequence, transactional=number.transactional)
+            self.stamped = number
 
 
 _CRC_AT: Final = BATCH_V2.place_of("crc")

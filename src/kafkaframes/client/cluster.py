@@ -54,6 +54,11 @@ class ClusterClient:
 
     # ------------------------------------------------------------------------------------------------ connections
 
+    def open_connection(self, broker: Broker) -> Connection | None:
+        """Return the connection to a broker if there is a usable one."""
+        known = self._connections.get(broker.node_id)
+        return known if known is not None and known.is_usable else None
+
     async def connection(self, broker: Broker) -> Connection:
         """Return a usable connection to a broker.
 
@@ -63,14 +68,10 @@ class ClusterClient:
         """
         if self._closed:
             raise NetworkError("this client was closed")
-        known = self._connections.get(broker.node_id)
-        if known is not None and known.is_usable:
+        if (known := self.open_connection(broker)) is not None:
             return known
         async with self._opening.setdefault(broker.node_id, asyncio.Lock()):
-            known = self._connections.get(broker.node_id)
-            if known is not None and known.is_usable:
-                return known
-            return await self._open(broker)
+            return self.open_connection(broker) or await self._open(broker)
 
     async def _open(self, broker: Broker) -> Connection:
         failures, not_before = self._failures.get(broker.node_id, (0, 0.0))

@@ -96,6 +96,11 @@ class _Wire(asyncio.BufferedProtocol):
         """Wait until the transport takes more."""
         await self._writable.wait()
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether ``writable`` would return at once."""
+        return self._writable.is_set()
+
     def expect(self, what: str, wait_ms: int) -> asyncio.Future[Any]:
         """Return a future of the answer to what was just queued; without one in time the connection ends."""
         found = _Waiting(self._loop.create_future(), what, wait_ms, self._loop.time() + wait_ms / 1000)
@@ -237,9 +242,23 @@ class Connection:
         frame = await self.exchange(body, self.version_of(body) if version is None else version, timeout_ms)
         return frame.body
 
-    async def send(self, body: Message, version: int) -> None:
-        """Send a request that no broker answers: a Produce with acks 0."""
-        await self._write(body, version, None)
+    async def writable(self) -> None:
+        """Wait until the connection takes more."""
+        await self._wire.writable()
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether ``post`` need not wait: what was written has mostly been sent."""
+        return self._wire.takes_more
+
+    def post(self, body: Message, version: int, *, answered: bool = True) -> asyncio.Future[Any] | None:
+        """Write a request at once; return a future of its response, None of one that no broker answers (acks 0).
+
+        Raises:
+            NetworkError: the connection has ended; nothing was written.
+            EncodeError: the request cannot be written.
+        """
+        return self._post(body, version, self._settings.request_timeout_ms if answered else None)
 
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
         """Send a request; return its response, header and all. Raises as ``request`` does."""
@@ -251,8 +270,11 @@ class Connection:
 
     async def _write(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
         """Send a request; return a future of its answer, which is waited for so long, or is not with None."""
+        await self._wire.writable()
+        return self._post(body, version, wait_ms)
+
+    def _post(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
         wire = self._wire
-        await wire.writable()
         if wire.ended is not None:
             raise wire.ended
         wire.connection.send_request(body, version, expects_response=wait_ms is not None)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from kafkaframes.client.batches import NOT_STAMPED, Batch, Numbered, Producer, RecordMetadata, Stamp, split
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.record_fields import Headers, bytes_of, headers_of, partition_number, timestamp_of, topic_of
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
@@ -27,7 +28,6 @@ from kafkaframes.errors import EncodeError, KafkaframesError, OptionError
 from kafkaframes.records.build import BatchFields, build_apart, build_records, next_sequence
 from kafkaframes.records.partitioner import partition_of, partitions_of_rows
 
-Headers = Sequence[tuple[str, bytes | None]]
 _INIT_PRODUCER_ID: Final = 22
 _OVERHEAD_OF_A_RECORD: Final = 64
 _WHOLE: Final = 2**31 - 1
@@ -111,9 +111,7 @@ class AsyncProducer:
                 self._lingering.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._lingering
-            for gathering in self._gathering.values():
-                for future in gathering.futures:
-                    future.cancel()
+            self._drop_gathered()
             await self._sender.close()
             await self._cluster.close()
 
@@ -125,45 +123,79 @@ class AsyncProducer:
         value: bytes | str | None = None,
         *,
         key: bytes | str | None = None,
-        headers: Headers = (),
+        headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record; return a future of where it went.
 
-        Waits where ``buffer_memory`` is full, or a topic's partitions are not known yet.
+        Waits where ``buffer_memory`` is full, or a topic's partitions are not known yet. The future ends in
+        ``MaybeWrittenError`` if no answer says whether the record was written; in any other error it was not.
+
+        Args:
+            topic: its name.
+            value: bytes or text; None is a tombstone.
+            key: as ``value``; chooses the partition.
+            headers: a dict, or pairs of a name and bytes, text or None.
+            partition: its number; without it the key decides, and without a key chance.
+            timestamp_ms: milliseconds since 1970; now if None.
 
         Raises:
             BrokerError: there is no such topic or partition.
-            EncodeError: the record is larger than ``max_request_size``, or does not fit into the format.
+            EncodeError: an argument is of a wrong type; the record is larger than ``max_request_size``, or does not
+                fit into the format.
         """
+        topic_of(topic)
+        row: dict[str, Any] = {"key": bytes_of("key", key), "value": bytes_of("value", value)}
+        row["timestamp"] = int(time.time() * 1000) if timestamp_ms is None else timestamp_of(timestamp_ms)
+        row["headers"] = headers_of(headers)
+        number = None if partition is None else partition_number(partition)
+        size = self._checked_size(row)
         await self.start()
-        key, value = _bytes(key), _bytes(value)
-        size = len(key or b"") + len(value or b"") + _OVERHEAD_OF_A_RECORD
-        size += sum(len(name) + len(content or b"") for name, content in headers)
-        if size > self.settings.max_request_size:
-            raise EncodeError(f"a record of about {size} bytes; max_request_size is {self.settings.max_request_size}")
-        if headers and self._format != 2:
+        if row["headers"] and self._format != 2:
             raise EncodeError(f"record format {self._format} has no headers")
         await self._cluster.topic(topic, create=True)
-        place = TopicPartition(topic, self._partition_for(topic, key, partition))
-        gathering = self._gathering.get(place)
-        if gathering is not None and gathering.size + size > self.settings.batch_size:
-            await self._close_batch(place)
-            if partition is None and key is None:  # the next batch sticks to another partition (KIP-480)
-                self._sticky.pop(topic, None)
-                place = TopicPartition(topic, self._partition_for(topic, key, partition))
-            gathering = self._gathering.get(place)
+        if not self._sender.has_space(size):
+            await self._sender.space(size)
+        target = TopicPartition(topic, self._partition_for(topic, row["key"], number))
+        if self._is_full(target, size) and number is None and row["key"] is None:
+            self._close_batch(target)
+            self._sticky.pop(topic, None)  # the next batch goes to another partition (KIP-480)
+            target = TopicPartition(topic, self._partition_for(topic, None, None))
+        try:
+            await self.transactions.before_batch(target)
+        except KafkaframesError as error:
+            self._sender.sequencer.spoil()
+            refused: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
+        return self._gather(target, row, size)
+
+    def _checked_size(self, row: Mapping[str, Any]) -> int:
+        """Return about how many bytes a record takes, and refuse one that fits into no request."""
+        size = len(row["key"] or b"") + len(row["value"] or b"") + _OVERHEAD_OF_A_RECORD
+        size += sum(len(name) + len(content or b"") for name, content in row["headers"])
+        if size > self.settings.max_request_size:
+            raise EncodeError(f"a record of about {size} bytes; max_request_size is {self.settings.max_request_size}")
+        return size
+
+    def _is_full(self, target: TopicPartition, size: int) -> bool:
+        gathering = self._gathering.get(target)
+        return gathering is not None and gathering.size + size > self.settings.batch_size
+
+    def _gather(self, target: TopicPartition, row: dict[str, Any], size: int) -> asyncio.Future[RecordMetadata]:
+        """Put a record to those that become its partition's next batch; a full one is closed first."""
+        if self._is_full(target, size):
+            self._close_batch(target)
+        gathering = self._gathering.get(target)
         if gathering is None:
-            gathering = self._gathering[place] = _Gathering(time.monotonic())
+            gathering = self._gathering[target] = _Gathering(time.monotonic())
             self._gathered.set()
-        row: dict[str, Any] = {"key": key, "value": value}
-        row["timestamp"] = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        row["headers"] = [(name, content) for name, content in headers]
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         gathering.rows.append(row)
         gathering.futures.append(future)
         gathering.size += size
+        self._sender.gathered_bytes += size
         return future
 
     async def send_and_wait(self, topic: str, value: bytes | str | None = None, **rest: Any) -> RecordMetadata:
@@ -192,24 +224,22 @@ class AsyncProducer:
         linger_s = self.settings.linger_ms / 1000
         while True:
             now = time.monotonic()
-            for place in [one for one, found in self._gathering.items() if found.since + linger_s <= now]:
-                await self._close_batch(place)
+            for target in [target for target, found in self._gathering.items() if found.since + linger_s <= now]:
+                self._close_batch(target)
             pause = min((found.since + linger_s - now for found in self._gathering.values()), default=None)
             self._gathered.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if pause is None else max(pause, 0.0)):
                     await self._gathered.wait()
 
-    async def _close_batch(self, place: TopicPartition) -> None:
-        gathering = self._gathering.pop(place)
-        columns = _columns(gathering.rows, with_headers=self._format == 2)
+    def _close_batch(self, target: TopicPartition) -> None:
+        """Make a batch of what has gathered, and queue it at once, so that nothing overtakes it."""
+        gathering = self._gathering.pop(target)
+        self._sender.gathered_bytes -= gathering.size
         try:
-            batch = await self._put(place, self._built(columns, _WHOLE), len(gathering.rows))
-        except asyncio.CancelledError:
-            for future in gathering.futures:
-                future.cancel()
-            raise
+            data = self._built(_columns(gathering.rows, with_headers=self._format == 2), _WHOLE)
         except Exception as error:  # nobody but who waits for these records can be told
+            self._sender.sequencer.spoil()
             for future in gathering.futures:
                 if not future.done():
                     future.set_exception(error)
@@ -226,9 +256,9 @@ class AsyncProducer:
                 base, append_time = done.result()
                 timestamp = gathering.rows[row]["timestamp"] if append_time < 0 else append_time
                 offset = -1 if base < 0 else base + row
-                future.set_result(RecordMetadata(place.topic, place.partition, offset, timestamp))
+                future.set_result(RecordMetadata(target.topic, target.partition, offset, timestamp))
 
-        batch.done.add_done_callback(settle)
+        self._queued(target, data, len(gathering.rows)).done.add_done_callback(settle)
 
     # ---------------------------------------------------------------------------------------------------- columns
 
@@ -252,7 +282,7 @@ class AsyncProducer:
         batches: list[Batch] = []
         for place, rows in await self._routed(table, topic):
             await self.transactions.before_batch(place)
-            for data, count, stamp in self._pieces(rows, self._sender.next_stamp(place)):
+            for data, count, stamp in self._pieces(rows, self._sender.sequencer.next_stamp(place)):
                 batches.append(await self._put(place, data, count, stamp))
         results = await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True)
         for result in results:
@@ -286,9 +316,9 @@ class AsyncProducer:
         await self.start()
         batches: list[Batch] = []
         for place, first_sequence, built in parts:
-            self._sender.set_sequence(place, first_sequence)
+            self._sender.sequencer.set_sequence(place, first_sequence)
             for data, count in built:
-                await self._sender.room(len(data))
+                await self._sender.space(len(data))
                 batches.append(self._queued(place, data, count))
         for result in await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True):
             if isinstance(result, BaseException):
@@ -362,20 +392,30 @@ class AsyncProducer:
         )
 
     async def _put(self, place: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        await self._sender.room(len(data))
+        await self._sender.space(len(data))
         await self.transactions.before_batch(place)
+        if place in self._gathering:  # what was sent before stays before it
+            self._close_batch(place)
         return self._queued(place, data, count, stamp)
 
-    def _queued(self, place: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
+    def _queued(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        batch = Batch(place, data, count, time.monotonic(), done, stamp)
+        batch = Batch(target, data, count, time.monotonic(), done, stamp)
         self._sender.put(batch)
         return batch
 
+    def _drop_gathered(self) -> None:
+        """Cancel what is in no batch yet."""
+        for gathering in self._gathering.values():
+            for future in gathering.futures:
+                future.cancel()
+        self._gathering.clear()
+        self._sender.gathered_bytes = 0
+
     async def flush(self) -> None:
         """Wait until everything that was sent has an answer, good or bad."""
-        for place in list(self._gathering):
-            await self._close_batch(place)
+        for target in list(self._gathering):
+            self._close_batch(target)
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> list[int]:
@@ -389,7 +429,7 @@ class AsyncProducer:
     @property
     def producer(self) -> Producer:
         """Producer id and epoch, -1 where there are none."""
-        return self._sender.producer
+        return self._sender.sequencer.producer
 
     def share_transaction(self) -> Producer:
         """Return what others need to join the transaction that is open; committing it commits what they wrote, too."""
@@ -430,10 +470,8 @@ class AsyncProducer:
 
     async def abort_transaction(self) -> None:
         """Abort: what was written in this transaction is never read with read_committed."""
-        for place in list(self._gathering):
-            for future in self._gathering.pop(place).futures:
-                future.cancel()
-        self._sender.fail_all(KafkaframesError("the transaction was aborted before this was sent"))
+        self._drop_gathered()
+        self._sender.end_waiting(KafkaframesError("the transaction was aborted before this was sent"))
         await self._sender.flush()
         await self.transactions.end(commit=False)
 
@@ -465,10 +503,6 @@ def _with_times(rows: pa.RecordBatch) -> pa.RecordBatch:
     value = pa.scalar(now, pa.timestamp("ms", tz=column.type.tz)).cast(column.type) if is_instant else now
     arrays = [pc.fill_null(column, value) if name == "timestamp" else rows.column(name) for name in rows.schema.names]
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
-
-
-def _bytes(value: bytes | str | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _columns(rows: Iterable[Mapping[str, Any]], *, with_headers: bool) -> dict[str, Any]:

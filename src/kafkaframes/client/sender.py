@@ -1,8 +1,8 @@
-"""Sends a producer's batches: in order per partition, several requests under way, retried as Kafka's producer does.
+"""Sends a producer's batches: several Produce requests under way, to whoever leads, one batch a partition and request.
 
-``Queue`` is a partition's batches, pure: what may go now, what an answer means. ``Sender`` is the task that makes
-Produce requests of them, one batch a partition and request, to whoever leads. With a producer id each batch has its
-sequence number before it is first sent and keeps it over retries, so that the broker takes none twice (KIP-98).
+What may be sent, and what an answer or a lost connection means, ``sequencing.Sequencer`` decides. Here are the tasks
+that move bytes: a loop that writes what may go, a task per request that waits for its answer, and one each while there
+is a connection to open, metadata to get or a producer id to renew.
 """
 
 from __future__ import annotations
@@ -10,57 +10,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from functools import partial
 from typing import Any, Final
 
-from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, Producer, Stamp
+from kafkaframes.client.batches import Batch, Producer
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.network import Connection
+from kafkaframes.client.sequencing import Ended, Sequencer
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError, error_code
+from kafkaframes.errors import KafkaframesError, NetworkError
 from kafkaframes.protocol.spec.model import NIL_UUID
-from kafkaframes.records.build import next_sequence
 
 PRODUCE: Final = 0
 _BY_ID: Final = 13  # Produce's first version that names topics by their ids
 _NEWEST_OF_OLD_TRANSACTIONS: Final = 11
 _ADDS_PARTITIONS: Final = 12  # the first version whose batches a broker adds to transactions by itself (KIP-890)
 _NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
-_OUT_OF_ORDER, _DUPLICATE = 45, 46
-
-
-@dataclass(slots=True)
-class Queue:
-    """A partition's batches: those that wait, in order, and those under way."""
-
-    waiting: deque[Batch] = field(default_factory=deque)
-    in_flight: list[Batch] = field(default_factory=list)
-    next_sequence: int = 0
-    is_muted: bool = False  # one failed and will be sent again: nothing may overtake it
-
-    def ready(self, now: float, most_in_flight: int) -> bool:
-        """Return whether the first batch that waits may go."""
-        if not self.waiting or len(self.in_flight) >= most_in_flight:
-            return False
-        return self.waiting[0].not_before <= now and not (self.is_muted and self.in_flight)
-
-    def take(self) -> Batch:
-        """Let the first batch go."""
-        batch = self.waiting.popleft()
-        self.in_flight.append(batch)
-        self.is_muted = False
-        return batch
-
-    def again(self, batch: Batch) -> None:
-        """Put a batch back among those that wait, in its order."""
-        self.in_flight.remove(batch)
-        place = 0
-        while place < len(self.waiting) and self.waiting[place].place < batch.place:
-            place += 1
-        self.waiting.insert(place, batch)
-        self.is_muted = True
+_DUPLICATE: Final = 46  # the leader has the batch already
+_METADATA_IS_OLD: Final = frozenset({3, 5, 6, 72, 74, 75, 100})
 
 
 class Sender:
@@ -69,24 +38,25 @@ class Sender:
     def __init__(self, cluster: ClusterClient, settings: ProducerSettings) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._queues: dict[TopicPartition, Queue] = {}
+        self.sequencer = Sequencer(
+            most_in_flight=settings.max_in_flight_requests_per_connection,
+            retries=settings.retries,
+            delivery_timeout_s=settings.delivery_timeout_ms / 1000,
+            backoff_s=cluster.backoff_s,
+        )
         self._wake = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._answers: set[asyncio.Task[None]] = set()
+        self._errands: dict[Hashable, asyncio.Task[None]] = {}
         self._under_way: dict[int, int] = {}  # node id: requests
         self._loop_task: asyncio.Task[None] | None = None
         self._drained = asyncio.Event()
         self._drained.set()
-        self.producer = Producer()
         self.record_format = 2
-        self.transactional = False
         self.broker_adds_partitions = False  # the second form of transactions (KIP-890)
-        self.needs_new_epoch = False
-        self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new epoch and calls set_producer
-        self.waiting_bytes = 0
+        self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new producer id and calls set_producer
+        self.gathered_bytes = 0  # of records that are not in a batch yet
         self._broken: Exception | None = None
-        self._put_so_far = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._space = asyncio.Event()
 
     def start(self) -> None:
         """Begin."""
@@ -94,274 +64,264 @@ class Sender:
 
     async def close(self) -> None:
         """Stop; what was not sent ends in ``NetworkError``."""
-        for task in (self._loop_task, *self._tasks):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        self.fail_all(NetworkError("the producer was closed before this was sent"))
+        self.end_all(NetworkError("the producer was closed before this was sent"))
+        tasks = [task for task in (self._loop_task, *self._errands.values(), *self._answers) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def room(self, size: int) -> None:
-        """Wait until ``size`` bytes fit into ``buffer_memory``; one batch is always taken."""
-        while self.waiting_bytes and self.waiting_bytes + size > self._settings.buffer_memory:
-            self._room.clear()
-            await self._room.wait()
+    def has_space(self, size: int) -> bool:
+        """Return whether ``size`` bytes fit into ``buffer_memory``; into an empty one everything does."""
+        used = self.sequencer.open_bytes + self.gathered_bytes
+        return not used or used + size <= self._settings.buffer_memory
+
+    async def space(self, size: int) -> None:
+        """Wait until ``size`` bytes fit into ``buffer_memory``."""
+        while not self.has_space(size):
+            self._space.clear()
+            await self._space.wait()
 
     def put(self, batch: Batch) -> None:
         """Queue a batch."""
-        self._put_so_far += 1
-        batch.place = self._put_so_far
-        self._queues.setdefault(batch.partition, Queue()).waiting.append(batch)
-        self.waiting_bytes += len(batch.data)
         self._drained.clear()
-        self._wake.set()
+        self.sequencer.put(batch)
         if self._broken is not None:
-            self.fail_all(self._broken)
-
-    def next_stamp(self, partition: TopicPartition) -> Stamp:
-        """Return what the next batch of a partition will most likely carry: built with it, it need not be changed."""
-        if self.producer.producer_id == NO_PRODUCER_ID:
-            return NOT_STAMPED
-        queue = self._queues.get(partition, Queue())
-        waiting = sum(batch.count for batch in queue.waiting if not batch.is_numbered)
-        return Stamp(self.producer, next_sequence(queue.next_sequence, waiting), self.transactional)
-
-    def set_sequence(self, partition: TopicPartition, sequence: int) -> None:
-        """Number the next batch of a partition from ``sequence`` on.
-
-        Raises:
-            OptionError: some of its batches wait or are under way.
-        """
-        queue = self._queues.setdefault(partition, Queue())
-        if queue.waiting or queue.in_flight:
-            raise OptionError(f"batches for {partition} are under way: their sequences must have an end first")
-        queue.next_sequence = sequence
-
-    async def flush(self) -> None:
-        """Wait until everything that was put has an answer, good or bad."""
-        await self._drained.wait()
+            self.sequencer.fail_waiting(self._broken)
+        self._settle()
+        self._wake.set()
 
     def set_producer(self, producer: Producer) -> None:
-        """Number everything that waits anew, from 0, under this id and epoch. Nothing is under way."""
-        self.producer = producer
-        self.needs_new_epoch = False
-        for queue in self._queues.values():
-            queue.next_sequence = 0
-            for batch in queue.waiting:
-                batch.is_numbered = False
+        """Number what follows under this id and epoch."""
+        self.sequencer.set_producer(producer)
         self._wake.set()
 
-    def fail_all(self, error: Exception) -> None:
-        """End everything that waits and is not under way."""
-        for queue in self._queues.values():
-            while queue.waiting:
-                self._finish(queue.waiting.popleft(), error)
+    async def flush(self) -> None:
+        """Wait until everything that was put has a result, good or bad."""
+        await self._drained.wait()
 
-    @property
-    def in_flight(self) -> int:
-        """How many batches are under way."""
-        return sum(len(queue.in_flight) for queue in self._queues.values())
+    def end_waiting(self, error: Exception) -> None:
+        """End everything that waits and is not under way."""
+        self.sequencer.fail_waiting(error)
+        self._settle()
+
+    def end_all(self, error: Exception) -> None:
+        """End everything, and all that will be put."""
+        self._broken = self._broken or error
+        self.sequencer.fail_all(self._broken)
+        self._settle()
 
     # ------------------------------------------------------------------------------------------------------ sending
 
     async def _run(self) -> None:
-        """Send until it is closed; what is wrong on our own side ends all that waits, and all that will be put."""
+        """Send until it is closed; whatever ends this task ends every batch, and all that will be put."""
         try:
             while True:
                 self._wake.clear()
-                self._expire()
-                pause = await self._send_ready()
+                pause = self._send_ready()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._wake.wait()
-        except Exception as error:
-            self._broken = error
-            self.fail_all(error)
+        except BaseException as error:
+            reason = error if isinstance(error, Exception) else NetworkError("the task that sends records was ended")
+            self.end_all(reason)
+            if not isinstance(error, Exception):
+                raise
 
-    async def _send_ready(self) -> float | None:
+    def _send_ready(self) -> float | None:
         """Send what may go; return in how many seconds to look again, None when something happens."""
         now = time.monotonic()
-        most = self._settings.max_in_flight_requests_per_connection
-        if self.needs_new_epoch:
-            await self._renew_epoch()
-        if self.needs_new_epoch:
-            return None
-        ready = [partition for partition, queue in self._queues.items() if queue.ready(now, most)]
-        if ready:
-            await self._know(ready)
-        leaderless = False
-        for leader, partitions in list(self._cluster.cluster.by_leader(ready)):
+        self.sequencer.expire(now)
+        self._settle()
+        if self.sequencer.needs_new_id:
+            self._run_errand("producer id", self._renew)
+        leaderless: list[TopicPartition] = []
+        for leader, partitions in self._cluster.cluster.by_leader(self.sequencer.ready(now)):
             if leader is None:
-                leaderless = True
+                leaderless = partitions
                 continue
-            while self._under_way.get(leader.node_id, 0) < most:
-                batches = self._batches_for(partitions, time.monotonic(), most)
-                if not batches:
-                    break
-                self._spawn(leader, batches)
-        later = [queue.waiting[0].not_before - now for queue in self._queues.values() if queue.waiting]
-        waits = [pause for pause in later if pause > 0] + ([self._cluster.backoff_s(0)] if leaderless else [])
-        return min(waits) if waits else None
+            connection = self._cluster.open_connection(leader)
+            if connection is None or not connection.takes_more:
+                self._run_errand(leader.node_id, partial(self._connect, leader))
+            else:
+                self._fill(leader, connection, partitions)
+        if leaderless:
+            self._run_errand("metadata", partial(self._know, leaderless))
+        at = self.sequencer.next_time(now)
+        return None if at is None else max(at - time.monotonic(), 0.0)
 
-    async def _renew_epoch(self) -> None:
-        """Once nothing is under way, number what waits anew; in a transaction, end it: it has to be aborted."""
-        if self.in_flight:
-            return
-        if self.transactional or self.renew is None:
-            self.fail_all(BrokerError("an earlier batch of this transaction was not written: abort it"))
-            return
-        try:
-            await self.renew()
-        except KafkaframesError as error:
-            self.fail_all(error)
+    def _fill(self, leader: Broker, connection: Connection, partitions: list[TopicPartition]) -> None:
+        """Write requests on a connection, as many as may be under way."""
+        while self._under_way.get(leader.node_id, 0) < self._settings.max_in_flight_requests_per_connection:
+            if not connection.takes_more or not (batches := self._take(partitions, connection)):
+                return
+            self._send(leader, connection, batches)
 
-    async def _know(self, partitions: Iterable[TopicPartition]) -> None:
-        """See that the leaders of partitions are known; a topic that does not exist ends its batches."""
-        for topic in {one.topic for one in partitions if self._cluster.cluster.leader(one) is None}:
-            try:
-                await self._cluster.refresh([topic], create=True)
-            except (BrokerError, NetworkError) as error:
-                if not is_retriable(error):
-                    self._fail_topic(topic, error)
-
-    def _fail_topic(self, topic: str, error: KafkaframesError) -> None:
-        for partition, queue in self._queues.items():
-            while partition.topic == topic and queue.waiting:
-                self._finish(queue.waiting.popleft(), error)
-
-    def _batches_for(self, partitions: list[TopicPartition], now: float, most: int) -> list[Batch]:
+    def _take(self, partitions: list[TopicPartition], connection: Connection) -> list[Batch]:
         """Take one batch of each partition that has one ready, up to the largest request."""
         taken: list[Batch] = []
-        size = 0
+        size, now = 0, time.monotonic()
         for partition in partitions:
-            queue = self._queues[partition]
-            if not queue.ready(now, most):
-                continue
-            if taken and size + len(queue.waiting[0].data) > self._settings.max_request_size:
+            size += self.sequencer.next_size(partition)
+            if taken and size > self._settings.max_request_size:
                 break
-            batch = queue.take()
-            if self.producer.producer_id != NO_PRODUCER_ID and not batch.is_numbered:
-                batch.stamp(Stamp(self.producer, queue.next_sequence, self.transactional))
-                batch.is_numbered = True
-                queue.next_sequence = next_sequence(queue.next_sequence, batch.count)
-            size += len(batch.data)
-            taken.append(batch)
+            batch = self.sequencer.take(partition, connection, now)
+            if batch is not None:
+                batch.stamp()
+                taken.append(batch)
         return taken
 
-    def _spawn(self, leader: Broker, batches: list[Batch]) -> None:
-        self._under_way[leader.node_id] = self._under_way.get(leader.node_id, 0) + 1
-        task = asyncio.ensure_future(self._send(leader, batches))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _send(self, leader: Broker, batches: list[Batch]) -> None:
+    def _send(self, leader: Broker, connection: Connection, batches: list[Batch]) -> None:
+        """Write one request, and let a task wait for its answer."""
         try:
-            answers = await self._produce(leader, batches)
+            body, at, names = self._request(connection, batches)
+            answer = connection.post(body, at, answered=self._settings.required_acks != 0)
+        except Exception as error:  # nothing was written: what cannot be sent is not tried again
             for batch in batches:
-                self._answered(batch, answers.get(batch.partition))
-        except Exception as error:  # what is not the broker's or the network's is not tried again
+                self.sequencer.failed(batch, error, written=False)
+            self._settle()
+            return
+        if answer is None:
             for batch in batches:
-                if batch in self._queues[batch.partition].in_flight:
-                    self._failed(batch, error)
-        finally:
-            self._under_way[leader.node_id] -= 1
-            self._wake.set()
+                self.sequencer.acknowledged(batch, -1, -1)
+            self._settle()
+            return
+        self._under_way[leader.node_id] = self._under_way.get(leader.node_id, 0) + 1
+        task = asyncio.ensure_future(self._wait(leader, batches, answer, names))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
 
-    async def _produce(self, leader: Broker, batches: list[Batch]) -> dict[TopicPartition, Any]:
-        """Send one request; return each partition's answer, nothing at all with acks 0."""
-        settings, cluster = self._settings, self._cluster.cluster
-        connection = await self._cluster.connection(leader)
+    def _request(self, connection: Connection, batches: list[Batch]) -> tuple[Any, int, dict[Any, str]]:
+        """Return a request, its version, and the topics' names by their ids if the answer will have only these."""
+        settings = self._settings
         topics: dict[str, list[Batch]] = {}
         for batch in batches:
             topics.setdefault(batch.partition.topic, []).append(batch)
-        ids = {name: cluster.topic_id(name) for name in topics}
+        ids = {name: self._cluster.cluster.topic_id(name) for name in topics}
         most = _NEWEST_OF_FORMAT.get(self.record_format, _BY_ID - 1 if NIL_UUID in ids.values() else None)
         body_class = settings.message("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
-        if self.transactional:
-            most = most if self.broker_adds_partitions else _NEWEST_OF_OLD_TRANSACTIONS
+        least = 0
+        if self.sequencer.transactional:
             body.transactional_id = settings.transactional_id
-        least = _ADDS_PARTITIONS if self.transactional and self.broker_adds_partitions else 0
+            if self.broker_adds_partitions:
+                least = _ADDS_PARTITIONS
+            else:
+                most = _NEWEST_OF_OLD_TRANSACTIONS
         at = connection.version_of(body, most=most, least=least)
         body.topic_data = [
             body_class.TopicProduceData(
                 **({"topic_id": ids[name]} if at >= _BY_ID else {"name": name}),
                 partition_data=[
-                    body_class.PartitionProduceData(index=one.partition.partition, records=one.data) for one in several
+                    body_class.PartitionProduceData(index=batch.partition.partition, records=batch.data)
+                    for batch in several
                 ],
             )
             for name, several in topics.items()
         ]
-        if settings.required_acks == 0:
-            await connection.send(body, at)
-            return {}
-        response = await connection.request(body, version=at)
-        names = {topic_id: name for name, topic_id in ids.items()}
-        return {
-            TopicPartition(topic.name if at < _BY_ID else names[topic.topic_id], one.index): one
-            for topic in response.responses
-            for one in topic.partition_responses
-        }
+        return body, at, {ids[name]: name for name in topics} if at >= _BY_ID else {}
 
-    # ------------------------------------------------------------------------------------------------------ answers
+    async def _wait(
+        self, leader: Broker, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
+    ) -> None:
+        """Wait for a request's answer, and hand it on."""
+        try:
+            response = (await answer).body
+            answers = {
+                TopicPartition(names[topic.topic_id] if names else topic.name, partition.index): partition
+                for topic in response.responses
+                for partition in topic.partition_responses
+            }
+            for batch in batches:
+                self._answered(batch, answers.get(batch.partition))
+        except NetworkError as error:
+            for batch in batches:
+                self._cluster.cluster.topics.pop(batch.partition.topic, None)
+                self.sequencer.lost(batch, error, time.monotonic())
+        except Exception as error:  # what is our own mistake is not tried again
+            for batch in batches:
+                self.sequencer.failed(batch, error, written=True)
+        finally:
+            self._under_way[leader.node_id] -= 1
+            self._settle()
+            self._wake.set()
 
     def _answered(self, batch: Batch, answer: Any) -> None:
-        if answer is None and self._settings.required_acks != 0:
-            self._failed(batch, NetworkError(f"the answer does not name partition {batch.partition}"))
-        elif answer is None:
-            self._succeed(batch, -1, -1)
+        now = time.monotonic()
+        if answer is None:
+            error = NetworkError(f"the answer does not name partition {batch.partition}")
+            self.sequencer.lost(batch, error, now)
         elif answer.error_code in (0, _DUPLICATE):
-            self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
+            self.sequencer.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
         else:
-            said = f" ({answer.error_message})" if answer.error_message else ""
-            self._failed(batch, fail(answer.error_code, f"produce to {batch.partition}{said}"))
-
-    def _failed(self, batch: Batch, error: Exception) -> None:
-        queue = self._queues[batch.partition]
-        number = error.code.number if isinstance(error, BrokerError) and error.code else None
-        overtaken = number == _OUT_OF_ORDER and (queue.is_muted or queue.in_flight[0] is not batch)
-        if self._may_retry(batch) and (overtaken or is_retriable(error)):
-            batch.attempts += 1
-            batch.not_before = time.monotonic() + self._cluster.backoff_s(batch.attempts - 1)
-            queue.again(batch)
-            if not isinstance(error, BrokerError) or number in (3, 5, 6, 72, 74, 75, 100):
+            if answer.error_code in _METADATA_IS_OLD:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
-            return
-        queue.in_flight.remove(batch)
-        if self.producer.producer_id != NO_PRODUCER_ID:
-            # A number that was given out will never be written: what follows needs a new epoch (KIP-360).
-            self.needs_new_epoch = True
-        self._finish(batch, error)
+            said = f" ({answer.error_message})" if answer.error_message else ""
+            self.sequencer.refused(batch, fail(answer.error_code, f"produce to {batch.partition}{said}"), now)
 
-    def _may_retry(self, batch: Batch) -> bool:
-        settings = self._settings
-        spent_ms = (time.monotonic() - batch.created) * 1000
-        return batch.attempts < settings.retries and spent_ms < settings.delivery_timeout_ms
-
-    def _succeed(self, batch: Batch, base_offset: int, append_time: int) -> None:
-        self._queues[batch.partition].in_flight.remove(batch)
-        if not batch.done.done():
-            batch.done.set_result((base_offset, append_time))
-        self._forget(batch)
-
-    def _finish(self, batch: Batch, error: Exception) -> None:
-        if not batch.done.done():
-            batch.done.set_exception(error)
-        self._forget(batch)
-
-    def _forget(self, batch: Batch) -> None:
-        self.waiting_bytes -= len(batch.data)
-        self._room.set()
-        if not any(queue.waiting or queue.in_flight for queue in self._queues.values()):
+    def _settle(self) -> None:
+        """Give results to those who wait for them."""
+        while self.sequencer.ended:
+            ended = self.sequencer.ended.popleft()
+            self._space.set()
+            _set_result(ended)
+        if not self.sequencer.open_batches:
             self._drained.set()
 
-    def _expire(self) -> None:
-        """End what has waited longer than ``delivery_timeout_ms``."""
-        before = time.monotonic() - self._settings.delivery_timeout_ms / 1000
-        for partition, queue in self._queues.items():
-            while queue.waiting and queue.waiting[0].created < before:
-                batch = queue.waiting.popleft()
-                if batch.is_numbered:
-                    self.needs_new_epoch = True
-                waited = self._settings.delivery_timeout_ms
-                self._finish(batch, fail(error_code(7), f"{partition} took nothing for {waited} ms"))
+    # ----------------------------------------------------------------------------------------------------- errands
+
+    def _run_errand(self, what: Hashable, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine beside the loop, which goes on when it has ended; one at a time of a kind."""
+        if what in self._errands:
+            return
+
+        def ended(task: asyncio.Task[None]) -> None:
+            del self._errands[what]
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.end_all(error if isinstance(error, Exception) else NetworkError("the producer has ended"))
+            self._wake.set()
+
+        task = self._errands[what] = asyncio.ensure_future(errand())
+        task.add_done_callback(ended)
+
+    async def _connect(self, leader: Broker) -> None:
+        """Get a connection to a leader that takes requests; without one, its partitions' batches wait or end."""
+        try:
+            await (await self._cluster.connection(leader)).writable()
+        except KafkaframesError as error:
+            now, retriable = time.monotonic(), is_retriable(error)
+            for known, partitions in list(self._cluster.cluster.by_leader(self.sequencer.ready(now))):
+                for partition in partitions if known == leader else ():
+                    self.sequencer.unreachable(partition, error, now, retriable=retriable)
+                    self._cluster.cluster.topics.pop(partition.topic, None)
+            self._settle()
+
+    async def _know(self, partitions: list[TopicPartition]) -> None:
+        """Get the leaders of partitions; a topic that does not exist ends its batches."""
+        for topic in {partition.topic for partition in partitions}:
+            try:
+                await self._cluster.refresh([topic], create=True)
+            except KafkaframesError as error:
+                if not is_retriable(error):
+                    self.sequencer.fail_waiting(error, topic=topic)
+                    self._settle()
+        if any(self._cluster.cluster.leader(partition) is None for partition in partitions):
+            await asyncio.sleep(self._cluster.backoff_s(0))
+
+    async def _renew(self) -> None:
+        """Get a new producer id: the epoch cannot be raised any more."""
+        try:
+            if self.renew is not None:
+                await self.renew()
+        except KafkaframesError as error:
+            self.end_waiting(error)
+            await asyncio.sleep(self._cluster.backoff_s(0))
+
+
+def _set_result(ended: Ended) -> None:
+    done = ended.batch.done
+    if done.done():
+        return
+    if ended.error is None:
+        done.set_result((ended.base_offset, ended.append_time))
+    else:
+        done.set_exception(ended.error)

@@ -16,7 +16,7 @@ from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient, fail
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import BrokerError, NetworkError, OptionError
+from kafkaframes.errors import BrokerError, KafkaframesError, MaybeWrittenError, NetworkError, OptionError
 from kafkaframes.protocol.messages.objects import Message
 
 _NEWEST_OF_FORM: Final = {
@@ -46,19 +46,19 @@ class Transactions:
         self._fenced: BrokerError | None = None
         self._coordinators_form = 1
         self._form = 1  # of the transaction that is open
-        sender.renew = self.renew_epoch
+        sender.renew = self.renew_id
 
     # ---------------------------------------------------------------------------------------------- producer ids
 
     async def init_producer_id(self) -> None:
         """Get an id; with a transactional id, fence off its earlier producers and end what they left open."""
-        self._sender.transactional = self._settings.transactional_id is not None
+        self._sender.sequencer.transactional = self._settings.transactional_id is not None
         self._sender.set_producer(await self._new_producer(Producer()))
 
-    async def renew_epoch(self) -> None:
-        """Raise the epoch after a batch was lost, so that numbers begin anew (KIP-360). Nothing is under way."""
-        if self._sender.needs_new_epoch and not self._settings.transactional_id:
-            self._sender.set_producer(await self._new_producer(self._sender.producer))
+    async def renew_id(self) -> None:
+        """Get another id where the epoch cannot be raised any more; in a transaction its end does that."""
+        if not self._settings.transactional_id:
+            self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
 
     async def _new_producer(self, known: Producer) -> Producer:
         cls = self._settings.message("InitProducerIdRequest")
@@ -83,7 +83,7 @@ class Transactions:
 
     def join(self, producer: Producer) -> None:
         """Take part in a transaction that another has begun and will end."""
-        self._sender.transactional = True
+        self._sender.sequencer.transactional = True
         self._sender.set_producer(producer)
         self._is_open = self.has_joined = True
 
@@ -93,7 +93,7 @@ class Transactions:
             raise OptionError("no transaction is open")
         self._is_shared = True
         self._take_form(1)
-        return self._sender.producer
+        return self._sender.sequencer.producer
 
     def begin(self) -> None:
         """Begin one.
@@ -167,7 +167,7 @@ class Transactions:
 
     async def _add(self, partitions: list[TopicPartition]) -> None:
         cls = self._settings.message("AddPartitionsToTxnRequest")
-        producer_id, epoch = self._sender.producer
+        producer_id, epoch = self._sender.sequencer.producer
         topics: dict[str, list[int]] = {}
         for partition in partitions:
             topics.setdefault(partition.topic, []).append(partition.partition)
@@ -198,23 +198,24 @@ class Transactions:
         Raises:
             OptionError: no transaction is open.
             BrokerError: it must be aborted (a batch was lost), or this producer was fenced off.
+            MaybeWrittenError: no answer says whether it has ended; the same end can be repeated.
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
         if self.has_joined:
             raise OptionError("who began a transaction ends it, not one who has joined")
-        if commit and self._sender.needs_new_epoch:
+        if commit and self._sender.sequencer.must_abort:
             raise BrokerError("a batch of this transaction was not written: abort it")
         if self._added or self._groups or self._is_shared:
             await self._end(commit)
         self._is_open = self._is_shared = False
         self._added.clear()
         self._groups.clear()
-        if self._sender.needs_new_epoch:  # the second form has raised it
-            self._sender.set_producer(await self._new_producer(self._sender.producer))
+        if self._sender.sequencer.must_abort:  # the second form has raised it
+            self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
 
     async def _end(self, commit: bool) -> None:
-        producer_id, epoch = self._sender.producer
+        producer_id, epoch = self._sender.sequencer.producer
         body = self._settings.message("EndTxnRequest")(
             transactional_id=self._settings.transactional_id,
             producer_id=producer_id,
@@ -222,13 +223,26 @@ class Transactions:
             committed=commit,
         )
 
+        in_doubt = False
+        what = "committing the transaction" if commit else "aborting the transaction"
+
         async def step() -> None:
-            response = await self._ask(body)
-            self._check(response.error_code, "committing the transaction" if commit else "aborting the transaction")
+            nonlocal in_doubt
+            try:
+                response = await self._ask(body)
+            except NetworkError:
+                in_doubt = True
+                raise
+            self._check(response.error_code, what)
             if self._form > 1:
                 self._sender.set_producer(Producer(response.producer_id, response.producer_epoch))
 
-        await self._cluster.retried(step)
+        try:
+            await self._cluster.retried(step)
+        except KafkaframesError as error:
+            if in_doubt:
+                raise MaybeWrittenError(f"{what} may or may not have succeeded: {error}") from error
+            raise
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: Any) -> None:
         """Add a group's offsets to the transaction.
@@ -247,7 +261,7 @@ class Transactions:
         await self._commit_offsets(offsets, group, group_id)
 
     async def _add_group(self, group_id: str) -> None:
-        producer_id, epoch = self._sender.producer
+        producer_id, epoch = self._sender.sequencer.producer
         body = self._settings.message("AddOffsetsToTxnRequest")(
             transactional_id=self._settings.transactional_id,
             producer_id=producer_id,
@@ -263,7 +277,7 @@ class Transactions:
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, int], group: Any, group_id: str) -> None:
         cls = self._settings.message("TxnOffsetCommitRequest")
-        producer_id, epoch = self._sender.producer
+        producer_id, epoch = self._sender.sequencer.producer
         body = cls(
             transactional_id=self._settings.transactional_id,
             group_id=group_id,

@@ -158,6 +158,13 @@ class BrokerError(KafkaframesError):
         return type(self), (str(self), self.code)
 
 
+class MaybeWrittenError(NetworkError):
+    """Records, or the end of a transaction, that a broker may or may not have taken: no answer says which.
+
+    To send them again can write them twice.
+    """
+
+
 class UnknownOutcomeError(OptionError):
     """A commit to a table whose fate is not known: the files that it names must stay."""
 

@@ -1,0 +1,390 @@
+"""Which of a producer's batches may be sent, and what an answer, or none, means for them. No socket, clock or task.
+
+Events come in as calls with the time; batches that have come to their end lie in ``ended``. The rules, per partition:
+
+1. A batch goes out only when every earlier one has its result or was written on the same connection.
+2. Once a batch must be sent again, nothing else goes out until all that is under way has its answer; then all go again,
+   in order, with the sequences that they had (KIP-98).
+3. The first batch under a producer id goes alone: a leader that does not know the id takes any first sequence.
+4. A sequence that is out of order is sent again while earlier batches are open.
+5. A batch that was written and has no answer is *in doubt*. If it ends so, its error says that it may be written
+   (``MaybeWrittenError``), and it is never numbered anew, unless a batch before it is known to be absent for good: then
+   the leader's answer that it is out of order settles that it is absent, too.
+6. A batch that had a sequence and was not acknowledged *breaks* its partition: new batches wait until the fate of all
+   that had sequences is known. If what came behind it was acknowledged, so was it, and nothing has changed; else the
+   epoch is raised, and what is known to be absent is numbered from 0 under it (KIP-360). Other partitions go on as they
+   are, and take the new epoch when they have nothing open.
+7. In a transaction any batch that is not acknowledged ends all that wait: the transaction must be aborted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, Producer, Stamp
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.errors import BrokerError, KafkaframesError, MaybeWrittenError, OptionError, error_code
+from kafkaframes.records.build import next_sequence
+
+_SEQUENCE_DOES_NOT_FOLLOW: Final = frozenset({45, 59})  # OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID
+_TIMED_OUT: Final = 7
+# What a leader answers, too, when the batch is in its log: it failed afterwards, or lost the partition while it waited
+# for followers. UNKNOWN_SERVER_ERROR, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION,
+# NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR
+_MAY_BE_WRITTEN: Final = frozenset({-1, 6, 7, 13, 20, 56})
+_LARGEST_EPOCH: Final = 2**15 - 1
+_ORDER: Final = attrgetter("order")
+
+
+class Ended(NamedTuple):
+    """A batch with its result: where it is, or why it is not (known to be) there."""
+
+    batch: Batch
+    base_offset: int = -1
+    append_time: int = -1
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class Line:
+    """A partition's batches in order: those under way come before those that wait, unless they must go again.
+
+    Attributes:
+        connection: on which all of ``in_flight`` were written.
+        producer: the id and epoch of its sequences.
+        acknowledged_to: the sequence behind the last batch that was acknowledged.
+        leader_knows: the producer id under which the leader has acknowledged a batch.
+        goes_again: a batch must be sent again, and nothing may overtake it.
+        is_broken: a batch that had a sequence was not acknowledged.
+        absent_from: the order of the first batch that is known never to be in the log under its sequence.
+    """
+
+    waiting: deque[Batch] = field(default_factory=deque)
+    in_flight: list[Batch] = field(default_factory=list)
+    connection: object = None
+    producer: Producer = NOT_STAMPED.producer
+    next_sequence: int = 0
+    acknowledged_to: int = 0
+    leader_knows: int = NO_PRODUCER_ID
+    goes_again: bool = False
+    is_broken: bool = False
+    absent_from: int | None = None
+
+    def next_batch(self, most_in_flight: int) -> Batch | None:
+        """Return the batch that goes next, None while what is under way holds it back."""
+        busy = len(self.in_flight)
+        if not self.waiting or busy >= most_in_flight or (busy and (self.goes_again or self.is_broken)):
+            return None
+        if self.is_broken:
+            return next((batch for batch in self.waiting if batch.number is not None and batch.in_doubt), None)
+        if busy and self.in_flight[0].number is not None and self.leader_knows != self.producer.producer_id:
+            return None
+        return self.waiting[0]
+
+    def put_back(self, batch: Batch) -> None:
+        """Let a batch wait again, in its order."""
+        self.in_flight.remove(batch)
+        self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)
+        self.goes_again = True
+
+    def is_first_open(self, batch: Batch) -> bool:
+        """Return whether no earlier batch can still be written under its sequence."""
+        if any(earlier.order < batch.order for earlier in self.in_flight):
+            return False
+        waiting = (earlier for earlier in self.waiting if earlier.order < batch.order and earlier.number is not None)
+        return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)
+
+    def is_settled_before(self, batch: Batch) -> bool:
+        """Return whether an earlier batch is known never to be in the log, so that this one cannot get there either."""
+        if self.absent_from is not None and self.absent_from < batch.order:
+            return True
+        return self.is_broken and any(
+            earlier.order < batch.order and earlier.number is not None and not earlier.in_doubt
+            for earlier in self.waiting
+        )
+
+    def see_absent(self, batch: Batch) -> None:
+        """Remember that a batch will never be in the log under its sequence."""
+        batch.in_doubt = False
+        self.is_broken = True
+        self.absent_from = batch.order if self.absent_from is None else min(self.absent_from, batch.order)
+
+    def number(self, producer: Producer) -> None:
+        """Begin with sequence 0 under another id or epoch."""
+        self.producer, self.next_sequence, self.acknowledged_to = producer, 0, 0
+        self.is_broken, self.absent_from = False, None
+        for batch in self.waiting:
+            batch.number = None
+
+
+class Sequencer:
+    """All partitions of one producer."""
+
+    def __init__(
+        self, *, most_in_flight: int, retries: int, delivery_timeout_s: float, backoff_s: Callable[[int], float]
+    ) -> None:
+        """Take the producer's settings, and how many seconds to wait after so many attempts."""
+        self._most_in_flight = most_in_flight
+        self._retries = retries
+        self._timeout_s = delivery_timeout_s
+        self._backoff_s = backoff_s
+        self._lines: defaultdict[TopicPartition, Line] = defaultdict(Line)
+        self._put_so_far = 0
+        self.open_batches = 0
+        self.open_bytes = 0
+        self.ended: deque[Ended] = deque()
+        self.producer = Producer()
+        self.transactional = False
+        self.must_abort = False  # a record of the transaction is not written, or may not be
+        self.needs_new_id = False  # the epoch cannot be raised any more
+
+    # ------------------------------------------------------------------------------------------------- what may go
+
+    def put(self, batch: Batch) -> None:
+        """Queue a batch."""
+        self._put_so_far += 1
+        batch.order = self._put_so_far
+        self.open_batches += 1
+        self.open_bytes += len(batch.data)
+        line = self._lines[batch.partition]
+        line.waiting.append(batch)
+        if self.must_abort:
+            self._end_waiting(line, _aborting())
+
+    def ready(self, now: float) -> list[TopicPartition]:
+        """List the partitions of which a batch may go, if the connection is the right one."""
+        return [partition for partition, line in self._lines.items() if self._next_of(line, now) is not None]
+
+    def next_size(self, partition: TopicPartition) -> int:
+        """Return the size in bytes of the batch that goes next; 0 without one."""
+        batch = self._lines[partition].next_batch(self._most_in_flight)
+        return 0 if batch is None else len(batch.data)
+
+    def take(self, partition: TopicPartition, connection: object, now: float) -> Batch | None:
+        """Return the batch that is written on this connection now, with its number; None if none may be."""
+        line = self._lines[partition]
+        batch = self._next_of(line, now)
+        if batch is None or (line.in_flight and line.connection is not connection):
+            return None
+        line.waiting.remove(batch)
+        if batch.number is None and self.producer.producer_id != NO_PRODUCER_ID:
+            if line.producer != self.producer and not line.in_flight:
+                line.number(self.producer)
+            batch.number = Stamp(line.producer, line.next_sequence, self.transactional)
+            line.next_sequence = next_sequence(line.next_sequence, batch.count)
+        line.in_flight.append(batch)
+        line.connection = connection
+        line.goes_again = False
+        return batch
+
+    def next_time(self, now: float) -> float | None:
+        """Return when a batch that waits may go or has waited for too long; None if nothing waits."""
+        times = [line.waiting[0].created + self._timeout_s for line in self._lines.values() if line.waiting]
+        nexts = (line.next_batch(self._most_in_flight) for line in self._lines.values())
+        times += [batch.not_before for batch in nexts if batch is not None and batch.not_before > now]
+        return min(times, default=None)
+
+    def _next_of(self, line: Line, now: float) -> Batch | None:
+        batch = line.next_batch(self._most_in_flight)
+        if batch is None or batch.not_before > now or (self.needs_new_id and batch.number is None):
+            return None
+        return batch
+
+    # ---------------------------------------------------------------------------------------------------- numbers
+
+    def set_producer(self, producer: Producer) -> None:
+        """Use another id or epoch from now on; in a transaction, nothing is open."""
+        self.producer = producer
+        self.must_abort = self.needs_new_id = False
+        for line in self._lines.values():
+            if self.transactional and line.is_broken and not line.in_flight:
+                line.number(producer)
+            self._look_at(line)
+
+    def next_stamp(self, partition: TopicPartition) -> Stamp:
+        """Return what the next batch of a partition will most likely carry: built with it, it need not be changed."""
+        if self.producer.producer_id == NO_PRODUCER_ID:
+            return NOT_STAMPED
+        line = self._lines.get(partition, Line())
+        first = line.next_sequence if line.producer == self.producer else 0
+        waiting = sum(batch.count for batch in line.waiting if batch.number is None)
+        return Stamp(self.producer, next_sequence(first, waiting), self.transactional)
+
+    def set_sequence(self, partition: TopicPartition, sequence: int) -> None:
+        """Number the next batch of a partition from ``sequence`` on.
+
+        Raises:
+            OptionError: some of its batches are open.
+        """
+        line = self._lines[partition]
+        if line.waiting or line.in_flight:
+            raise OptionError(f"batches for {partition} are under way: their sequences must have an end first")
+        line.number(self.producer)
+        line.next_sequence = line.acknowledged_to = sequence
+
+    # ---------------------------------------------------------------------------------------------------- answers
+
+    def acknowledged(self, batch: Batch, base_offset: int, append_time: int) -> None:
+        """Take that a batch is in the log."""
+        line = self._lines[batch.partition]
+        line.in_flight.remove(batch)
+        if batch.number is not None:
+            line.leader_knows = batch.number.producer.producer_id
+            line.acknowledged_to = next_sequence(batch.number.base_sequence, batch.count)
+        self._finish(Ended(batch, base_offset, append_time))
+        self._look_at(line)
+
+    def refused(self, batch: Batch, error: BrokerError, now: float) -> None:
+        """Take a leader's error."""
+        line = self._lines[batch.partition]
+        number = -1 if error.code is None else error.code.number
+        batch.in_doubt = batch.in_doubt or number in _MAY_BE_WRITTEN
+        if batch.number is not None and number in _SEQUENCE_DOES_NOT_FOLLOW:
+            self._out_of_order(line, batch, error, now)
+        else:
+            self._again(line, batch, error, now, retriable=error.code is not None and error.code.is_retriable)
+
+    def lost(self, batch: Batch, error: KafkaframesError, now: float) -> None:
+        """Take that a batch was written and no answer will come."""
+        batch.in_doubt = True
+        self._again(self._lines[batch.partition], batch, error, now, retriable=True)
+
+    def failed(self, batch: Batch, error: Exception, *, written: bool) -> None:
+        """End a batch that was taken: it cannot be sent, or its answer cannot be read."""
+        line = self._lines[batch.partition]
+        if batch in line.in_flight:
+            batch.in_doubt = batch.in_doubt or written
+            self._end(line, batch, error)
+
+    def unreachable(self, partition: TopicPartition, error: KafkaframesError, now: float, *, retriable: bool) -> None:
+        """Take that there is no connection to a partition's leader: what goes next waits, or all that waits ends."""
+        line = self._lines[partition]
+        if not line.waiting:
+            return
+        first = line.waiting[0]
+        if not retriable:
+            self._end_waiting(line, error)
+        elif not self._may_retry(first, now):
+            self._end(line, first, error)
+        else:
+            self._wait_before(first, now)
+
+    def expire(self, now: float) -> None:
+        """End what has waited longer than ``delivery_timeout_ms``."""
+        for partition, line in self._lines.items():
+            while line.waiting and line.waiting[0].created + self._timeout_s <= now:
+                code = error_code(_TIMED_OUT)
+                reason = f"{partition} took nothing for {self._timeout_s * 1000:.0f} ms: {code}"
+                self._end(line, line.waiting[0], BrokerError(reason, code))
+
+    def spoil(self) -> None:
+        """Take that a record of the transaction will never be in a batch."""
+        self.must_abort = self.must_abort or self.transactional
+
+    def fail_waiting(self, error: Exception, *, topic: str | None = None) -> None:
+        """End all that waits (of one topic) and is not under way."""
+        for partition, line in self._lines.items():
+            if topic is None or partition.topic == topic:
+                self._end_waiting(line, error)
+
+    def fail_all(self, error: Exception) -> None:
+        """End everything; no answer will be read any more."""
+        for line in self._lines.values():
+            for batch in list(line.in_flight):
+                self.failed(batch, error, written=True)
+            self._end_waiting(line, error)
+
+    # ---------------------------------------------------------------------------------------------------- inside
+
+    def _again(self, line: Line, batch: Batch, error: Exception, now: float, *, retriable: bool) -> None:
+        if not retriable or not self._may_retry(batch, now) or self.must_abort:
+            self._end(line, batch, error)
+            return
+        self._wait_before(batch, now)
+        line.put_back(batch)
+        self._look_at(line)
+
+    def _wait_before(self, batch: Batch, now: float) -> None:
+        batch.attempts += 1
+        batch.not_before = now + self._backoff_s(batch.attempts - 1)
+
+    def _may_retry(self, batch: Batch, now: float) -> bool:
+        return batch.attempts < self._retries and now - batch.created < self._timeout_s
+
+    def _out_of_order(self, line: Line, batch: Batch, error: BrokerError, now: float) -> None:
+        if not line.is_first_open(batch):
+            self._again(line, batch, error, now, retriable=True)
+            return
+        if line.is_settled_before(batch):
+            batch.in_doubt = False
+        if self.transactional or batch.in_doubt or not self._may_retry(batch, now):
+            self._end(line, batch, error)
+            return
+        line.see_absent(batch)
+        self._again(line, batch, error, now, retriable=True)
+
+    def _end_waiting(self, line: Line, error: Exception) -> None:
+        while line.waiting:
+            self._end(line, line.waiting[0], error)
+
+    def _end(self, line: Line, batch: Batch, error: Exception) -> None:
+        """End a batch without success; what that means for the batches behind it is the rules' 5, 6 and 7."""
+        (line.in_flight if batch in line.in_flight else line.waiting).remove(batch)
+        in_doubt = batch.in_doubt
+        if in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
+            cause, error = (
+                error,
+                MaybeWrittenError(
+                    f"{batch.count} records for {batch.partition} may or may not have been written: {error}"
+                ),
+            )
+            error.__cause__ = cause
+        self._finish(Ended(batch, error=error))
+        if batch.number is not None:
+            line.is_broken = True
+            if not in_doubt:
+                line.see_absent(batch)
+        if self.transactional and not self.must_abort:
+            self.must_abort = True
+            for other in self._lines.values():
+                self._end_waiting(other, _aborting())
+        self._look_at(line)
+
+    def _finish(self, ended: Ended) -> None:
+        self.open_batches -= 1
+        self.open_bytes -= len(ended.batch.data)
+        self.ended.append(ended)
+
+    def _look_at(self, line: Line) -> None:
+        """Let a broken partition go on, once the fate of all that had sequences is known."""
+        if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):
+            return
+        has_numbers = any(batch.number is not None for batch in line.waiting)
+        if line.acknowledged_to == line.next_sequence and not has_numbers:
+            # What came behind was acknowledged, so nothing is missing.
+            line.is_broken, line.absent_from = False, None
+            return
+        if line.producer == self.producer:
+            self._raise_epoch()
+        if not self.needs_new_id:
+            line.number(self.producer)
+
+    def _raise_epoch(self) -> None:
+        producer_id, epoch = self.producer
+        if epoch < _LARGEST_EPOCH:
+            self.producer = Producer(producer_id, epoch + 1)
+        else:
+            self.needs_new_id = True
+
+
+def _in_doubt(line: Line) -> Iterator[Batch]:
+    return (batch for batch in line.waiting if batch.number is not None and batch.in_doubt)
+
+
+def _aborting() -> BrokerError:
+    return BrokerError("an earlier batch of this transaction was not written: abort it")

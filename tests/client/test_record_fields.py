@@ -1,0 +1,121 @@
+"""What ``send`` refuses: before anything is queued, with the argument's name, and good records go on."""
+
+import asyncio
+import datetime
+
+import numpy as np
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
+from kafkaframes.client.record_fields import bytes_of, headers_of, partition_number, timestamp_of
+from kafkaframes.errors import EncodeError, NetworkError
+
+WRONG = {
+    "value": [{"a": 1}, 5, ["a"], "\ud800"],
+    "key": [{"a": 1}, 1.5, object()],
+    "timestamp_ms": [datetime.datetime.now(), "1", 1.0, 2**63, True],
+    "partition": ["0", 0.0, -1, 2**31, True],
+    "headers": ["a", 5, [("a",)], [(1, b"")], {"a": 5}, {"a": {"b": 1}}, [b"ab"]],
+    "topic": [None, 5, b"numbers", ""],
+}
+CASES = [(name, value) for name, values in WRONG.items() for value in values]
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        broker.create_topic("others")
+        yield broker.bootstrap_servers
+
+
+def read(servers, topic):
+    with Consumer(servers) as consumer:
+        target = TopicPartition(topic, 0)
+        consumer.assign({target: 0})
+        end = consumer.end_offsets([target])[target]
+        found = []
+        while consumer.position(target) < end:
+            found += consumer.poll(60_000)
+        return found
+
+
+@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+def test_an_argument_of_a_wrong_type_is_named_and_good_records_go_on(servers, kind):
+    def arguments(name, value):
+        return {"topic": "numbers", "value": b"good"} | {name: value}
+
+    def refused(error, name):
+        assert name.split("_")[0] in str(error.value)
+
+    async def run():
+        async with AsyncProducer(servers) as producer:
+            good = await producer.send("others", b"before")
+            for name, value in CASES:
+                with pytest.raises(EncodeError) as error:
+                    await producer.send(**arguments(name, value))
+                refused(error, name)
+            assert (await good).topic == "others"
+
+    if kind == "asyncio":
+        asyncio.run(run())
+        return
+    with Producer(servers) as producer:
+        good = producer.send("others", b"before")
+        for name, value in CASES:
+            with pytest.raises(EncodeError) as error:
+                producer.send(**arguments(name, value))
+            refused(error, name)
+        assert good.result().topic == "others"
+
+
+@pytest.mark.parametrize(
+    ("headers", "written"),
+    [
+        (None, []),
+        ({}, []),
+        ({"a": b"1", "b": "é", "c": None}, [("a", b"1"), ("b", "é".encode()), ("c", None)]),
+        ([("a", b"1"), ["a", b"2"]], [("a", b"1"), ("a", b"2")]),
+        ((pair for pair in [("a", b"1")]), [("a", b"1")]),
+    ],
+    ids=["None", "empty", "dict", "pairs", "generator"],
+)
+def test_headers_are_a_dict_pairs_or_none(servers, headers, written):
+    with Producer(servers) as producer:
+        offset = producer.send("numbers", b"v", headers=headers).result().offset
+    (record,) = [record for record in read(servers, "numbers") if record.offset == offset]
+    assert list(record.headers) == written
+
+
+def test_what_is_nearly_bytes_or_a_whole_number_is_taken():
+    assert bytes_of("value", bytearray(b"a")) == bytes_of("value", memoryview(b"a")) == b"a"
+    assert timestamp_of(np.int64(5)) == 5
+    assert partition_number(np.int32(5)) == 5
+    assert headers_of({"a": memoryview(b"1")}) == [("a", b"1")]
+
+
+@pytest.mark.parametrize("ends_by", ["cancelled", "an exception that is no Exception"])
+def test_a_sending_task_that_ends_for_whatever_reason_ends_every_result(servers, monkeypatch, ends_by):
+    async def run():
+        producer = AsyncProducer(servers, linger_ms=0)
+        await producer.start()
+        monkeypatch.setattr("kafkaframes.client.sequencing.Sequencer.take", lambda *_: None)  # nothing goes
+        sent = [await producer.send("numbers", b"v") for _ in range(3)]
+        await asyncio.sleep(0)
+        task = producer._sender._loop_task
+        if ends_by == "cancelled":
+            task.cancel()
+        else:
+
+            def fail(*_):
+                raise GeneratorExit
+
+            monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", fail)
+            producer._sender._wake.set()
+        sent.append(await producer.send("numbers", b"later"))
+        results = await asyncio.wait_for(asyncio.gather(*sent, return_exceptions=True), 60)
+        assert [type(result) for result in results] == [NetworkError] * 4
+        await asyncio.wait_for(producer.close(), 60)
+
+    asyncio.run(run())

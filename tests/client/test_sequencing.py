@@ -1,0 +1,325 @@
+"""What a producer may send, and what answers mean: single cases, and schedules that hypothesis chooses."""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from tests.soak.producer_schedules import (
+    FAULTS,
+    FENCED,
+    FEW_REPLICAS,
+    LARGEST,
+    MODES,
+    NODES,
+    OUT_OF_ORDER,
+    PARTITIONS,
+    STALE_LEADER,
+    TOO_LARGE,
+    Simulation,
+    explore,
+)
+
+from kafkaframes.client.batches import Batch, Producer
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.sequencing import Sequencer
+from kafkaframes.errors import BrokerError, MaybeWrittenError, NetworkError, error_code
+
+TARGET = TopicPartition("t", 0)
+FIRST, SECOND = "the first connection", "the second connection"
+
+
+def machine(**changes) -> Sequencer:
+    settings = {"most_in_flight": 5, "retries": LARGEST, "delivery_timeout_s": 10.0, "backoff_s": lambda attempt: 0.0}
+    made = Sequencer(**settings | changes)
+    made.set_producer(Producer(7, 0))
+    return made
+
+
+def put(sequencer: Sequencer, count: int, *, created: float = 0.0) -> list[Batch]:
+    batches = [Batch(TARGET, b"12", 1, created, None) for _ in range(count)]
+    for batch in batches:
+        sequencer.put(batch)
+    return batches
+
+
+def known(sequencer: Sequencer) -> None:
+    """Let the leader acknowledge a first batch, so that several may be under way."""
+    put(sequencer, 1)
+    sequencer.acknowledged(sequencer.take(TARGET, FIRST, 0.0), 0, -1)
+    sequencer.ended.clear()
+
+
+def take_all(sequencer: Sequencer, connection: object) -> list[Batch]:
+    taken = []
+    while (batch := sequencer.take(TARGET, connection, 0.0)) is not None:
+        taken.append(batch)
+    return taken
+
+
+def refuse(sequencer: Sequencer, batch: Batch, number: int) -> None:
+    sequencer.refused(batch, BrokerError("refused", error_code(number)), 0.0)
+
+
+def errors(sequencer: Sequencer) -> list[type | None]:
+    return [None if ended.error is None else type(ended.error) for ended in sequencer.ended]
+
+
+def sequences(batches: list[Batch]) -> list[tuple[int, int]]:
+    return [(batch.number.producer.epoch, batch.number.base_sequence) for batch in batches]
+
+
+def test_the_first_batch_under_an_id_goes_alone():
+    one = machine()
+    put(one, 3)
+    assert len(take_all(one, FIRST)) == 1
+
+
+def test_at_most_so_many_are_under_way():
+    one = machine(most_in_flight=2)
+    known(one)
+    put(one, 3)
+    assert len(take_all(one, FIRST)) == 2
+
+
+def test_a_batch_does_not_go_on_another_connection_while_earlier_ones_are_under_way():
+    one = machine()
+    known(one)
+    put(one, 2)
+    one.take(TARGET, FIRST, 0.0)
+    assert one.take(TARGET, SECOND, 0.0) is None
+    assert one.take(TARGET, FIRST, 0.0) is not None
+
+
+def test_batches_that_come_back_in_any_order_go_again_in_theirs_and_nothing_overtakes_them():
+    one = machine()
+    known(one)
+    batches = put(one, 4)
+    taken = [one.take(TARGET, FIRST, 0.0) for _ in range(3)]
+    before = sequences(taken)
+    for batch in (taken[1], taken[2]):
+        one.lost(batch, NetworkError("cut"), 0.0)
+        assert one.take(TARGET, FIRST, 0.0) is None  # the first has no answer yet
+    one.lost(taken[0], NetworkError("cut"), 0.0)
+    assert take_all(one, SECOND) == batches
+    assert sequences(batches[:3]) == before
+
+
+def test_a_batch_waits_for_its_backoff():
+    one = machine(backoff_s=lambda attempt: 5.0)
+    put(one, 1)
+    one.lost(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
+    assert one.take(TARGET, FIRST, 4.9) is None
+    assert one.next_time(0.0) == 5.0
+    assert one.take(TARGET, FIRST, 5.0) is not None
+
+
+def test_out_of_order_is_sent_again_while_an_earlier_batch_is_open():
+    one = machine()
+    known(one)
+    put(one, 2)
+    first, second = take_all(one, FIRST)
+    refuse(one, first, FEW_REPLICAS)
+    refuse(one, second, OUT_OF_ORDER)
+    assert not one.ended
+    assert sequences(take_all(one, FIRST)) == [(0, 1), (0, 2)]
+
+
+def test_behind_a_batch_that_is_refused_for_good_the_rest_is_numbered_anew_once_its_fate_is_known():
+    one = machine()
+    known(one)
+    put(one, 3)
+    first, second, third = take_all(one, FIRST)
+    refuse(one, first, TOO_LARGE)
+    refuse(one, second, OUT_OF_ORDER)
+    assert one.take(TARGET, FIRST, 0.0) is None  # the third may still be written
+    one.lost(third, NetworkError("cut"), 0.0)
+    assert sequences([one.take(TARGET, SECOND, 0.0)]) == [(0, 3)]  # asks what became of it
+    refuse(one, third, OUT_OF_ORDER)
+    assert sequences(take_all(one, SECOND)) == [(1, 0), (1, 1)]
+    assert errors(one) == [BrokerError]
+
+
+def test_what_expires_without_an_answer_may_be_written_and_the_next_begin_a_new_epoch():
+    one = machine()
+    known(one)
+    put(one, 1)
+    one.lost(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
+    one.expire(10.0)
+    assert errors(one) == [MaybeWrittenError]
+    put(one, 1, created=10.0)
+    assert sequences(take_all(one, FIRST)) == [(1, 0)]
+
+
+def test_the_epoch_stays_if_what_came_behind_an_expired_batch_is_acknowledged():
+    one = machine()
+    known(one)
+    put(one, 1)
+    put(one, 1, created=5.0)
+    for batch in take_all(one, FIRST):
+        one.lost(batch, NetworkError("cut"), 5.0)
+    one.expire(10.0)
+    put(one, 1, created=10.0)
+    behind = one.take(TARGET, SECOND, 10.0)
+    assert one.take(TARGET, SECOND, 10.0) is None  # not before the fate of the one behind is known
+    one.acknowledged(behind, 2, -1)
+    assert sequences(take_all(one, SECOND)) == [(0, 3)]
+
+
+def test_behind_a_batch_of_unknown_fate_what_is_in_doubt_is_never_numbered_anew():
+    one = machine()
+    known(one)
+    put(one, 1)
+    put(one, 2, created=5.0)
+    expired, in_doubt, absent = take_all(one, FIRST)
+    for batch in (expired, in_doubt):
+        one.lost(batch, NetworkError("cut"), 5.0)
+    refuse(one, absent, OUT_OF_ORDER)
+    one.expire(10.0)
+    refuse(one, one.take(TARGET, SECOND, 10.0), OUT_OF_ORDER)  # both may still come to the leader, late
+    assert [ended.batch for ended in one.ended] == [expired, in_doubt]
+    assert errors(one) == [MaybeWrittenError] * 2
+    assert one.take(TARGET, SECOND, 10.0) is absent
+    assert sequences([absent]) == [(1, 0)]
+
+
+def test_another_partition_keeps_its_epoch_until_it_has_nothing_open():
+    one = machine()
+    other = Batch(TopicPartition("t", 1), b"", 1, 0.0, None)
+    one.put(other)
+    one.take(other.partition, FIRST, 0.0)
+    put(one, 1)
+    refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
+    assert one.producer.epoch == 1
+    one.lost(other, NetworkError("cut"), 0.0)
+    assert sequences([one.take(other.partition, SECOND, 0.0)]) == [(0, 0)]
+
+
+def test_epochs_have_an_end():
+    one = machine()
+    one.set_producer(Producer(7, 32_767))
+    put(one, 2)
+    refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
+    assert one.needs_new_id
+    assert one.take(TARGET, FIRST, 0.0) is None
+    one.set_producer(Producer(8, 0))
+    assert sequences(take_all(one, FIRST)) == [(0, 0)]
+
+
+@pytest.mark.parametrize(("number", "kind"), [(TOO_LARGE, BrokerError), (STALE_LEADER, MaybeWrittenError)])
+def test_what_a_leader_refuses_is_not_written_unless_its_error_can_come_afterwards(number, kind):
+    one = machine(retries=0)
+    put(one, 1)
+    refuse(one, one.take(TARGET, FIRST, 0.0), number)
+    assert errors(one) == [kind]
+
+
+def test_in_a_transaction_a_batch_that_ends_without_being_written_ends_all_that_wait():
+    one = machine()
+    one.transactional = True
+    put(one, 3)
+    refuse(one, one.take(TARGET, FIRST, 0.0), FENCED)
+    assert errors(one) == [BrokerError] * 3
+    assert one.must_abort
+    put(one, 1)
+    assert errors(one) == [BrokerError] * 4
+    one.set_producer(Producer(7, 1))
+    put(one, 1)
+    assert sequences(take_all(one, FIRST)) == [(1, 0)]
+
+
+def test_what_is_under_way_when_everything_ends_may_be_written():
+    one = machine()
+    put(one, 2)
+    one.take(TARGET, FIRST, 0.0)
+    one.fail_all(NetworkError("closed"))
+    assert errors(one) == [MaybeWrittenError, NetworkError]
+    assert (one.open_batches, one.open_bytes) == (0, 0)
+
+
+# --------------------------------------------------------------------------------------------------------- schedules
+
+
+class Schedules(RuleBasedStateMachine):
+    """The events of a simulation in any order; what must hold is checked at the end."""
+
+    simulation: Simulation | None = None
+
+    @initialize(
+        mode=st.sampled_from(MODES),
+        most_in_flight=st.integers(1, 5),
+        retries=st.sampled_from([1, 3, LARGEST]),
+        epoch=st.sampled_from([0, 32_766]),
+        first_sequence=st.sampled_from([0, LARGEST - 2]),
+    )
+    def begin(self, mode, most_in_flight, retries, epoch, first_sequence):
+        self.simulation = Simulation(
+            mode=mode,
+            most_in_flight=most_in_flight,
+            retries=retries,
+            epoch=0 if mode == "transactions" else epoch,
+            first_sequence=0 if mode == "plain" else first_sequence,
+        )
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 3))
+    def put(self, partition, count):
+        self.simulation.put(partition, count)
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), cut=st.sampled_from([False, False, False, True]))
+    def send(self, partition, cut):
+        self.simulation.send(partition, cut=cut)
+
+    @rule(wire=st.integers(0, 5), fault=st.sampled_from(FAULTS))
+    def handle(self, wire, fault):
+        self.simulation.handle(wire, fault=fault)
+
+    @rule(wire=st.integers(0, 5))
+    def deliver(self, wire):
+        self.simulation.deliver(wire)
+
+    @rule(wire=st.integers(0, 5), kept=st.integers(0, 5))
+    def cut(self, wire, kept):
+        self.simulation.cut(wire, kept=kept)
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), retriable=st.booleans())
+    def refuse_connection(self, partition, retriable):
+        self.simulation.refuse_connection(partition, retriable=retriable)
+
+    @rule(partition=st.integers(0, PARTITIONS - 1))
+    def move(self, partition):
+        self.simulation.move(partition)
+
+    @rule(node=st.integers(0, NODES - 1))
+    def restart(self, node):
+        self.simulation.restart(node)
+
+    @rule()
+    def learn(self):
+        self.simulation.learn()
+
+    @rule(seconds=st.sampled_from([0.05, 0.5, 6.0]))
+    def pass_time(self, seconds):
+        self.simulation.pass_time(seconds)
+
+    @precondition(lambda self: self.simulation is not None and self.simulation.machine.needs_new_id)
+    @rule()
+    def renew(self):
+        self.simulation.renew()
+
+    @precondition(lambda self: self.simulation is not None and self.simulation.mode == "transactions")
+    @rule(commit=st.booleans(), answers_lost=st.integers(0, 2))
+    def end_transaction(self, commit, answers_lost):
+        self.simulation.end_transaction(commit=commit, answers_lost=answers_lost)
+
+    def teardown(self):
+        if self.simulation is not None:
+            self.simulation.heal()
+            self.simulation.end_transaction(commit=True, answers_lost=0)
+            self.simulation.leftovers()
+            self.simulation.check()
+
+
+TestSchedules = Schedules.TestCase
+
+
+def test_schedules_by_chance():
+    for seed in range(1_000):
+        explore(seed)

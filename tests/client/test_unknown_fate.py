@@ -1,0 +1,70 @@
+"""What no answer was got for: the result says so, and what follows is written once and in order."""
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Consumer, Producer, TopicPartition
+from kafkaframes.errors import BrokerError, MaybeWrittenError
+
+TARGET = TopicPartition("numbers", 0)
+ONCE = {"request_timeout_ms": 2_000, "retries": 0, "linger_ms": 0}
+
+
+@pytest.fixture
+def broker():
+    with Broker() as running:
+        running.create_topic("numbers")
+        yield running
+
+
+def values(broker) -> list[bytes]:
+    with Consumer(broker.bootstrap_servers, isolation_level="read_committed") as consumer:
+        consumer.assign({TARGET: 0})
+        end = consumer.end_offsets([TARGET])[TARGET]
+        found = []
+        while consumer.position(TARGET) < end:
+            found += consumer.poll(100)
+        return [record.value for record in found]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_record_without_an_answer_may_be_written_and_the_next_go_on(broker, is_written):
+    with Producer(broker.bootstrap_servers, **ONCE) as producer:
+        producer.send("numbers", b"0").result()
+        before = producer.producer
+        rule = broker.on("Produce")
+        (rule.drop_reply if is_written else rule.ignore)()
+        with pytest.raises(MaybeWrittenError, match="1 records for numbers-0 may or may not have been written"):
+            producer.send("numbers", b"1").result()
+        rule.remove()
+        assert producer.send("numbers", b"2").result().offset == (2 if is_written else 1)
+        assert producer.producer.epoch == before.epoch + 1
+    assert values(broker) == [b"0", *([b"1"] if is_written else []), b"2"]
+
+
+def test_a_transaction_with_such_a_record_has_to_be_aborted(broker):
+    with Producer(broker.bootstrap_servers, transactional_id="t", **ONCE) as producer:
+        producer.begin_transaction()
+        rule = broker.on("Produce").drop_reply()
+        with pytest.raises(MaybeWrittenError):
+            producer.send("numbers", b"1").result()
+        rule.remove()
+        with pytest.raises(BrokerError, match="abort it"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send("numbers", b"2").result()
+        producer.commit_transaction()
+    assert values(broker) == [b"2"]
+
+
+def test_a_commit_without_an_answer_may_have_succeeded_and_can_be_repeated(broker):
+    with Producer(broker.bootstrap_servers, transactional_id="t", **ONCE) as producer:
+        producer.begin_transaction()
+        producer.send("numbers", b"1").result()
+        rule = broker.on("EndTxn").drop_reply()
+        with pytest.raises(MaybeWrittenError, match="committing the transaction may or may not have succeeded"):
+            producer.commit_transaction()
+        rule.remove()
+        producer.commit_transaction()
+    assert values(broker) == [b"1"]

@@ -1,0 +1,279 @@
+"""Write with our producer through a proxy that delays and cuts connections, and compare the log with the results.
+
+    python -m tests.soak.producer_proxy [--runs 500] [--seed 1] [--mode idempotent]
+
+Each run has a seed and a mode: ``idempotent`` and ``transactions`` (acks=all), ``one`` and ``none`` (acks 1 and 0),
+with 1 to 5 requests under way. The proxy delays what passes by 0 to 30 ms, cuts connections before or behind a chunk,
+and refuses new ones. Looked for in the log afterwards: of the first two modes, every acknowledged record once, at the
+offset of its result and in order; no record that was reported as not written; nothing twice; of a transaction all or
+nothing, as its end was reported. Of the others: no result names an offset where another record is. No run may hang.
+Prints the runs that went wrong with their seeds; exit status 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.client import AsyncProducer, Consumer, RecordMetadata
+from kafkaframes.errors import KafkaframesError, MaybeWrittenError
+
+MODES = ("idempotent", "transactions", "one", "none")
+PARTITIONS = 2
+LONGEST_DELAY_S = 0.030
+HANG_S = 120
+CHUNK = 1 << 16
+
+
+@dataclass(slots=True)
+class Proxy:
+    """Passes bytes on; ``cuts`` is how probable it is that a chunk ends its connection."""
+
+    rng: random.Random
+    target: int = 0
+    cuts: float = 0.0
+    refuses: float = 0.0
+    longest_s: float = LONGEST_DELAY_S
+    cut_so_far: int = 0
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def close(self) -> None:
+        """End all connections."""
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for writer in list(self.writers):
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry one connection."""
+        self.writers.add(writer)
+        if self.rng.random() < self.refuses:
+            writer.transport.abort()
+            return
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        both = (writer, there_writer)
+        self.writers.add(there_writer)
+        for pair in ((reader, there_writer), (there_reader, writer)):
+            task = asyncio.ensure_future(self.carry(*pair, both))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, both: tuple[asyncio.StreamWriter, ...]
+    ) -> None:
+        """Pass on one direction, until it ends or is cut before or behind a chunk."""
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(CHUNK):
+                await asyncio.sleep(self.rng.uniform(0, self.longest_s))
+                if writer.is_closing():
+                    break
+                is_cut = self.rng.random() < self.cuts
+                if not is_cut or self.rng.random() < 0.5:
+                    writer.write(chunk)
+                    await writer.drain()
+                if is_cut:
+                    self.cut_so_far += 1
+                    if self.rng.random() < 0.5:  # what is under way to the broker may still come there
+                        await asyncio.sleep(self.rng.uniform(0, self.longest_s))
+                    break
+        for one in both:
+            one.close()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the producer reported: by partition and number, where it went or why it did not."""
+
+    results: dict[tuple[int, int], RecordMetadata | BaseException] = field(default_factory=dict)
+    aborted: set[tuple[int, int]] = field(default_factory=set)
+    unknown: set[tuple[int, int]] = field(default_factory=set)
+    faults: list[str] = field(default_factory=list)
+
+
+def settings_of(rng: random.Random, mode: str, seed: int) -> dict[str, object]:
+    """Return the producer's settings in a run: small batches, short times."""
+    settings: dict[str, object] = {
+        "linger_ms": rng.choice((0, 1, 5)),
+        "batch_size": rng.choice((1, 200, 1000)),
+        "max_in_flight_requests_per_connection": rng.randint(1, 5),
+        "request_timeout_ms": 3_000,
+        "delivery_timeout_ms": rng.choice((200, 600, 60_000, 60_000)),
+        "retry_backoff_ms": rng.choice((1, 10, 50)),
+        "reconnect_backoff_ms": 1,
+        "reconnect_backoff_max_ms": 20,
+        "acks": {"one": 1, "none": 0}.get(mode, "all"),
+    }
+    return settings | ({"transactional_id": f"t{seed}"} if mode == "transactions" else {})
+
+
+async def write(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> Outcome:
+    """Send numbers, each to a partition by chance, and collect the results."""
+    sent: list[tuple[tuple[int, int], asyncio.Future[RecordMetadata]]] = []
+    outcome = Outcome()
+    for number in numbers:
+        where = rng.randrange(PARTITIONS), number
+        try:
+            future = await producer.send(topic, b"%d" % number, partition=where[0])
+        except KafkaframesError as error:
+            outcome.results[where] = error
+            continue
+        sent.append((where, future))
+        if rng.random() < 0.1:
+            await asyncio.sleep(rng.uniform(0, 0.02))
+    results = await asyncio.gather(*(future for _, future in sent), return_exceptions=True)
+    outcome.results |= dict(zip((where for where, _ in sent), results, strict=True))
+    return outcome
+
+
+async def transactions(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> Outcome:
+    """Send in transactions of 20 numbers, of which a third is aborted."""
+    whole = Outcome()
+    for first in numbers[::20]:
+        await producer.begin_transaction()
+        part = await write(producer, rng, topic, range(first, first + 20))
+        whole.results |= part.results
+        failed = any(isinstance(one, BaseException) for one in part.results.values())
+        try:
+            if rng.random() < 0.66:
+                await producer.commit_transaction()
+                if failed:
+                    whole.faults.append(f"a transaction with a failed record was committed: {first}")
+                continue
+        except MaybeWrittenError:
+            whole.unknown |= part.results.keys()
+            break
+        except KafkaframesError as error:
+            if not failed:
+                whole.faults.append(f"the transaction of {first} was not committed: {error}")
+        whole.aborted |= part.results.keys()
+        await producer.abort_transaction()
+    return whole
+
+
+async def run(proxy: Proxy, servers: str, mode: str, *, seed: int, topic: str, records: int) -> Outcome:
+    """Write in one mode while connections are cut; end in peace."""
+    rng = random.Random(seed)
+    producer = AsyncProducer(servers, **settings_of(rng, mode, seed))
+    await producer.start()
+    proxy.rng, proxy.cuts, proxy.refuses = rng, rng.choice((0.02, 0.08, 0.2)), rng.choice((0.0, 0.1, 0.3))
+    try:
+        async with asyncio.timeout(HANG_S):
+            outcome = await (transactions if mode == "transactions" else write)(producer, rng, topic, range(records))
+            proxy.cuts = proxy.refuses = 0.0
+            await producer.close()
+    except TimeoutError:
+        outcome = Outcome(faults=["it hangs"])
+    finally:
+        proxy.cuts = proxy.refuses = 0.0
+        await producer.close(flush=False)
+    return outcome
+
+
+def read(servers: str, topic: str) -> dict[int, dict[int, list[int]]]:
+    """Return of each partition the offsets of each number, in the order of the log."""
+    found: dict[int, dict[int, list[int]]] = {}
+    with Consumer(servers, isolation_level="read_committed") as consumer:
+        partitions = consumer.partitions_for(topic)
+        consumer.assign(dict.fromkeys(partitions, 0))
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            for record in consumer.poll(100):
+                at = found.setdefault(record.partition, {})
+                at.setdefault(int(record.value or b"0"), []).append(record.offset)
+    return found
+
+
+def faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) -> list[str]:
+    """Return what does not fit: sentences."""
+    wrong = list(outcome.faults)
+    for (partition, number), result in outcome.results.items():
+        offsets = log.get(partition, {}).get(number, [])
+        name = f"{number} of partition {partition} ({result!r})"
+        if isinstance(result, BaseException):
+            if offsets and not isinstance(result, MaybeWrittenError):
+                wrong.append(f"reported as not written, and in the log at {offsets}: {name}")
+        elif (partition, number) in outcome.aborted:
+            if offsets:
+                wrong.append(f"aborted, and read at {offsets}: {name}")
+        elif (partition, number) in outcome.unknown:
+            pass
+        elif mode != "none" and result.offset not in offsets:
+            wrong.append(f"acknowledged, and in the log at {offsets}: {name}")
+        elif mode == "none" and result.offset != -1:
+            wrong.append(f"an offset that nobody told: {name}")
+    if mode in ("idempotent", "transactions"):
+        wrong += unordered(log)
+    return wrong
+
+
+def unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
+    """Return what is in the log twice, or before an earlier number."""
+    wrong = []
+    for partition, numbers in log.items():
+        wrong += [f"{number} of partition {partition} twice: {at}" for number, at in numbers.items() if len(at) > 1]
+        first = [at[0] for _, at in sorted(numbers.items())]
+        if first != sorted(first):
+            wrong.append(f"partition {partition} is out of order: {list(numbers)}")
+    return wrong
+
+
+async def campaign(seeds: Iterable[int], modes: tuple[str, ...], *, records: int = 120) -> Counter[str]:
+    """Run all seeds, a mode after the other; return how many runs of each mode went wrong, and what was seen."""
+    counts: Counter[str] = Counter()
+    proxy = Proxy(random.Random(0))
+    server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", port))]) as broker:
+            proxy.target = broker.port
+            for seed in seeds:
+                mode, topic, servers = modes[seed % len(modes)], f"run-{seed}", f"127.0.0.1:{port}"
+                broker.create_topic(topic, partitions=PARTITIONS)
+                outcome = await run(proxy, servers, mode, seed=seed, topic=topic, records=records)
+                log = await asyncio.to_thread(read, servers, topic)
+                judge(f"seed {seed} ({mode})", faults(mode, outcome, log), outcome, counts)
+            await proxy.close()
+    counts["connections cut"] = proxy.cut_so_far
+    return counts
+
+
+def judge(name: str, wrong: list[str], outcome: Outcome, counts: Counter[str]) -> None:
+    """Count a run, and print what is wrong."""
+    results = outcome.results.values()
+    counts["runs"] += 1
+    counts["records acknowledged"] += sum(isinstance(result, RecordMetadata) for result in results)
+    counts["records of unknown fate"] += sum(isinstance(result, MaybeWrittenError) for result in results)
+    counts["records not written"] += sum(
+        isinstance(result, BaseException) and not isinstance(result, MaybeWrittenError) for result in results
+    )
+    if wrong:
+        counts["wrong"] += 1
+        print(f"{name}: {len(wrong)} faults: {'; '.join(wrong[:3])}", flush=True)
+
+
+def main() -> None:
+    """Run as many seeds as the command says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1, help="of the first run")
+    parser.add_argument("--mode", choices=MODES, action="append", help="default: all in turn")
+    options = parser.parse_args()
+    counts = asyncio.run(campaign(range(options.seed, options.seed + options.runs), tuple(options.mode or MODES)))
+    print("\n".join(f"{name}: {count}" for name, count in sorted(counts.items())))
+    sys.exit(1 if counts["wrong"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,383 @@
+"""Explore what can happen between a producer's batches and a cluster: schedules by chance, without sockets and clocks.
+
+    python -m tests.soak.producer_schedules [--schedules 100000] [--seed 1]
+
+``Simulation`` has the real ``Sequencer`` on one side and brokers with Kafka's idempotence on the other: the last five
+batches of a producer are remembered, what repeats one is answered and not written, a sequence that does not follow is
+out of order, an old epoch is fenced, a leader that does not know the producer takes any first sequence. In between:
+connections that are cut before a request is written, behind it, and before its answer; requests that a broker handles
+long after their connection is gone; refusals; leaders that move and clients that do not know; restarts; time that
+passes until batches expire; transactions whose end is repeated, for its answer is lost or the coordinator has moved.
+
+A schedule is a seed. At its end all is healed, and must come to an end. ``tests/client/test_sequencing.py`` lets
+hypothesis choose the schedules. Prints how many were explored, and what happened in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kafkaframes.client.batches import Batch, Producer, Stamp
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.sequencing import Sequencer
+from kafkaframes.errors import BrokerError, MaybeWrittenError, NetworkError, error_code
+
+NODES, PARTITIONS = 2, 2
+KEPT = 5
+LARGEST = 2**31 - 1
+TIMEOUT_S = 10.0
+MODES = ("idempotent", "transactions", "plain")
+STALE_LEADER, TOO_LARGE, FEW_REPLICAS, TOO_FEW_AFTERWARDS, FENCED, OUT_OF_ORDER = 6, 10, 19, 20, 47, 45
+HEALING_STEPS = 2_000
+
+
+@dataclass
+class Log:
+    """A partition: its records in order, and what its leaders know of the producer."""
+
+    records: list[int] = field(default_factory=list)
+    transactions: list[int] = field(default_factory=list)  # of each record
+    epoch: Producer | None = None
+    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))  # first, last, offset
+
+    def append(self, stamp: Stamp | None, values: Sequence[int], transaction: int) -> tuple[int, int]:
+        """Return an error code and a base offset, as Kafka's leader does."""
+        if stamp is not None:
+            last = (stamp.base_sequence + len(values) - 1) & LARGEST
+            code, offset = self._check(stamp, last)
+            if code or offset >= 0:
+                return code, offset
+            self._remember(stamp, last)
+        self.records += values
+        self.transactions += [transaction] * len(values)
+        return 0, len(self.records) - len(values)
+
+    def _check(self, stamp: Stamp, last: int) -> tuple[int, int]:
+        known, sequence = self.epoch, stamp.base_sequence
+        if known is None or known.producer_id != stamp.producer.producer_id:
+            return 0, -1
+        if stamp.producer.epoch < known.epoch:
+            return FENCED, -1
+        if stamp.producer.epoch > known.epoch:
+            return (OUT_OF_ORDER if sequence else 0), -1
+        for first, end, offset in self.batches:
+            if (first, end) == (sequence, last):
+                return 0, offset
+        follows = (self.batches[-1][1] + 1) & LARGEST if self.batches else 0
+        return (0 if sequence == follows else OUT_OF_ORDER), -1
+
+    def _remember(self, stamp: Stamp, last: int) -> None:
+        if self.epoch != stamp.producer:
+            self.epoch = stamp.producer
+            self.batches.clear()
+        self.batches.append((stamp.base_sequence, last, len(self.records)))
+
+    def mark(self, producer: Producer) -> None:
+        """Take a transaction's marker, which has the epoch of the next one (KIP-890)."""
+        if self.epoch is not None and self.epoch.producer_id == producer.producer_id:
+            self.epoch = producer
+            self.batches.clear()
+
+
+@dataclass(eq=False)
+class Wire:
+    """A connection: requests that the broker has not handled, and answers that the client has not read."""
+
+    node: int
+    is_open: bool = True
+    requests: deque[tuple[Batch, Stamp | None, int]] = field(default_factory=deque)
+    answers: deque[tuple[Batch, int, int]] = field(default_factory=deque)
+    waiting: list[Batch] = field(default_factory=list)
+
+
+class Simulation:
+    """One schedule: its events are the methods."""
+
+    def __init__(self, *, mode: str, most_in_flight: int, retries: int, epoch: int, first_sequence: int = 0) -> None:
+        self.mode = mode
+        self.now = 0.0
+        self.machine = Sequencer(
+            most_in_flight=most_in_flight,
+            retries=retries,
+            delivery_timeout_s=TIMEOUT_S,
+            backoff_s=lambda attempt: 0.1 * min(attempt + 1, 5),
+        )
+        self.machine.transactional = mode == "transactions"
+        if mode != "plain":
+            self.machine.set_producer(Producer(1, epoch))
+        self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
+        if first_sequence:
+            for one in self.partitions:
+                self.machine.set_sequence(one, first_sequence)
+        self.logs = {one: Log() for one in self.partitions}
+        self.leaders = dict.fromkeys(self.partitions, 0)
+        self.known = dict(self.leaders)  # what the client's metadata says
+        self.wires: list[Wire] = []
+        self.values: dict[Batch, list[int]] = {}
+        self.results: dict[Batch, tuple[int, Exception | None]] = {}
+        self.ended_transactions: dict[int, bool] = {}
+        self.transaction_of: dict[Batch, int] = {}
+        self.transaction = 0
+        self.next_value = 0
+        self.seen: Counter[str] = Counter()
+
+    # ------------------------------------------------------------------------------------------------ the client
+
+    def put(self, partition: int, count: int) -> None:
+        """Queue a batch."""
+        batch = Batch(self.partitions[partition], bytes(count), count, self.now, None)  # type: ignore[arg-type]
+        self.values[batch] = list(range(self.next_value, self.next_value + count))
+        self.transaction_of[batch] = self.transaction
+        self.next_value += count
+        self.machine.put(batch)
+        self.settle()
+
+    def send(self, partition: int, *, cut: bool = False) -> None:
+        """Write what goes next to whom the client takes for the leader; ``cut``: none of it gets there."""
+        where = self.partitions[partition]
+        node = self.known[where]
+        wire = next((one for one in self.wires if one.is_open and one.node == node), None)
+        if wire is None:
+            wire = Wire(node)
+            self.wires.append(wire)
+        batch = self.machine.take(where, wire, self.now)
+        if batch is None:
+            return
+        wire.waiting.append(batch)
+        self.seen["batches written"] += 1
+        if cut:
+            self.cut(self.wires.index(wire), kept=len(wire.requests))
+        else:
+            wire.requests.append((batch, batch.number, self.transaction_of[batch]))
+
+    def refuse_connection(self, partition: int, *, retriable: bool) -> None:
+        """No connection can be made."""
+        error = NetworkError("refused")
+        self.machine.unreachable(self.partitions[partition], error, self.now, retriable=retriable)
+        self.settle()
+
+    def deliver(self, wire: int) -> None:
+        """Let the client read an answer."""
+        if not self.wires or not (chosen := self.wires[wire % len(self.wires)]).answers:
+            return
+        batch, code, offset = chosen.answers.popleft()
+        if batch not in chosen.waiting:
+            return
+        chosen.waiting.remove(batch)
+        if code:
+            known = error_code(code)
+            self.seen[known.name] += 1
+            self.machine.refused(batch, BrokerError(known.name, known), self.now)
+            if code == STALE_LEADER:
+                self.learn()
+        else:
+            self.machine.acknowledged(batch, offset, -1)
+        self.settle()
+
+    def cut(self, wire: int, *, kept: int) -> None:
+        """End a connection for the client; the broker may still have this many of its requests to handle."""
+        if not self.wires or not (chosen := self.wires[wire % len(self.wires)]).is_open:
+            return
+        chosen.is_open = False
+        while len(chosen.requests) > kept:
+            chosen.requests.pop()
+        lost, chosen.waiting = chosen.waiting, []
+        self.seen["connections cut"] += 1
+        for batch in lost:
+            self.machine.lost(batch, NetworkError("cut"), self.now)
+        self.settle()
+
+    def learn(self) -> None:
+        """Let the client hear who leads."""
+        self.known = dict(self.leaders)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self.machine.expire(self.now)
+        self.settle()
+
+    def renew(self) -> None:
+        """Get a new id where the epoch cannot be raised any more."""
+        if self.machine.needs_new_id and self.mode == "idempotent":
+            self.machine.set_producer(Producer(self.machine.producer.producer_id + 1, 0))
+            self.seen["new producer ids"] += 1
+
+    def settle(self) -> None:
+        """Take results."""
+        while self.machine.ended:
+            ended = self.machine.ended.popleft()
+            assert ended.batch not in self.results, "a batch ended twice"
+            self.results[ended.batch] = ended.base_offset, ended.error
+            self.seen[type(ended.error).__name__ if ended.error else "acknowledged"] += 1
+
+    # --------------------------------------------------------------------------------------------- the brokers
+
+    def handle(self, wire: int, *, fault: int = 0) -> None:
+        """Let a broker handle the first request of a connection, also of one that is gone."""
+        if not self.wires or not (chosen := self.wires[wire % len(self.wires)]).requests:
+            return
+        batch, stamp, transaction = chosen.requests.popleft()
+        if self.leaders[batch.partition] != chosen.node:
+            fault = STALE_LEADER
+        code, offset = fault, -1
+        if fault in (0, TOO_FEW_AFTERWARDS):
+            code, offset = self.logs[batch.partition].append(stamp, self.values[batch], transaction)
+            code = code or fault
+        if chosen.is_open:
+            chosen.answers.append((batch, code, offset))
+
+    def move(self, partition: int) -> None:
+        """Let another node lead."""
+        where = self.partitions[partition]
+        self.leaders[where] = (self.leaders[where] + 1) % NODES
+        self.seen["leaders moved"] += 1
+
+    def restart(self, node: int) -> None:
+        """Forget the connections of a node with all their requests; its log stays."""
+        for number, wire in enumerate(self.wires):
+            if wire.node == node:
+                wire.requests.clear()
+                self.cut(number, kept=0)
+
+    # -------------------------------------------------------------------------------------------- transactions
+
+    def end_transaction(self, *, commit: bool, answers_lost: int) -> None:
+        """End the transaction, if it can be; its coordinator may hear of that several times."""
+        if self.mode != "transactions":
+            return
+        if not commit:
+            self.machine.fail_waiting(NetworkError("aborted before this was sent"))
+            self.settle()
+        if self.machine.open_batches:
+            return
+        commit = commit and not self.machine.must_abort
+        producer_id, epoch = self.machine.producer
+        raised = Producer(producer_id, epoch + 1)
+        for _ in range(answers_lost + 1):  # a coordinator that has ended it answers a repetition with the same
+            if self.transaction not in self.ended_transactions:
+                self.ended_transactions[self.transaction] = commit
+                for log in self.logs.values():
+                    log.mark(raised)
+        self.seen["transactions committed" if commit else "transactions aborted"] += 1
+        self.machine.set_producer(raised)
+        self.transaction += 1
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    def heal(self) -> None:
+        """Let everything come to its end: no more faults, time passes."""
+        for _ in range(HEALING_STEPS):
+            if not self.machine.open_batches:
+                break
+            self.learn()
+            self.renew()
+            for partition in range(PARTITIONS):
+                self.send(partition)
+            for number in range(len(self.wires)):
+                self.handle(number)
+                self.deliver(number)
+            self.pass_time(0.05)
+        assert not self.machine.open_batches, "it does not come to an end"
+        assert self.machine.open_bytes == 0
+        assert self.results.keys() == self.values.keys(), "a batch has no result"
+
+    def leftovers(self) -> None:
+        """Let the brokers handle what is left of connections that are gone."""
+        for number, wire in enumerate(self.wires):
+            while wire.requests:
+                self.handle(number)
+
+    def check(self) -> None:
+        """Compare the log with the results."""
+        for batch, (offset, error) in self.results.items():
+            log, values = self.logs[batch.partition], self.values[batch]
+            times = log.records.count(values[0])
+            if error is None:
+                assert times == 1 if self.mode != "plain" else times, f"acknowledged, and {times} times in the log"
+                assert log.records[offset : offset + len(values)] == values, "not where the result says"
+            elif not isinstance(error, MaybeWrittenError):
+                assert times == 0, f"reported as not written ({error}), and {times} times in the log"
+            elif self.mode != "plain":
+                assert times <= 1, f"of unknown fate, and {times} times in the log"
+            if error is not None:
+                assert not self.ended_transactions.get(self.transaction_of[batch]), "committed without a record"
+        if self.mode != "plain":
+            self.check_order()
+
+    def check_order(self) -> None:
+        """Check the order of all records; where there is a new id, which fences nothing off, of acknowledged ones."""
+        acknowledged = {
+            value for batch, found in self.results.items() if found[1] is None for value in self.values[batch]
+        }
+        for log in self.logs.values():
+            records = [one for one in log.records if one in acknowledged or not self.seen["new producer ids"]]
+            assert records == sorted(records), "out of order"
+
+
+FAULTS = (0, 0, 0, 0, 0, TOO_LARGE, FEW_REPLICAS, TOO_FEW_AFTERWARDS)
+
+
+def explore(seed: int) -> Counter[str]:
+    """Run the schedule of a seed; return what was seen in it."""
+    rng = random.Random(seed)
+    at_limit = rng.random() < 0.05
+    mode = rng.choice(("idempotent", "idempotent", "transactions", "plain"))
+    epoch = 32_766 if at_limit and mode == "idempotent" else 0
+    first = LARGEST - rng.randrange(6) if rng.random() < 0.1 and mode != "plain" else 0
+    retries = rng.choice((1, 3, LARGEST, LARGEST))
+    flight = rng.randint(1, 5)
+    simulation = Simulation(mode=mode, most_in_flight=flight, retries=retries, epoch=epoch, first_sequence=first)
+    events = {
+        "put": (30, lambda: simulation.put(rng.randrange(PARTITIONS), rng.randint(1, 3))),
+        "send": (40, lambda: simulation.send(rng.randrange(PARTITIONS), cut=rng.random() < 0.05)),
+        "handle": (40, lambda: simulation.handle(rng.randrange(9), fault=rng.choice(FAULTS))),
+        "deliver": (40, lambda: simulation.deliver(rng.randrange(9))),
+        "cut": (rng.choice((0, 3, 10)), lambda: simulation.cut(rng.randrange(9), kept=rng.randrange(6))),
+        "refuse": (2, lambda: simulation.refuse_connection(rng.randrange(PARTITIONS), retriable=rng.random() < 0.9)),
+        "move": (rng.choice((0, 4)), lambda: simulation.move(rng.randrange(PARTITIONS))),
+        "restart": (rng.choice((0, 2)), lambda: simulation.restart(rng.randrange(NODES))),
+        "learn": (4, simulation.learn),
+        "renew": (1, simulation.renew),
+        "time": (10, lambda: simulation.pass_time(rng.choice((0.05, 0.3, 1.0, 6.0)))),
+        "end": (3, lambda: simulation.end_transaction(commit=rng.random() < 0.7, answers_lost=rng.randrange(3))),
+    }
+    names, weights = list(events), [weight for weight, _ in events.values()]
+    for name in rng.choices(names, weights, k=rng.randint(20, 120)):
+        events[name][1]()
+    if rng.random() < 0.5:
+        simulation.leftovers()
+    simulation.heal()
+    simulation.end_transaction(commit=True, answers_lost=0)
+    simulation.leftovers()
+    simulation.check()
+    return simulation.seen
+
+
+def main() -> None:
+    """Explore as many schedules as the command says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
+    options = parser.parse_args()
+    seen: Counter[str] = Counter()
+    for number in range(options.schedules):
+        try:
+            seen += explore(options.seed + number)
+        except AssertionError as error:
+            print(f"seed {options.seed + number}: {error}", flush=True)
+            seen["wrong schedules"] += 1
+            if seen["wrong schedules"] > 10:
+                break
+    print("\n".join(f"{name}: {count}" for name, count in sorted(seen.items())))
+    print(f"schedules explored: {number + 1}")
+    sys.exit(1 if seen["wrong schedules"] else 0)
+
+
+if __name__ == "__main__":
+    main()
