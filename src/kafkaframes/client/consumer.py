@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Final
 
@@ -49,7 +50,8 @@ class AsyncConsumer:
         self._fetcher = Fetcher(self._cluster, self.settings, out_of_range=self._lost)
         self._to_reset: set[TopicPartition] = set()
         self._errors: list[KafkaframesError] = []
-        self._rest: list[ConsumerRecord] = []
+        self._rest: deque[ConsumerRecord] = deque()
+        self._is_closed = False
         self._memory = Recycler()
         self._committed_at = time.monotonic()
         self._membership: ClassicMembership | ConsumerMembership | None = None
@@ -60,13 +62,17 @@ class AsyncConsumer:
     async def __aenter__(self) -> AsyncConsumer:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close(commit=kind is None)
 
-    async def close(self) -> None:
-        """Commit (where that is automatic) and end."""
+    async def close(self, *, commit: bool = True) -> None:
+        """Commit (where that is automatic, and unless ``commit`` is False) and end.
+
+        An exception that leaves ``async with`` commits nothing: the records that were read last may not be handled.
+        """
+        self._is_closed = True
         try:
-            if self._commits_by_itself:
+            if commit and self._commits_by_itself:
                 await self.commit()
         except KafkaframesError:
             pass  # as Kafka's consumer: a commit at the end is an attempt
@@ -188,7 +194,7 @@ class AsyncConsumer:
         for one in partitions:
             self._fetcher.remove(one)
         kept = {(one.topic, one.partition) for one in self._fetcher.positions}
-        self._rest = [one for one in self._rest if (one.topic, one.partition) in kept]
+        self._rest = deque(one for one in self._rest if (one.topic, one.partition) in kept)
 
     def held(self) -> list[TopicPartition]:
         """List what is read now."""
@@ -244,7 +250,7 @@ class AsyncConsumer:
         if offset < 0:
             raise OptionError(f"offset {offset} of {known} is negative")
         self._fetcher.set_position(known, offset)
-        self._rest = [one for one in self._rest if (one.topic, one.partition) != (known.topic, known.partition)]
+        self._rest = deque(one for one in self._rest if (one.topic, one.partition) != (known.topic, known.partition))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first offset, of all partitions if none are named."""
@@ -421,16 +427,23 @@ class AsyncConsumer:
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return records as Python values, at most ``max_poll_records``; for data, ``fetch_arrow`` is the way."""
         most = self.settings.max_poll_records if max_records is None else max_records
+        await self.hold(timeout_ms)
+        return [self._rest.popleft() for _ in range(min(most, len(self._rest)))]
+
+    async def hold(self, timeout_ms: int | None) -> None:
+        """Wait until there are records for ``next_held``, or the time is over."""
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while not self._rest:
             left = None if deadline is None else max(int((deadline - time.monotonic()) * 1000), 0)
             fetched = await self.fetch(left)
             if fetched is None:
-                return []
+                return
             for batch in self._opened(fetched, DEFAULT_COLUMNS, current_budget()):
                 self._rest += records_of(batch, fetched.partition)
-        given, self._rest = self._rest[:most], self._rest[most:]
-        return given
+
+    def next_held(self) -> ConsumerRecord | None:
+        """Return the next record that was fetched already; those behind it count as not read."""
+        return self._rest.popleft() if self._rest else None
 
     def _opened(
         self, fetched: Fetched, columns: Sequence[str], room: int, *, memory: Recycler | None = None
@@ -496,11 +509,10 @@ class AsyncConsumer:
                     raise
 
     async def __anext__(self) -> ConsumerRecord:
-        while True:
-            found = await self.poll(None, max_records=1)
-            if found:
-                return found[0]
+        while (record := self.next_held()) is None:
+            await self.hold(None)
             await asyncio.sleep(0)
+        return record
 
     def __aiter__(self) -> AsyncConsumer:
         return self

@@ -21,7 +21,8 @@ from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
-from kafkaframes.client.producer import AsyncProducer, Headers
+from kafkaframes.client.producer import AsyncProducer
+from kafkaframes.client.record_fields import Headers
 from kafkaframes.client.rows import ConsumerRecord
 
 
@@ -80,7 +81,7 @@ class Producer:
         value: bytes | str | None = None,
         *,
         key: bytes | str | None = None,
-        headers: Headers = (),
+        headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecord:
@@ -153,16 +154,16 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close(commit=kind is None)
 
-    def close(self) -> None:
-        """Commit (where that is automatic) and end."""
+    def close(self, *, commit: bool = True) -> None:
+        """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            self._loop.call(self._twin.close())
+            self._loop.call(self._twin.close(commit=commit))
         finally:
             self._loop.close()
 
@@ -262,7 +263,11 @@ class Consumer:
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            yield from self.poll(None)
+            record = self._twin.next_held()
+            if record is None:
+                self._loop.call(self._twin.hold(None))
+            else:
+                yield record
 
 
 class Admin:

@@ -1,0 +1,78 @@
+"""What was read and not handled is not committed: after an exception, and after the end of an iteration."""
+
+import asyncio
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
+
+TARGET = TopicPartition("numbers", 0)
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        with Producer(broker.bootstrap_servers) as producer:
+            for number in range(10):
+                producer.send("numbers", b"%d" % number)
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def settings(request):
+    return {"group_id": request.node.name, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 50}
+
+
+def committed(servers, settings) -> int:
+    with Admin(servers) as admin:
+        found = admin.group_offsets(settings["group_id"])
+        return found[TARGET].offset if TARGET in found else 0
+
+
+def read(consumer: Consumer) -> None:
+    while not consumer.poll(60_000):
+        pass
+
+
+def fail_in_the_block(servers, settings, *, subscribes: bool) -> None:
+    with Consumer(servers, **settings) as consumer:
+        if subscribes:
+            consumer.subscribe("numbers")
+        else:
+            consumer.assign([TARGET])
+        read(consumer)
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
+def test_an_exception_in_the_block_commits_nothing(servers, settings, subscribes):
+    with pytest.raises(ZeroDivisionError):
+        fail_in_the_block(servers, settings, subscribes=subscribes)
+    assert committed(servers, settings) == 0
+    with Consumer(servers, **settings) as consumer:
+        consumer.assign([TARGET])
+        read(consumer)
+    assert committed(servers, settings) == 10
+
+
+def test_nor_does_one_in_asyncio(servers, settings):
+    async def run():
+        async with AsyncConsumer(servers, **settings) as consumer:
+            await consumer.subscribe("numbers")
+            async for _ in consumer:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
+    assert committed(servers, settings) == 0
+
+
+def test_what_an_iteration_has_not_handed_out_is_not_committed(servers, settings):
+    with Consumer(servers, **settings) as consumer:
+        consumer.assign([TARGET])
+        for record in consumer:
+            if record.value == b"3":
+                break
+    assert committed(servers, settings) == 4
