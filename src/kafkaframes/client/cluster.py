@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
+from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
@@ -178,7 +179,7 @@ class ClusterClient:
         wanted = None if topics is None else frozenset(topics)
         task = self._refreshing.get(wanted)
         if task is None:
-            task = asyncio.ensure_future(self._refresh(wanted, create))
+            task = background(self._refresh(wanted, create))
             self._refreshing[wanted] = task
             task.add_done_callback(lambda _: self._refreshing.pop(wanted, None))
         await asyncio.shield(task)

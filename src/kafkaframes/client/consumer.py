@@ -23,6 +23,7 @@ from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.fetcher import Fetcher
 from kafkaframes.client.gaps import holds_nothing
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.loop import background, warn_unclosed
 from kafkaframes.client.membership import ClassicMembership
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
@@ -64,6 +65,10 @@ class AsyncConsumer:
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         await self.close(commit=kind is None)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True) and self._cluster.cluster.updated_at is not None:
+            warn_unclosed(self, self.settings.bootstrap_servers)
 
     async def close(self, *, commit: bool = True) -> None:
         """Commit (where that is automatic, and unless ``commit`` is False) and end.
@@ -369,7 +374,7 @@ class AsyncConsumer:
         if self._membership is None or (self._updating is None and not self._membership.is_due()):
             return True
         if self._updating is None:
-            self._updating = asyncio.ensure_future(self._membership.update())
+            self._updating = background(self._membership.update())
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         await asyncio.wait({self._updating}, timeout=left)
         if not self._updating.done():

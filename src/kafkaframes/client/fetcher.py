@@ -19,6 +19,7 @@ from kafkaframes.client import fetch_session
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.fetch_session import Asked, FetchSession, SessionRequest
 from kafkaframes.client.fetched import Fetched, too_large
+from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError
@@ -87,7 +88,7 @@ class Fetcher:
     def start(self) -> None:
         """Begin."""
         if self._loop_task is None:
-            self._loop_task = asyncio.ensure_future(self._run())
+            self._loop_task = background(self._run())
 
     async def close(self) -> None:
         """Stop."""
@@ -224,7 +225,7 @@ class Fetcher:
         asked = {one: self.positions[one] for one in partitions}
         for position in asked.values():
             position.is_asked = True
-        task = asyncio.ensure_future(self._fetch(leader, asked))
+        task = background(self._fetch(leader, asked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

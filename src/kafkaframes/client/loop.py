@@ -1,30 +1,52 @@
-"""An event loop in a thread of its own, for callers that do not run one: one per client, ended with it."""
+"""An event loop in a thread of its own, for callers that do not run one: one per client, ended with it.
+
+A client that nobody closes is closed for its owner, with a warning that names it: when it is no longer used
+(``ResourceWarning``), or when the program ends (a line of the log, which Python writes to standard error by default).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401  # what it does at the end of the program has to come behind ours
 import contextlib
+import logging
 import threading
-from collections.abc import Coroutine
+import warnings
+import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from kafkaframes.errors import NetworkError
 
 Result = TypeVar("Result")
+Closing = Callable[[], Coroutine[Any, Any, None]]
+_LOG: Final = logging.getLogger(__name__)
 _END_SECONDS: Final = 60.0  # only against hanging
+_EXIT_SECONDS: Final = 10.0  # so long may what was not closed take to send what it holds
+_threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 
 
 class LoopThread:
     """Runs coroutines for threads that wait for their results."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, closing: Closing | None = None) -> None:
+        """Begin; ``closing`` closes the client if nobody else does."""
+        self._name = name
+        self._closing = closing
+        self._has_ended = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        if closing is not None:
+            _threads.add(self)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
 
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop; return its result, or raise what it raises.
@@ -44,19 +66,78 @@ class LoopThread:
             future.cancel()
             raise
 
+    def end(self, closing: Closing) -> None:
+        """Close the client and end the loop, the first time."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        try:
+            self.call(closing())
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Cancel what runs, end the loop and its thread."""
+        self._has_ended = True
         if self._loop.is_closed():
             return
         with contextlib.suppress(RuntimeError):
-            asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result(_END_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
         self._thread.join(_END_SECONDS)
-        if not self._thread.is_alive():
-            self._loop.close()
 
-    async def _cancel_all(self) -> None:
+    def abandon(self) -> None:
+        """Warn that nobody has closed the client, and close it without waiting for that."""
+        if self._has_ended or self._loop.is_closed():
+            return
+        self._has_ended = True
+        warnings.warn(f"{self._name} was not closed", ResourceWarning, stacklevel=3)
+        with contextlib.suppress(RuntimeError):
+            asyncio.run_coroutine_threadsafe(self._close_client(_END_SECONDS), self._loop)
+
+    def end_at_exit(self) -> None:
+        """Close the client if nobody has, or wait until it is closed."""
+        if not self._has_ended:
+            self._has_ended = True
+            _LOG.warning("%s was not closed; it is closed now, at the end of the program", self._name)
+            with contextlib.suppress(RuntimeError):
+                asyncio.run_coroutine_threadsafe(self._close_client(_EXIT_SECONDS), self._loop)
+        self._thread.join(_EXIT_SECONDS)
+
+    async def _close_client(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                if self._closing is not None:
+                    await self._closing()
+        except Exception as error:
+            _LOG.warning("%s: closing it failed, what it held may be lost: %r", self._name, error)
+        await self._stop()
+
+    async def _stop(self) -> None:
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # sockets are closed in the turn after
+        self._loop.stop()
+
+
+def _end_all() -> None:
+    for thread in list(_threads):
+        thread.end_at_exit()
+
+
+# Before the threads that look up names have ended, and so before ``atexit``: a connection may have to be opened.
+getattr(threading, "_register_atexit", atexit.register)(_end_all)
+
+
+def background(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begin a task that lives as long as its client, which warns if it is not closed; asyncio need not, too."""
+    task = asyncio.ensure_future(coroutine)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    return task
+
+
+def warn_unclosed(client: object, bootstrap_servers: object) -> None:
+    """Warn that an asyncio client was not closed before it, or its event loop, has ended."""
+    message = f"{type(client).__name__} of {bootstrap_servers} was not closed"
+    warnings.warn(message, ResourceWarning, source=client, stacklevel=3)

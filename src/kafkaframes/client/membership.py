@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE, Member
 from kafkaframes.client.cluster import GROUP, ClusterClient, fail, is_retriable
 from kafkaframes.client.group_offsets import GroupMember
+from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings, choices
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError
@@ -111,7 +112,7 @@ class ClassicMembership:
             return
         await self._take(assigned, answer.protocol_name in COOPERATIVE)
         if self._heartbeats is None or self._heartbeats.done():
-            self._heartbeats = asyncio.ensure_future(self._beat())
+            self._heartbeats = background(self._beat())
 
     @property
     def _eager(self) -> bool:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.client.batches import NOT_STAMPED, Batch, Numbered, Producer, RecordMetadata, Stamp, split
 from kafkaframes.client.cluster import ClusterClient, fail
+from kafkaframes.client.loop import background, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.record_fields import Headers, bytes_of, headers_of, partition_number, timestamp_of, topic_of
 from kafkaframes.client.sender import PRODUCE, Sender
@@ -58,7 +59,7 @@ class AsyncProducer:
         self._lingering: asyncio.Task[None] | None = None
         self._gathered = asyncio.Event()
         self._format = self.settings.record_format
-        self._is_started = False
+        self._is_started = self._is_closed = False
         self.transactions = Transactions(self._cluster, self._sender, self.settings)
 
     async def __aenter__(self) -> AsyncProducer:
@@ -98,11 +99,16 @@ class AsyncProducer:
         ):
             await self.transactions.init_producer_id()
         self._sender.start()
-        self._lingering = asyncio.ensure_future(self._linger())
+        self._lingering = background(self._linger())
         self._is_started = True
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_started", False) and not self._is_closed:
+            warn_unclosed(self, self.settings.bootstrap_servers)
 
     async def close(self, *, flush: bool = True) -> None:
         """Send what waits (unless ``flush`` is False) and end."""
+        self._is_closed = True
         try:
             if flush and self._is_started:
                 await self.flush()
@@ -111,7 +117,6 @@ class AsyncProducer:
                 self._lingering.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._lingering
-            self._drop_gathered()
             await self._sender.close()
             await self._cluster.close()
 
@@ -220,8 +225,13 @@ class AsyncProducer:
         return self._sticky.setdefault(topic, int(np.random.default_rng().integers(count)))
 
     async def _linger(self) -> None:
-        """Close what has gathered for ``linger_ms``."""
-        linger_s = self.settings.linger_ms / 1000
+        """Close what has gathered for ``linger_ms``; what is left when this task is ended has a result, too."""
+        try:
+            await self._close_lingering(self.settings.linger_ms / 1000)
+        finally:
+            self._drop_gathered()
+
+    async def _close_lingering(self, linger_s: float) -> None:
         while True:
             now = time.monotonic()
             for target in [target for target, found in self._gathering.items() if found.since + linger_s <= now]:

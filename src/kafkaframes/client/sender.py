@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kafkaframes.client.batches import Batch, Producer
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
+from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.sequencing import Ended, Sequencer
@@ -60,7 +61,7 @@ class Sender:
 
     def start(self) -> None:
         """Begin."""
-        self._loop_task = asyncio.ensure_future(self._run())
+        self._loop_task = background(self._run())
 
     async def close(self) -> None:
         """Stop; what was not sent ends in ``NetworkError``."""
@@ -186,7 +187,7 @@ class Sender:
             self._settle()
             return
         self._under_way[leader.node_id] = self._under_way.get(leader.node_id, 0) + 1
-        task = asyncio.ensure_future(self._wait(leader, batches, answer, names))
+        task = background(self._wait(leader, batches, answer, names))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
@@ -280,7 +281,7 @@ class Sender:
                 self.end_all(error if isinstance(error, Exception) else NetworkError("the producer has ended"))
             self._wake.set()
 
-        task = self._errands[what] = asyncio.ensure_future(errand())
+        task = self._errands[what] = background(errand())
         task.add_done_callback(ended)
 
     async def _connect(self, leader: Broker) -> None:

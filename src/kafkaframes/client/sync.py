@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,8 +30,8 @@ from kafkaframes.client.rows import ConsumerRecord
 class SentRecord:
     """A record on its way; ``result()`` waits for where it went."""
 
-    def __init__(self, loop: LoopThread, future: asyncio.Future[RecordMetadata]) -> None:
-        self._loop = loop
+    def __init__(self, producer: Producer, future: asyncio.Future[RecordMetadata]) -> None:
+        self._producer = producer  # it must not end before this record has
         self._future = future
 
     def result(self) -> RecordMetadata:
@@ -39,7 +40,7 @@ class SentRecord:
         async def wait() -> RecordMetadata:
             return await self._future
 
-        return self._loop.call(wait())
+        return self._producer._loop.call(wait())
 
     def done(self) -> bool:
         """Return whether the broker has answered."""
@@ -51,8 +52,7 @@ class Producer:
 
     def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
         self._twin = AsyncProducer(bootstrap_servers, **settings)
-        self._loop = LoopThread("kafkaframes producer")
-        self._is_closed = False
+        self._loop = LoopThread(_name(self), closing=self._twin.close)
 
     def __enter__(self) -> Self:
         try:
@@ -67,13 +67,10 @@ class Producer:
 
     def close(self, *, flush: bool = True) -> None:
         """Send what waits (unless ``flush`` is False) and end."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            self._loop.call(self._twin.close(flush=flush))
-        finally:
-            self._loop.close()
+        self._loop.end(partial(self._twin.close, flush=flush))
+
+    def __del__(self) -> None:
+        _abandon(self)
 
     def send(
         self,
@@ -87,7 +84,7 @@ class Producer:
     ) -> SentRecord:
         """Queue one record; see ``AsyncProducer.send``."""
         sent = self._twin.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-        return SentRecord(self._loop, self._loop.call(sent))
+        return SentRecord(self, self._loop.call(sent))
 
     def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
         """Write a table's rows and wait; see ``AsyncProducer.send_arrow``."""
@@ -148,8 +145,7 @@ class Consumer:
 
     def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
         self._twin = AsyncConsumer(bootstrap_servers, **settings)
-        self._loop = LoopThread("kafkaframes consumer")
-        self._is_closed = False
+        self._loop = LoopThread(_name(self), closing=partial(self._twin.close, commit=False))
 
     def __enter__(self) -> Self:
         return self
@@ -159,13 +155,10 @@ class Consumer:
 
     def close(self, *, commit: bool = True) -> None:
         """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            self._loop.call(self._twin.close(commit=commit))
-        finally:
-            self._loop.close()
+        self._loop.end(partial(self._twin.close, commit=commit))
+
+    def __del__(self) -> None:
+        _abandon(self)
 
     def assign(
         self,
@@ -275,8 +268,7 @@ class Admin:
 
     def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
         self._twin = AsyncAdmin(bootstrap_servers, **settings)
-        self._loop = LoopThread("kafkaframes admin")
-        self._is_closed = False
+        self._loop = LoopThread(_name(self), closing=self._twin.close)
 
     def __enter__(self) -> Self:
         return self
@@ -286,13 +278,10 @@ class Admin:
 
     def close(self) -> None:
         """End."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            self._loop.call(self._twin.close())
-        finally:
-            self._loop.close()
+        self._loop.end(self._twin.close)
+
+    def __del__(self) -> None:
+        _abandon(self)
 
     def describe_cluster(self) -> Cluster:
         """Return brokers, controller, cluster id and topics, as metadata has them."""
@@ -359,6 +348,18 @@ class Admin:
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
         self._loop.call(self._twin.delete_group_offsets(group_id, partitions))
+
+
+def _name(client: Producer | Consumer | Admin) -> str:
+    settings = client._twin.settings
+    return f"kafkaframes {type(client).__name__} {settings.client_id!r} of {settings.bootstrap_servers}"
+
+
+def _abandon(client: Producer | Consumer | Admin) -> None:
+    """Close a client that is no longer used and was not closed; one whose settings were refused has no loop."""
+    loop: LoopThread | None = getattr(client, "_loop", None)
+    if loop is not None:
+        loop.abandon()
 
 
 async def _run(function: Any, *arguments: Any) -> Any:

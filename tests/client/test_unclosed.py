@@ -1,0 +1,111 @@
+"""Clients that nobody closes: at the end of the program what they hold is sent, and they are named; before, too."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+
+TARGET = TopicPartition("numbers", 0)
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        yield broker.bootstrap_servers
+
+
+def run(servers: str, program: str) -> str:
+    """Run a program; return what it wrote to standard error."""
+    before = "import asyncio\nfrom kafkaframes.client import *\n"
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", before + textwrap.dedent(program), servers]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=True)
+    return ended.stderr
+
+
+def end(servers: str) -> int:
+    with Consumer(servers) as consumer:
+        return consumer.end_offsets([TARGET])[TARGET]
+
+
+def test_at_the_end_of_the_program_a_producer_sends_what_it_holds_and_is_named(servers):
+    before = end(servers)
+    said = run(
+        servers,
+        """
+        import sys
+        producer = Producer(sys.argv[1], linger_ms=60_000, client_id="billing")
+        for number in range(100):
+            producer.send("numbers", b"%d" % number)
+        """,
+    )
+    assert end(servers) == before + 100
+    assert f"kafkaframes Producer 'billing' of {servers} was not closed" in said
+    assert "Task was destroyed" not in said
+
+
+def test_a_consumer_is_named_and_commits_nothing(servers):
+    with Producer(servers) as producer:
+        producer.send("numbers", b"1").result()
+    said = run(
+        servers,
+        """
+        import sys
+        consumer = Consumer(sys.argv[1], group_id="g", auto_offset_reset="earliest")
+        consumer.subscribe("numbers")
+        while not consumer.poll():
+            pass
+        """,
+    )
+    assert "kafkaframes Consumer 'kafkaframes' of" in said
+    assert "Task was destroyed" not in said
+    with Consumer(servers, group_id="g") as consumer:
+        assert consumer.committed([TARGET]) == {}
+
+
+@pytest.mark.parametrize(
+    "ends", ["asyncio.run(main())", "loop = asyncio.new_event_loop(); loop.run_until_complete(main())"]
+)
+def test_clients_of_asyncio_are_named(servers, ends):
+    said = run(
+        servers,
+        f"""
+        import sys
+        async def main():
+            producer = AsyncProducer(sys.argv[1], linger_ms=60_000)
+            global sent
+            sent = await producer.send("numbers", b"lost")
+            consumer = AsyncConsumer(sys.argv[1], group_id="h")
+            await consumer.subscribe("numbers")
+            await consumer.poll(10)
+        {ends}
+        print("no result" if not sent.done() else "cancelled", file=sys.stderr)
+        """,
+    )
+    assert "cancelled" in said or "new_event_loop" in ends
+    assert "Task was destroyed" not in said
+    for kind in (AsyncProducer, AsyncConsumer):
+        assert f"ResourceWarning: {kind.__name__} of {servers} was not closed" in said
+
+
+def test_one_that_is_no_longer_used_is_named_and_sends_what_it_holds(servers):
+    before = end(servers)
+    sent = [Producer(servers, linger_ms=60_000).send("numbers", b"1")]
+    thread = sent[0]._producer._loop._thread
+    with pytest.warns(ResourceWarning, match="kafkaframes Producer 'kafkaframes' of .* was not closed"):
+        sent.clear()
+    thread.join(60)
+    assert end(servers) == before + 1
+
+
+def test_a_result_keeps_its_producer(servers):
+    producer = Producer(servers)
+    sent = producer.send("numbers", b"1")
+    of_the_producer = producer
+    del producer
+    assert sent.result().topic == "numbers"
+    of_the_producer.close()
