@@ -14,6 +14,7 @@ from kafkaframes.broker.nodes import Nodes
 from kafkaframes.broker.security.mechanisms import Credentials
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState, id_of_text, text_of_id
+from kafkaframes.broker.stored_settings import check_static, leave_out_unreadable
 from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.errors import LogDirError, OptionError
@@ -70,6 +71,7 @@ def open_broker(
     if serve is not None and (data_dir is not None or durability not in (None, MEMORY)):
         raise OptionError("a directory that is served is only read: no data_dir and no durability beside it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
+    check_static(settings)
     path = data_dir or MEMORY_DIRECTORY if serve is None else serve.path
     beneath = disk or _disk_of(data_dir, serve)
     there = online(beneath if disk_faults is None else disk_faults.over(beneath))
@@ -81,6 +83,7 @@ def open_broker(
     metadata = read_metadata(there, path)
     is_new = metadata is None
     metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or text_of_id(new_id()))
+    leave_out_unreadable(settings, metadata)
     stored = metadata.topics
     settings.given.update(metadata.configs)
     settings.dynamic = set(metadata.configs)

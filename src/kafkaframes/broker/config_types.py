@@ -26,6 +26,12 @@ _BY_TYPE: Mapping[int, str] = {
         broker.id compression.gzip.level compression.lz4.level compression.zstd.level
         connection.failed.authentication.delay.ms consumer.heartbeat.interval.ms consumer.session.timeout.ms
         default.replication.factor fetch.max.bytes group.consumer.heartbeat.interval.ms group.consumer.max.size
+        group.consumer.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+        group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
+        group.consumer.min.session.timeout.ms group.share.max.heartbeat.interval.ms
+        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
+        group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms
+        group.share.min.session.timeout.ms max.connections.per.ip
         group.consumer.session.timeout.ms group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
         group.min.session.timeout.ms group.share.heartbeat.interval.ms group.share.record.lock.duration.ms
         group.share.session.timeout.ms index.interval.bytes interval.ms log.index.interval.bytes

@@ -1,27 +1,23 @@
-"""Settings of topics, brokers, groups and client metrics: what is described, and how they are changed."""
+"""Settings of topics, brokers, groups and client metrics, as DescribeConfigs shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
-from kafkaframes.broker.api import Answer
-from kafkaframes.broker.changes import once
-from kafkaframes.broker.config_types import DYNAMIC, LIST, type_of
+from kafkaframes.broker.config_types import DYNAMIC, type_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
-from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS, BrokerSettings
+from kafkaframes.broker.settings import DEFAULTS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages import Message
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, IN_FILE, BY_DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = range(1, 9)
 _RIGHT_TO = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one to the cluster
-SET, DELETE, APPEND, SUBTRACT = range(4)
 # What is as it is on one node, for tools that ask.
+_WITHOUT_DEFAULT = frozenset({"node.id"})
 _FIXED = {
     "group.consumer.assignors": "uniform,range",
     "group.coordinator.rebalance.protocols": "classic,consumer,share",
@@ -30,23 +26,17 @@ _FIXED = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-_KNOWN_OF_BROKERS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values()) | frozenset(_FIXED)
-_CLIENT_METRICS = {"metrics": "", "interval.ms": "300000", "match": ""}
-_GROUP = {
+KNOWN_OF_BROKERS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | frozenset(_FIXED)
+CLIENT_METRICS_SETTINGS = {"metrics": "", "interval.ms": "300000", "match": ""}
+# A group's setting -> the broker's, which is its default; or its default, where brokers have none.
+GROUP_SETTINGS = {
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
-    "share.auto.offset.reset": "",
-    "share.heartbeat.interval.ms": "",
-    "share.isolation.level": "",
-    "share.record.lock.duration.ms": "",
-    "share.session.timeout.ms": "",
-}
-_GROUP_DEFAULTS = {
     "share.auto.offset.reset": "latest",
-    "share.heartbeat.interval.ms": "5000",
+    "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
     "share.isolation.level": "read_uncommitted",
-    "share.record.lock.duration.ms": "30000",
-    "share.session.timeout.ms": "45000",
+    "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
+    "share.session.timeout.ms": "group.share.session.timeout.ms",
 }
 
 
@@ -54,7 +44,7 @@ class ConfigRow(NamedTuple):
     """One setting of a resource, with where its value comes from and what it would be otherwise."""
 
     name: str
-    value: str
+    value: str | None
     source: int
     synonyms: tuple[tuple[str, str, int], ...] = ()
     is_read_only: bool = False
@@ -62,7 +52,7 @@ class ConfigRow(NamedTuple):
     @property
     def kind(self) -> int:
         """Its ConfigType."""
-        return type_of(self.name, self.value)
+        return type_of(self.name, self.value or "")
 
 
 def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
@@ -74,7 +64,7 @@ def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator
         if broker_key in settings.given:
             source = OF_BROKER if broker_key in settings.dynamic else IN_FILE
             values.append((broker_key, settings.given[broker_key], source))
-        if broker_key:
+        if broker_key and broker_key not in NULL_DEFAULTS:
             values.append((broker_key, default, BY_DEFAULT))
         first = values[0] if values else (name, default, BY_DEFAULT)
         yield ConfigRow(name, first[1], first[2], tuple(values))
@@ -89,9 +79,10 @@ def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[
             values.append((name, fixed[name], IN_FILE))
         elif name in settings.given:
             values.append((name, settings.given[name], OF_BROKER if name in settings.dynamic else IN_FILE))
-        if name in defaults:
+        if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
-        yield ConfigRow(name, values[0][1], values[0][2], tuple(values), name not in DYNAMIC)
+        value, source = values[0][1:] if values else (None, BY_DEFAULT)
+        yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC)
 
 
 def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
@@ -101,14 +92,25 @@ def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
     return _FIXED | own | {"broker.id": str(node_id), "node.id": str(node_id)}
 
 
-def _plain_rows(given: Mapping[str, str], defaults: Mapping[str, str], source: int) -> Iterator[ConfigRow]:
-    for name, default in defaults.items():
-        yield ConfigRow(name, given.get(name, default), source if name in given else BY_DEFAULT)
+def _metrics_rows(given: Mapping[str, str]) -> Iterator[ConfigRow]:
+    for name, default in CLIENT_METRICS_SETTINGS.items():
+        own = ((name, given[name], OF_METRICS),) if name in given else ()
+        yield ConfigRow(name, given.get(name, default), OF_METRICS if own else BY_DEFAULT, own)
+
+
+def _group_rows(settings: BrokerSettings, given: Mapping[str, str]) -> Iterator[ConfigRow]:
+    for name, of_broker in GROUP_SETTINGS.items():
+        values = [(name, given[name], OF_GROUP)] if name in given else []
+        if of_broker in settings.given:
+            values.append((of_broker, settings.given[of_broker], IN_FILE))
+        is_named = of_broker in DEFAULTS
+        values.append((of_broker if is_named else name, DEFAULTS[of_broker] if is_named else of_broker, BY_DEFAULT))
+        yield ConfigRow(name, values[0][1], values[0][2], tuple(values))
 
 
 def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     """Return an error code, a message, and the settings of a resource."""
-    code = _denied(request, broker, kind, name)
+    code = denied_to(request, broker, kind, name)
     if code != NONE:
         return code, None, []
     if kind == TOPIC:
@@ -117,15 +119,17 @@ def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
         return _broker(broker, kind, name)
     if kind == CLIENT_METRICS:
         given = broker.metadata.entities.get("client_metrics", {}).get(name, {})
-        return NONE, None, list(_plain_rows(given, _CLIENT_METRICS, OF_METRICS)) if given else []
-    if kind == GROUP:
+        return NONE, None, list(_metrics_rows(given))
+    if kind == GROUP and name:
         given = broker.metadata.entities.get("group_configs", {}).get(name, {})
-        defaults = {key: broker.settings.text(own) or _GROUP_DEFAULTS.get(key, "") for key, own in _GROUP.items()}
-        return NONE, None, list(_plain_rows(given, defaults, OF_GROUP))
+        return NONE, None, list(_group_rows(broker.settings, given))
+    if kind == GROUP:
+        return CODE["INVALID_REQUEST"], "groups have no defaults of their own", []
     return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}", []
 
 
-def _denied(request: Request, broker: BrokerState, kind: int, name: str) -> int:
+def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> int:
+    """Return the error code for a client that has no right to a resource; 0 where it has."""
     resource = _RIGHT_TO.get(kind, "CLUSTER")
     return denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
 
@@ -145,155 +149,10 @@ def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None,
     if name:
         return NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name))))
     rows = broker_rows(broker.settings, {})  # of what was set for all brokers, no node is asked for more
-    return NONE, None, [row._replace(source=OF_ALL_BROKERS) for row in rows if row.source == OF_BROKER]
+    dynamic = (row for row in rows if row.source == OF_BROKER)
+    return NONE, None, [_of_all_brokers(row) for row in dynamic]
 
 
-# ---------------------------------------------------------------------------------------------- changing
-
-Change = Callable[[dict[str, str]], dict[str, str]]
-
-
-def change(
-    request: Request, broker: BrokerState, kind: int, name: str, make: Change, *, validate_only: bool
-) -> tuple[int, str | None]:
-    """Change the settings of a resource; return an error code and a message.
-
-    Args:
-        request: who asks.
-        broker: whose.
-        kind, name: of the resource.
-        make: gives the new settings for the old ones.
-        validate_only: only look whether it could be done.
-    """
-    if broker.is_read_only:
-        return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
-    changers = {TOPIC: _change_topic, BROKER: _change_broker, CLIENT_METRICS: _change_stored, GROUP: _change_stored}
-    if kind not in (*changers, BROKER_LOGGER):
-        return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}"
-    code = _denied(request, broker, kind, name)
-    if code != NONE or kind == BROKER_LOGGER:
-        return code, None
-    try:
-        return changers[kind](broker, kind, name, make, validate_only)
-    except OptionError as error:
-        return CODE["INVALID_CONFIG"], str(error)
-
-
-def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
-    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself, after what was asked for before.
-
-    Args:
-        request: of either.
-        broker: whose settings.
-        change_of: makes a change of a resource's rows.
-    """
-    resources = request.body.resources
-    return broker.changes.run(once(lambda: _altered(request, broker, resources, change_of)))
-
-
-def _altered(
-    request: Request, broker: BrokerState, resources: list[Any], change_of: Callable[[list[Any]], Change]
-) -> Message:
-    rows = []
-    for asked in resources:
-        kind, name = asked.resource_type, asked.resource_name
-        make = change_of(asked.configs)
-        code, message = change(request, broker, kind, name, make, validate_only=request.body.validate_only)
-        rows.append(
-            request.types.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=kind, resource_name=name
-            )
-        )
-    return request.response(responses=rows)
-
-
-def _change_topic(
-    broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
-) -> tuple[int, str | None]:
-    topic = broker.topics.get(name)
-    if topic is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such topic"
-    configs = make(dict(topic.configs))
-    check_topic_configs(broker.settings, configs)
-    if not validate_only:
-        broker.configure_topic(topic, configs)
-    return NONE, None
-
-
-def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
-    """Refuse settings that no topic has.
-
-    Raises:
-        OptionError: names the setting.
-    """
-    for name in configs:
-        if name not in TOPIC_KEYS:
-            raise OptionError(f"Unknown topic config name: {name}")
-    settings.log_settings(configs)
-
-
-def _change_broker(
-    broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
-) -> tuple[int, str | None]:
-    if name and not (name.isdigit() and int(name) in broker.nodes.by_id):
-        return CODE["INVALID_REQUEST"], f"no broker {name!r} here"
-    settings = broker.settings
-    configs = make({key: settings.given[key] for key in settings.dynamic})
-    fixed = sorted(key for key in configs if key in _KNOWN_OF_BROKERS and key not in DYNAMIC)
-    if fixed:
-        return CODE["INVALID_REQUEST"], f"cannot be changed while the broker runs: {', '.join(fixed)}"
-    trial = BrokerSettings({**settings.given, **configs})
-    trial.log_settings({})
-    if not validate_only:
-        broker.configure_broker(configs)
-    return NONE, None
-
-
-def _change_stored(
-    broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
-) -> tuple[int, str | None]:
-    place, known = ("client_metrics", _CLIENT_METRICS) if kind == CLIENT_METRICS else ("group_configs", _GROUP)
-    stored: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(place, {})
-    configs = make(dict(stored.get(name, {})))
-    unknown = sorted(configs.keys() - known.keys())
-    if unknown:
-        raise OptionError(f"Unknown config name: {', '.join(unknown)}")
-    if not validate_only:
-        stored[name] = configs
-        if not configs:
-            del stored[name]
-        broker.save()
-    return NONE, None
-
-
-def altered(operations: list[Any]) -> Change:
-    """Return what IncrementalAlterConfigs makes of settings (KIP-339)."""
-
-    def make(configs: dict[str, str]) -> dict[str, str]:
-        seen = set()
-        for one in operations:
-            if one.name in seen:
-                raise OptionError(f"{one.name} is changed twice")
-            seen.add(one.name)
-            _alter(configs, one)
-        return configs
-
-    return make
-
-
-def _alter(configs: dict[str, str], one: Any) -> None:
-    if one.config_operation == DELETE:
-        configs.pop(one.name, None)
-        return
-    if one.value is None:
-        raise OptionError(f"{one.name} has no value")
-    if one.config_operation == SET:
-        configs[one.name] = one.value
-        return
-    if one.config_operation not in (APPEND, SUBTRACT) or type_of(one.name, "") != LIST:
-        raise OptionError(f"{one.name} is no list that can be added to or taken from")
-    default = TOPIC_KEYS[one.name][1] if one.name in TOPIC_KEYS else ""
-    parts = [part for part in configs.get(one.name, default).split(",") if part]
-    named = [part.strip() for part in one.value.split(",") if part.strip()]
-    kept = [part for part in parts if part not in named]
-    configs[one.name] = ",".join(kept if one.config_operation == SUBTRACT else [*kept, *named])
+def _of_all_brokers(row: ConfigRow) -> ConfigRow:
+    (name, value, _), *_ = row.synonyms
+    return row._replace(source=OF_ALL_BROKERS, synonyms=((name, value, OF_ALL_BROKERS),))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kafkaframes.broker.configs import check_topic_configs
+from kafkaframes.broker.config_changes import checked_topic
 from kafkaframes.broker.inspection import partition_of
 from kafkaframes.broker.nodes import Node
 from kafkaframes.broker.state import BrokerState
@@ -42,8 +42,7 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
     if partitions < 1:
         raise OptionError(f"a topic has at least one partition, not {partitions}")
     check_topic(name)
-    given = _texts(configs)
-    check_topic_configs(state.settings, given)
+    given = checked_topic(state.settings, _texts(configs))
     state.create_topic(name, partitions, given)
 
 
@@ -56,9 +55,7 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
     if name not in state.topics:
         raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
-    wanted = topic.configs | _texts(configs)
-    check_topic_configs(state.settings, wanted)
-    state.configure_topic(topic, wanted)
+    state.configure_topic(topic, checked_topic(state.settings, topic.configs | _texts(configs)))
 
 
 def node_of(state: BrokerState, node_id: int) -> Node:

@@ -137,7 +137,7 @@ def attach(state: BrokerState) -> None:
     transactions.load(state.internal.replay(TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), text_of_id, lambda key: _wake(state, key))
     states.load(state.internal.replay(SHARE_GROUP_STATE))
-    lock_ms = state.settings.text("group.share.record.lock.duration.ms") or "30000"
+    lock_ms = state.settings.text("group.share.record.lock.duration.ms")
     state.share_groups = ShareCoordinator(states, int(lock_ms))
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
     state.features["share.version"] = (0, 1, 1)

@@ -34,8 +34,21 @@ DEFAULTS: Mapping[str, str] = {
     "group.max.size": "2147483647",
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.max.heartbeat.interval.ms": "15000",
+    "group.consumer.max.session.timeout.ms": "60000",
     "group.consumer.max.size": "2147483647",
+    "group.consumer.min.heartbeat.interval.ms": "5000",
+    "group.consumer.min.session.timeout.ms": "45000",
     "group.consumer.migration.policy": "bidirectional",
+    "group.share.heartbeat.interval.ms": "5000",
+    "group.share.max.heartbeat.interval.ms": "15000",
+    "group.share.max.record.lock.duration.ms": "60000",
+    "group.share.max.session.timeout.ms": "60000",
+    "group.share.min.heartbeat.interval.ms": "5000",
+    "group.share.min.record.lock.duration.ms": "15000",
+    "group.share.min.session.timeout.ms": "45000",
+    "group.share.record.lock.duration.ms": "30000",
+    "group.share.session.timeout.ms": "45000",
     "offset.metadata.max.bytes": "4096",
     "offsets.retention.minutes": "10080",
     "offsets.topic.num.partitions": "1",  # Kafka's 50: one node needs no more
@@ -94,6 +107,9 @@ TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
     "segment.ms": ("log.roll.ms", "604800000"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable", "false"),
 }
+
+# Settings of brokers that are null in Kafka: their defaults stand in other units (hours), or are another setting's.
+NULL_DEFAULTS = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"})
 
 _FIRST_MAGIC_1, _FIRST_MAGIC_2 = (0, 10), (0, 11)
 

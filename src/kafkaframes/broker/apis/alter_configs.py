@@ -7,30 +7,15 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.configs import Change, alter_resources
+from kafkaframes.broker.config_changes import alter_resources, replaced
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import OptionError
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Change each resource, for itself."""
-    return alter_resources(request, broker, _replaced)
-
-
-def _replaced(rows: list[Any]) -> Change:
-    given = {one.name: one.value for one in rows}
-
-    def make(old: dict[str, str]) -> dict[str, str]:
-        nulls = [name for name, value in given.items() if value is None]
-        if nulls:
-            raise OptionError(f"no value for {', '.join(nulls)}")
-        return given
-
-    return make
+    return alter_resources(request, broker, replaced)
 
 
 API = Api(

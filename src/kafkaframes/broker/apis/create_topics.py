@@ -18,7 +18,8 @@ from typing import Any
 from kafkaframes.broker.access import denied, may
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
-from kafkaframes.broker.configs import check_topic_configs, topic_rows
+from kafkaframes.broker.config_changes import checked_topic
+from kafkaframes.broker.configs import topic_rows
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -98,7 +99,7 @@ def _create(request: Request, broker: BrokerState, asked: Any, row: Any, batch: 
     if nulls:
         raise _RefusedError("INVALID_CONFIG", f"no value for {', '.join(nulls)}")
     configs = {config.name: config.value for config in asked.configs}
-    check_topic_configs(broker.settings, configs)
+    configs = checked_topic(broker.settings, configs)
     if not request.body.validate_only:
         topic = yield from broker.making_topic(asked.name, count, configs)
         for partition, leader in zip(topic.partitions, leaders, strict=False):

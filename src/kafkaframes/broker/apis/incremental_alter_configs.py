@@ -8,7 +8,7 @@ Gaps: none known.
 from __future__ import annotations
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.configs import alter_resources, altered
+from kafkaframes.broker.config_changes import alter_resources, altered
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 

@@ -24,7 +24,7 @@ _FOR_EVER: Final = str(2**63 - 1)
 _NOTHING_EXPIRES: Final = {
     "log.retention.check.interval.ms": _FOR_EVER,
     "log.cleaner.enable": "false",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": _FOR_EVER,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(2**31 - 1),  # the longest, 24 days
 }
 
 

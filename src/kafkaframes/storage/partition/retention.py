@@ -65,7 +65,7 @@ def _below_start(state: LogState) -> list[LogSegment]:
 def _too_large(state: LogState) -> list[LogSegment]:
     over = state.segments.size_bytes - state.settings.retention_bytes
     found: list[LogSegment] = []
-    if state.settings.retention_bytes == UNLIMITED:
+    if state.settings.retention_bytes < 0:
         return found
     for segment, _ in _candidates(state):
         over -= segment.size_bytes

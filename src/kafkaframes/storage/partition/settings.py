@@ -27,10 +27,10 @@ class LogSettings:
         index_per_batch: each batch of an append can get an index entry (KAFKA-806, from 4.1 on); False: each append
             one, with the last offset of all and the position of the first.
         preallocate: the active ``.log`` is as large as a segment from the start, with zeros behind its batches.
-        retention_bytes, retention_ms: -1 for no limit.
+        retention_bytes, retention_ms: -1 for no limit; of bytes any negative number.
         flush_messages, flush_ms: how many records, and how many milliseconds, may wait for an fsync; rolling and
             closing flush, too.
-        cleanup_policy: ``delete``, ``compact`` or ``compact,delete``.
+        cleanup_policy: ``delete``, ``compact`` or ``compact,delete``; empty: segments stay until records are deleted.
         compression_type, compression_level, message_timestamp_type: as in ``AppendSettings``.
         timestamp_before_max_ms, timestamp_after_max_ms: ``message.timestamp.before.max.ms`` and ``...after.max.ms``.
         record_format: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
@@ -75,7 +75,7 @@ class LogSettings:
             ("segment_jitter_ms", 0, LARGEST_INT64),
             ("segment_index_bytes", 4, LARGEST_INT32),
             ("index_interval_bytes", 0, LARGEST_INT32),
-            ("retention_bytes", UNLIMITED, LARGEST_INT64),
+            ("retention_bytes", -LARGEST_INT64 - 1, LARGEST_INT64),
             ("retention_ms", UNLIMITED, LARGEST_INT64),
             ("file_delete_delay_ms", 0, LARGEST_INT64),
             ("flush_messages", 1, LARGEST_INT64),
@@ -92,8 +92,8 @@ class LogSettings:
             timestamp_type=self.message_timestamp_type,
             on_noncontiguous=self.on_noncontiguous,
         )
-        if not self.policies or not self.policies <= {"delete", "compact"}:
-            raise OptionError(f"cleanup_policy is 'delete', 'compact' or both, not {self.cleanup_policy!r}")
+        if not self.policies <= {"delete", "compact"}:
+            raise OptionError(f"cleanup_policy is 'delete', 'compact', both or none, not {self.cleanup_policy!r}")
 
     @property
     def policies(self) -> frozenset[str]:

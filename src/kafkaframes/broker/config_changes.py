@@ -1,0 +1,280 @@
+"""Change settings of topics, brokers, groups and client metrics: AlterConfigs, IncrementalAlterConfigs, CreateTopics.
+
+A change is checked as a whole before anything is kept. What is wrong with a value is INVALID_CONFIG; a request that no
+value could mend (no value, a setting that is fixed while the broker runs, one setting twice) is INVALID_REQUEST. Kafka
+4.3.1 answers wrong values of brokers' settings with INVALID_REQUEST, too, and keeps settings of brokers that it does
+not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kafkaframes.broker.api import Answer
+from kafkaframes.broker.changes import once
+from kafkaframes.broker.config_types import DYNAMIC, LIST, type_of
+from kafkaframes.broker.config_values import list_of, normalized
+from kafkaframes.broker.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP,
+    GROUP_SETTINGS,
+    KNOWN_OF_BROKERS,
+    TOPIC,
+    denied_to,
+)
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.properties import is_known
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.settings import TOPIC_KEYS, BrokerSettings
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages import Message
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Change = Callable[[dict[str, str]], dict[str, str]]
+_DEFAULTS = {key: default for name, (own, default) in TOPIC_KEYS.items() for key in (name, own) if key}
+_SELECTOR = re.compile(r"client_(instance_id|id|software_name|software_version|source_address|source_port)")
+_INTERVAL_MS = (100, 3_600_000)
+
+
+class InvalidRequestError(OptionError):
+    """The request is wrong, whatever its values are."""
+
+
+def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
+    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself, after what was asked for before.
+
+    Args:
+        request: of either.
+        broker: whose settings.
+        change_of: makes a change of a resource's rows.
+    """
+    resources = request.body.resources
+    return broker.changes.run(once(lambda: _altered(request, broker, resources, change_of)))
+
+
+def _altered(
+    request: Request, broker: BrokerState, resources: list[Any], change_of: Callable[[list[Any]], Change]
+) -> Message:
+    rows = []
+    for asked in resources:
+        kind, name = asked.resource_type, asked.resource_name
+        code, message = _change(request, broker, kind, name, change_of(asked.configs))
+        rows.append(
+            request.types.AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=kind, resource_name=name
+            )
+        )
+    return request.response(responses=rows)
+
+
+def _change(request: Request, broker: BrokerState, kind: int, name: str, make: Change) -> tuple[int, str | None]:
+    """Change the settings of a resource; return an error code and a message."""
+    if broker.is_read_only:
+        return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
+    if kind not in (*_CHANGERS, BROKER_LOGGER):
+        return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}"
+    code = denied_to(request, broker, kind, name)
+    if code != NONE or kind == BROKER_LOGGER:
+        return code, None
+    try:
+        return _CHANGERS[kind](broker, name, make, request.body.validate_only)
+    except InvalidRequestError as error:
+        return CODE["INVALID_REQUEST"], str(error)
+    except OptionError as error:
+        return CODE["INVALID_CONFIG"], str(error)
+
+
+def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    if not name:
+        raise InvalidRequestError("topics have no defaults of their own: they are the broker's settings")
+    topic = broker.topics.get(name)
+    if topic is None:
+        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such topic"
+    configs = checked_topic(broker.settings, make(dict(topic.configs)))
+    if not validate_only:
+        broker.configure_topic(topic, configs)
+    return NONE, None
+
+
+def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    if name and not (name.isdecimal() and int(name) in broker.nodes.by_id):
+        raise InvalidRequestError(f"no broker {name!r} here")
+    settings = broker.settings
+    configs = make({key: settings.given[key] for key in settings.dynamic})
+    check_broker(configs)
+    BrokerSettings({**settings.given, **configs}).log_settings({})
+    if not validate_only:
+        broker.configure_broker(configs)
+    return NONE, None
+
+
+def _change_group(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    if not name:
+        raise InvalidRequestError("groups have no defaults of their own: they are the broker's settings")
+    return _change_stored(broker, "group_configs", name, make, check_group, validate_only)
+
+
+def _change_metrics(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    if not name:
+        raise InvalidRequestError("a subscription of client metrics has a name")
+    return _change_stored(broker, "client_metrics", name, make, check_metrics, validate_only)
+
+
+def _change_stored(
+    broker: BrokerState,
+    entity: str,
+    name: str,
+    make: Change,
+    check: Callable[[BrokerSettings, Mapping[str, str]], None],
+    validate_only: bool,
+) -> tuple[int, str | None]:
+    stored: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
+    configs = make(dict(stored.get(name, {})))
+    check(broker.settings, configs)
+    if not validate_only:
+        stored[name] = configs
+        if not configs:
+            del stored[name]
+        broker.save()
+    return NONE, None
+
+
+_CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {
+    TOPIC: _change_topic,
+    BROKER: _change_broker,
+    CLIENT_METRICS: _change_metrics,
+    GROUP: _change_group,
+}
+
+
+# ---------------------------------------------------------------------------------------------- what is allowed
+
+
+def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
+    """Return a topic's settings as they are kept.
+
+    Raises:
+        OptionError: no topic has such a setting, or a setting takes no such value; names it.
+    """
+    unknown = next((name for name in configs if name not in TOPIC_KEYS), None)
+    if unknown is not None:
+        raise OptionError(f"Unknown topic config name: {unknown}")
+    kept = {name: normalized(name, value) for name, value in configs.items()}
+    least, most = (int(settings.of_topic(f"{which}.compaction.lag.ms", kept)) for which in ("min", "max"))
+    if least > most:
+        raise OptionError(f"min.compaction.lag.ms is {least}, above max.compaction.lag.ms, {most}")
+    settings.log_settings(kept)
+    return kept
+
+
+def check_broker(configs: Mapping[str, str]) -> None:
+    """Refuse dynamic settings that no broker takes.
+
+    Raises:
+        OptionError: names the setting.
+    """
+    fixed = sorted(key for key in configs if key not in DYNAMIC and (key in KNOWN_OF_BROKERS or is_known(key)))
+    if fixed:
+        raise InvalidRequestError(f"cannot be changed while the broker runs: {', '.join(fixed)}")
+    for name, value in configs.items():
+        if name not in DYNAMIC:
+            raise OptionError(f"Unknown broker config name: {name}")
+        normalized(name, value)
+
+
+def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
+    """Refuse settings that no group takes, or that lie beyond the broker's bounds for groups.
+
+    Raises:
+        OptionError: names the setting.
+    """
+    for name, value in configs.items():
+        if name not in GROUP_SETTINGS:
+            raise OptionError(f"Unknown group config name: {name}")
+        text = normalized(name, value)
+        kind, _, rest = name.partition(".")
+        for word, sign in (("min", 1), ("max", -1)):
+            bound = settings.text(f"group.{kind}.{word}.{rest}")
+            if bound and sign * int(text) < sign * int(bound):
+                raise OptionError(f"{name} is {text}, beyond group.{kind}.{word}.{rest}, {bound}")
+
+
+def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
+    """Refuse what is no subscription of client metrics (KIP-714).
+
+    Raises:
+        OptionError: names the setting.
+    """
+    unknown = next((name for name in configs if name not in CLIENT_METRICS_SETTINGS), None)
+    if unknown is not None:
+        raise InvalidRequestError(f"Unknown client metrics configuration: {unknown}")
+    interval_ms = int(normalized("interval.ms", configs.get("interval.ms", "300000")))
+    if not _INTERVAL_MS[0] <= interval_ms <= _INTERVAL_MS[1]:
+        raise InvalidRequestError(f"interval.ms is {_INTERVAL_MS[0]} to {_INTERVAL_MS[1]}, not {interval_ms}")
+    for part in list_of(configs.get("match", "")):
+        selector, equals, pattern = part.partition("=")
+        if not equals or _SELECTOR.fullmatch(selector.strip()) is None or not _is_pattern(pattern.strip()):
+            raise OptionError(f"match is a list of SELECTOR=PATTERN, not {part!r}")
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return bool(text)
+
+
+# ---------------------------------------------------------------------------------------------- what is changed
+
+
+def replaced(rows: list[Any]) -> Change:
+    """Return what AlterConfigs makes of settings: those that it names, and no others (KIP-133)."""
+
+    def make(old: dict[str, str]) -> dict[str, str]:
+        return {one.name: one.value for one in _each_once(rows)}
+
+    return make
+
+
+def altered(operations: list[Any]) -> Change:
+    """Return what IncrementalAlterConfigs makes of settings (KIP-339)."""
+
+    def make(configs: dict[str, str]) -> dict[str, str]:
+        for one in _each_once(operations):
+            _alter(configs, one)
+        return configs
+
+    return make
+
+
+def _each_once(rows: list[Any]) -> Iterator[Any]:
+    seen = set()
+    for one in rows:
+        if one.name in seen:
+            raise InvalidRequestError(f"{one.name} is named twice")
+        if one.value is None and getattr(one, "config_operation", SET) != DELETE:
+            raise InvalidRequestError(f"{one.name} has no value")
+        seen.add(one.name)
+        yield one
+
+
+def _alter(configs: dict[str, str], one: Any) -> None:
+    if one.config_operation == DELETE:
+        configs.pop(one.name, None)
+        return
+    if one.config_operation == SET:
+        configs[one.name] = one.value
+        return
+    if one.config_operation not in (APPEND, SUBTRACT) or type_of(one.name, "") != LIST:
+        raise OptionError(f"{one.name} is no list that can be added to or taken from")
+    parts, named = list_of(configs.get(one.name, _DEFAULTS.get(one.name, ""))), list_of(one.value)
+    kept = [part for part in parts if part not in named]
+    added = [part for part in named if part not in parts]
+    configs[one.name] = ",".join(kept if one.config_operation == SUBTRACT else [*parts, *added])

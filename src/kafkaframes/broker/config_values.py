@@ -1,0 +1,176 @@
+"""Which values a setting takes: its type, its range, its words, as the ConfigDefs of Kafka 4.3.1 say.
+
+Topics, brokers and groups share the table: a broker's default of a topic's setting takes what the topic's own takes.
+Smaller segments are taken than by Kafka 4, which wants 1 MiB: tests roll them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from kafkaframes.broker.config_types import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, TYPES
+from kafkaframes.broker.settings import TOPIC_KEYS, magic_of_format_version
+from kafkaframes.errors import OptionError
+
+_SMALLEST_SEGMENT = 14
+_BITS: Mapping[int, int] = {SHORT: 15, INT: 31, LONG: 63}
+_WORDS: Mapping[int, str] = {
+    SHORT: "a whole number of 16 bits",
+    INT: "a whole number of 32 bits",
+    LONG: "a whole number",
+}
+_WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_REPLICAS = re.compile(r"[0-9]{1,9}:[0-9]{1,9}")
+_DURATION = re.compile(
+    r"by_duration:P(?=[0-9T])([0-9]{1,9}D)?(T(?=[0-9])([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?"
+)
+
+# The least value -> the settings that take it and more; those with a largest value stand in _LARGEST, too.
+_LEAST: Mapping[int, str] = {
+    -131072: "compression.zstd.level",
+    -2: "local.retention.bytes local.retention.ms",
+    -1: "compression.gzip.level retention.ms",
+    0: """
+        connection.failed.authentication.delay.ms consumer.assignment.interval.ms delete.retention.ms
+        file.delete.delay.ms flush.ms group.consumer.assignment.interval.ms index.interval.bytes log.cleaner.backoff.ms
+        log.cleaner.threads max.connections max.connections.per.ip max.incremental.fetch.session.cache.slots
+        max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
+        message.timestamp.difference.max.ms min.cleanable.dirty.ratio min.compaction.lag.ms node.id segment.jitter.ms
+    """,
+    1: """
+        compression.lz4.level consumer.heartbeat.interval.ms consumer.session.timeout.ms flush.messages
+        group.consumer.heartbeat.interval.ms group.consumer.max.size group.consumer.session.timeout.ms group.max.size
+        group.share.heartbeat.interval.ms group.share.session.timeout.ms log.retention.check.interval.ms
+        max.compaction.lag.ms min.insync.replicas num.io.threads num.network.threads num.partitions
+        offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
+        offsets.topic.segment.bytes producer.id.expiration.ms segment.ms share.coordinator.state.topic.num.partitions
+        share.heartbeat.interval.ms share.session.timeout.ms socket.request.max.bytes
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.state.log.min.isr transaction.state.log.num.partitions
+        transaction.state.log.replication.factor transaction.state.log.segment.bytes transactional.id.expiration.ms
+    """,
+    4: "segment.index.bytes",
+    _SMALLEST_SEGMENT: "segment.bytes",
+    1000: "group.share.record.lock.duration.ms share.record.lock.duration.ms",
+    1024: "fetch.max.bytes",
+}
+_LARGEST: Mapping[str, int] = {
+    "compression.gzip.level": 9,
+    "compression.lz4.level": 17,
+    "compression.zstd.level": 22,
+    "group.share.record.lock.duration.ms": 3_600_000,
+    "min.cleanable.dirty.ratio": 1,
+}
+_LEAST_OF: Mapping[str, int] = {name: least for least, names in _LEAST.items() for name in names.split()}
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "cleanup.policy": ("compact", "delete"),
+    "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "kafkaframes.on.noncontiguous": ("kafka", "reject", "reassign", "keep"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "share.isolation.level": ("read_committed", "read_uncommitted"),
+}
+_TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
+_THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+
+
+def normalized(name: str, value: str) -> str:
+    """Return a value as Kafka describes it after parsing: of a list without spaces and repeats, a ratio as a double.
+
+    >>> normalized("cleanup.policy", " compact,delete,compact"), normalized("min.cleanable.dirty.ratio", "1")
+    ('compact,delete', '1.0')
+
+    Raises:
+        OptionError: the setting takes no such value; names both.
+    """
+    kind, name_of_topics = TYPES.get(name, STRING), _TOPIC_NAMES.get(name, name)
+    text = value.strip()
+    if kind == BOOLEAN:
+        return _boolean(name, text)
+    if kind in _BITS:
+        return str(_in_range(name, name_of_topics, _whole(name, text, kind)))
+    if kind == DOUBLE:
+        if _DECIMAL.fullmatch(text) is None:
+            raise _refused(name, value, "a number")
+        return repr(float(_in_range(name, name_of_topics, float(text))))
+    if kind == LIST:
+        return ",".join(_list(name, name_of_topics, list_of(value)))
+    choices = _CHOICES.get(name_of_topics)
+    if choices is not None and value not in choices:
+        raise _refused(name, value, f"one of {', '.join(choices)}")
+    _FURTHER.get(name, _any)(name, value)
+    return value
+
+
+def list_of(value: str) -> list[str]:
+    """Return the parts of a list, each once.
+
+    >>> list_of(" a, b,a"), list_of("")
+    (['a', 'b'], [])
+    """
+    return list(dict.fromkeys(part.strip() for part in value.split(","))) if value.strip() else []
+
+
+def _refused(name: str, value: object, expected: str) -> OptionError:
+    return OptionError(f"{name} is {expected}, not {value!r}")
+
+
+def _boolean(name: str, text: str) -> str:
+    if text.lower() not in ("true", "false"):
+        raise _refused(name, text, "true or false")
+    return text.lower()
+
+
+def _whole(name: str, text: str, kind: int) -> int:
+    limit = 1 << _BITS[kind]
+    if _WHOLE.fullmatch(text) is None or not -limit <= int(text) < limit:
+        raise _refused(name, text, _WORDS[kind])
+    return int(text)
+
+
+def _in_range(name: str, name_of_topics: str, number: float) -> float:
+    least, largest = _LEAST_OF.get(name_of_topics), _LARGEST.get(name_of_topics)
+    if least is not None and number < least:
+        raise _refused(name, number, f"at least {least}")
+    if largest is not None and number > largest:
+        raise _refused(name, number, f"at most {largest}")
+    if name == "compression.gzip.level" and number == 0:
+        raise _refused(name, number, "1 to 9, or -1")
+    return number
+
+
+def _list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
+    choices = _CHOICES.get(name_of_topics, ())
+    for part in parts:
+        if choices and part not in choices:
+            raise _refused(name, part, f"a list of {', '.join(choices)}")
+        if name in _THROTTLED and parts != ["*"] and _REPLICAS.fullmatch(part) is None:
+            raise _refused(name, part, "* or a list of PARTITION:BROKER")
+    return parts
+
+
+def _any(name: str, value: str) -> None:
+    """Every text will do."""
+
+
+def _offset_reset(name: str, value: str) -> None:
+    if value not in ("latest", "earliest") and _DURATION.fullmatch(value) is None:
+        raise _refused(name, value, "latest, earliest or by_duration:PnDTnHnMn.nS")
+
+
+def _format_version(name: str, value: str) -> None:
+    magic_of_format_version(value)
+
+
+def _migration(name: str, value: str) -> None:
+    choices = ("disabled", "upgrade", "downgrade", "bidirectional")
+    if value.lower() not in choices:
+        raise _refused(name, value, f"one of {', '.join(choices)}")
+
+
+_FURTHER: Mapping[str, Callable[[str, str], None]] = {
+    "share.auto.offset.reset": _offset_reset,
+    "message.format.version": _format_version,
+    "log.message.format.version": _format_version,
+    "group.consumer.migration.policy": _migration,
+}

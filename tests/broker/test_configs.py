@@ -1,0 +1,205 @@
+"""Settings are checked before they are kept: values, ranges, words, bounds; and a stored one that is wrong is left out.
+
+Kafka's own answers, value by value: ``tests/interop/test_configs_differential.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.config_types import DYNAMIC, TYPES
+from kafkaframes.broker.config_values import normalized
+from kafkaframes.broker.configs import GROUP_SETTINGS, KNOWN_OF_BROKERS
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.metadata_file import FILE_NAME
+from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
+from kafkaframes.errors import OptionError
+
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+CONFIG, REQUEST = CODE["INVALID_CONFIG"], CODE["INVALID_REQUEST"]
+
+
+def alter(asker, kind, name, *changes, validate_only=False):
+    """Return the error code of one resource's changes: (setting, value, operation)."""
+    types = asker.types("IncrementalAlterConfigs")
+    rows = [types.AlterableConfig(name=key, value=value, config_operation=how) for key, value, how in changes]
+    resource = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
+    answer = asker.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=validate_only)
+    return answer.responses[0].error_code
+
+
+def replace(asker, kind, name, **configs):
+    types = asker.types("AlterConfigs")
+    rows = [types.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    resource = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
+    return asker.ask("AlterConfigs", 2, resources=[resource]).responses[0].error_code
+
+
+def described(asker, kind, name):
+    types = asker.types("DescribeConfigs")
+    resource = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    (result,) = asker.ask("DescribeConfigs", 4, resources=[resource], include_synonyms=True).results
+    return {
+        row.name: (row.value, row.config_source, [(one.name, one.value, one.source) for one in row.synonyms])
+        for row in result.configs
+    }
+
+
+WRONG = [
+    (TOPIC, "orders", "retention.ms", "x"),
+    (TOPIC, "orders", "retention.ms", "-2"),
+    (TOPIC, "orders", "retention.ms", ""),
+    (TOPIC, "orders", "segment.index.bytes", "2147483648"),
+    (TOPIC, "orders", "min.cleanable.dirty.ratio", "1.1"),
+    (TOPIC, "orders", "cleanup.policy", "other"),
+    (TOPIC, "orders", "compression.type", "none"),
+    (TOPIC, "orders", "compression.gzip.level", "0"),
+    (TOPIC, "orders", "preallocate", "yes"),
+    (TOPIC, "orders", "max.compaction.lag.ms", "0"),
+    (TOPIC, "orders", "follower.replication.throttled.replicas", "x:y"),
+    (TOPIC, "orders", "no.such.setting", "1"),
+    (BROKER, "", "max.connections", "x"),
+    (BROKER, "1", "log.cleaner.backoff.ms", "x"),
+    (BROKER, "1", "log.cleaner.backoff.ms", "-1"),
+    (BROKER, "", "log.cleanup.policy", "other"),
+    (BROKER, "", "no.such.setting", "1"),
+    (BROKER, "", "cleanup.policy", "compact"),
+    (GROUP, "readers", "consumer.session.timeout.ms", "1"),
+    (GROUP, "readers", "consumer.session.timeout.ms", "60001"),
+    (GROUP, "readers", "share.isolation.level", "x"),
+    (GROUP, "readers", "share.auto.offset.reset", "by_duration:-PT1H"),
+    (GROUP, "readers", "no.such.setting", "1"),
+    (CLIENT_METRICS, "all", "match", "x"),
+    (CLIENT_METRICS, "all", "interval.ms", "x"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "key", "value"), WRONG)
+def test_a_wrong_value_is_refused_and_nothing_is_kept(make_asker, tmp_path, kind, name, key, value):
+    asker = make_asker(data_dir=str(tmp_path))
+    asker.create()
+    before = described(asker, kind, name)
+    assert alter(asker, kind, name, (key, value, SET), validate_only=True) == CONFIG
+    assert alter(asker, kind, name, (key, value, SET)) == CONFIG
+    assert replace(asker, kind, name, **{key: value}) == CONFIG
+    assert described(asker, kind, name) == before
+    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
+    assert described(make_asker(data_dir=str(tmp_path)), kind, name) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes"),
+    [
+        (TOPIC, "orders", [("retention.ms", None, SET)]),
+        (TOPIC, "orders", [("retention.ms", "5", SET), ("retention.ms", "6", SET)]),
+        (TOPIC, "", [("retention.ms", "5", SET)]),
+        (BROKER, "", [("node.id", "5", SET)]),
+        (BROKER, "9", [("max.connections", "5", SET)]),
+        (GROUP, "", [("share.isolation.level", "read_committed", SET)]),
+        (CLIENT_METRICS, "all", [("interval.ms", "99", SET)]),
+        (CLIENT_METRICS, "", [("interval.ms", "1000", SET)]),
+    ],
+    ids=str,
+)
+def test_a_request_that_no_value_could_mend_is_invalid(asker, kind, name, changes):
+    asker.create()
+    assert alter(asker, kind, name, *changes) == REQUEST
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "operation", "value", "result"),
+    [
+        (TOPIC, "orders", "cleanup.policy", APPEND, "compact", "delete,compact"),
+        (TOPIC, "orders", "cleanup.policy", SUBTRACT, "delete", ""),
+        (TOPIC, "orders", "cleanup.policy", SET, "", ""),
+        (BROKER, "", "log.cleanup.policy", APPEND, "compact", "delete,compact"),
+        (BROKER, "", "log.cleanup.policy", SUBTRACT, "compact", "delete"),
+    ],
+)
+def test_a_list_begins_from_its_default(asker, kind, name, key, operation, value, result):
+    asker.create()
+    assert alter(asker, kind, name, (key, value, operation)) == 0
+    assert described(asker, kind, name)[key][0] == result
+    asker.create("another")
+    assert described(asker, TOPIC, "another")["cleanup.policy"][0] == (result if kind == BROKER else "delete")
+
+
+def test_a_topic_without_a_cleanup_policy_keeps_its_segments(asker):
+    asker.create(cleanup_policy="", retention_bytes="0")
+    log = asker.state.topics["orders"].partitions[0].log
+    assert not log.settings.policies
+    assert log.delete_old_segments(now_ms=asker.state.clock.now_ms) == 0
+
+
+def test_synonyms_name_every_source(asker):
+    asker.create(retention_ms="7", flush_ms="8")
+    assert alter(asker, BROKER, "", ("log.retention.ms", "6", SET)) == 0
+    rows = described(asker, TOPIC, "orders")
+    assert rows["retention.ms"] == ("7", 1, [("retention.ms", "7", 1), ("log.retention.ms", "6", 2)])
+    assert rows["flush.ms"] == ("8", 1, [("flush.ms", "8", 1)])  # null by default, for brokers
+    assert rows["max.message.bytes"] == ("1048588", 5, [("message.max.bytes", "1048588", 5)])
+    assert described(asker, BROKER, "")["log.retention.ms"] == ("6", 3, [("log.retention.ms", "6", 3)])
+    assert described(asker, BROKER, "1")["log.roll.ms"] == (None, 5, [])
+    group = described(asker, GROUP, "readers")
+    assert group["share.session.timeout.ms"] == ("45000", 5, [("group.share.session.timeout.ms", "45000", 5)])
+    assert group["share.isolation.level"] == ("read_uncommitted", 5, [("share.isolation.level", "read_uncommitted", 5)])
+
+
+def test_a_stored_setting_that_cannot_be_read_is_named_and_left_out(make_asker, tmp_path, caplog):
+    asker = make_asker(data_dir=str(tmp_path))
+    asker.create(retention_ms=5)
+    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
+    file = tmp_path / FILE_NAME
+    values = json.loads(file.read_bytes())
+    values["configs"] = {
+        "max.connections": "x",
+        "log.cleaner.backoff.ms": "x",
+        "log.retention.ms": "77",
+        "unheard": "1",
+    }
+    values["topics"]["orders"]["configs"] |= {"segment.bytes": "many", "flush.ms": "9"}
+    values["entities"]["group_configs"] = {"readers": {"share.session.timeout.ms": "1"}}
+    file.write_text(json.dumps(values))
+    with caplog.at_level(logging.WARNING):
+        state = make_asker(data_dir=str(tmp_path)).state
+    assert state.topics["orders"].configs == {"retention.ms": "5", "flush.ms": "9"}
+    assert state.settings.dynamic == {"log.retention.ms"}
+    for name in ("max.connections", "log.cleaner.backoff.ms", "unheard", "segment.bytes", "share.session.timeout.ms"):
+        assert name in caplog.text
+
+
+@pytest.mark.parametrize(("name", "value"), [("max.connections", "x"), ("log.cleaner.backoff.ms", "-1")])
+def test_a_broker_does_not_start_with_a_wrong_setting_of_its_own(name, value):
+    with pytest.raises(OptionError, match=name):
+        Broker(config={name: value}).start()
+
+
+def test_every_setting_takes_its_own_default():
+    for name, (own, default) in TOPIC_KEYS.items():
+        assert normalized(name, default) == default
+        assert not own or normalized(own, default) == default
+    for name, default in DEFAULTS.items():
+        assert normalized(name, default) == default
+    assert set(DYNAMIC) | KNOWN_OF_BROKERS | set(GROUP_SETTINGS) | set(TOPIC_KEYS) <= TYPES.keys() | STORES
+
+
+STORES = {"ssl.keystore.location", "ssl.truststore.location"}
+
+
+@given(
+    name=st.sampled_from(sorted(TYPES)), value=st.text(max_size=12) | st.sampled_from(["1_0", "٣", "1e3", "NaN", "0x1"])
+)
+def test_any_value_is_taken_once_normalized_or_refused_by_name(name, value):
+    said = ""
+    try:
+        kept = normalized(name, value)
+    except OptionError as error:
+        said = str(error)
+    assert name in said if said else normalized(name, kept) == kept

@@ -1,0 +1,224 @@
+"""Settings of topics, brokers and groups, given to two brokers: good, bad and empty values, by every operation.
+
+Each case changes one resource and then reads the setting back with its synonyms. What two brokers differ in is listed
+in ``ALLOWED`` with its reason; settings of releases before 4.3 and our own are not asked about.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.interop.broker_script import Client
+
+from kafkaframes.broker.config_types import BOOLEAN, DOUBLE, DYNAMIC, LIST
+from kafkaframes.broker.configs import GROUP_SETTINGS
+from kafkaframes.broker.settings import TOPIC_KEYS
+from kafkaframes.protocol.messages import message
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+IN_FILE, BY_DEFAULT = 4, 5
+PATIENCE = 40
+OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
+# Settings of earlier releases, and our own: Kafka 4.3 knows none of them.
+OURS_ALONE = re.compile(r"^kafkaframes|message\.(format|downconversion|timestamp\.difference)")
+# What a broker would do with it is more than keeping it: another listener, another key store.
+NOT_TRIED = re.compile(r"^(ssl\.|listener|log\.cleaner\.(threads|dedupe)|num\.|max\.connections)")
+NUMBERS = (
+    "-131073",
+    "-3",
+    "-2",
+    "-1",
+    "0",
+    "1",
+    "7",
+    "10",
+    "23",
+    "100",
+    "999",
+    "1048576",
+    "2147483648",
+    "1.5",
+    "x",
+    "",
+)
+VALUES: Mapping[int, tuple[str, ...]] = {
+    BOOLEAN: ("true", "False", "yes", ""),
+    DOUBLE: ("0.3", "-0.1", "1.1", "1", "x", ""),
+}
+LISTS: Mapping[str, tuple[str, ...]] = {
+    "policy": ("compact", "delete", "compact,delete", "delete,delete", "other", " compact ", "", "compact,"),
+    "replicas": ("*", "0:1", "0:1,1:2", "0", "none", "x:y", ""),
+}
+TEXTS: Mapping[str, tuple[str, ...]] = {
+    "compression.type": ("gzip", "none", "uncompressed", "GZIP", "x", ""),
+    "timestamp.type": ("LogAppendTime", "CreateTime", "logappendtime", "x", ""),
+    "auto.offset.reset": ("latest", "earliest", "by_duration:PT1H", "by_duration:x", "by_duration:-PT1H", "x", ""),
+    "isolation.level": ("read_committed", "READ_COMMITTED", "x", ""),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One change of a setting: IncrementalAlterConfigs, or AlterConfigs where there is no operation."""
+
+    kind: int
+    name: str
+    key: str
+    value: str | None
+    operation: int | None = SET
+    validate_only: bool = False
+
+    def __str__(self) -> str:
+        how = "AlterConfigs" if self.operation is None else OPERATIONS[self.operation]
+        return f"{self.kind} {self.name!r}: {how} {self.key}={self.value!r}" + " only validated" * self.validate_only
+
+    def change(self, client: Client) -> Any:
+        """Return the error code."""
+        api = "AlterConfigs" if self.operation is None else "IncrementalAlterConfigs"
+        types = message(f"{api}Request")
+        how = {} if self.operation is None else {"config_operation": self.operation}
+        row = types.AlterableConfig(name=self.key, value=self.value, **how)
+        resource = types.AlterConfigsResource(resource_type=self.kind, resource_name=self.name, configs=[row])
+        body = types(resources=[resource], validate_only=self.validate_only)
+        answer = client.ask(api, 1, body)
+        return answer if isinstance(answer, str) else answer.responses[0].error_code
+
+    def described(self, client: Client) -> Any:
+        """Return value, source, type and synonyms of the setting, and whether it has documentation."""
+        rows = described(client, self.kind, self.name, [self.key])
+        return rows if isinstance(rows, int) else rows.get(self.key)
+
+    def seen(self, client: Client, code: Any) -> Any:
+        """Return what is read back; a broker of a cluster may know of a change a moment later."""
+        found = self.described(client)
+        if code or self.validate_only or self.operation != SET:
+            return found
+        for _ in range(PATIENCE):
+            if isinstance(found, tuple) and found[1] not in (IN_FILE, BY_DEFAULT):
+                break
+            time.sleep(0.05)
+            found = self.described(client)
+        return found
+
+    def undo(self, client: Client) -> None:
+        if self.operation is None:
+            types = message("AlterConfigsRequest")
+            resource = types.AlterConfigsResource(resource_type=self.kind, resource_name=self.name, configs=[])
+            client.ask("AlterConfigs", 1, types(resources=[resource]))
+        else:
+            Case(self.kind, self.name, self.key, None, DELETE).change(client)
+
+
+def described(client: Client, kind: int, name: str, keys: list[str] | None) -> Any:
+    """Return what DescribeConfigs says of a resource's settings, by name, or its error code."""
+    types = message("DescribeConfigsRequest")
+    row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    body = types(resources=[row], include_synonyms=True, include_documentation=True)
+    (result,) = client.ask("DescribeConfigs", 4, body).results
+    if result.error_code:
+        return result.error_code
+    return {
+        one.name: (
+            one.value,
+            one.config_source,
+            one.config_type,
+            one.read_only,
+            one.is_sensitive,
+            tuple((other.name, other.value, other.source) for other in one.synonyms),
+            bool(one.documentation),
+        )
+        for one in result.configs
+    }
+
+
+def settings() -> Iterator[tuple[int, str, str]]:
+    """Yield every setting that both brokers list: resource type, resource, name."""
+    for key in TOPIC_KEYS:
+        yield TOPIC, "orders", key
+    for key in sorted(DYNAMIC):
+        yield BROKER, "", key
+    for key in GROUP_SETTINGS:
+        yield GROUP, "readers", key
+
+
+def values_of(key: str, kind: int) -> tuple[str, ...]:
+    """Return good, bad and empty values of a setting of a ConfigType."""
+    if kind == LIST:
+        return LISTS["policy" if key.endswith("policy") else "replicas"]
+    named = next((values for ending, values in TEXTS.items() if key.endswith(ending)), NUMBERS)
+    return VALUES.get(kind, named)
+
+
+def cases(type_of: Any) -> Iterator[Case]:
+    """Yield what is asked."""
+    for kind, name, key in settings():
+        if OURS_ALONE.search(key) or NOT_TRIED.search(key):
+            continue
+        values = values_of(key, type_of(key))
+        for value in values:
+            yield Case(kind, name, key, value)
+        for value in values[:2]:
+            yield Case(kind, name, key, value, validate_only=True)
+            yield Case(kind, name, key, value, APPEND)
+            yield Case(kind, name, key, value, SUBTRACT)
+        yield Case(kind, name, key, None, SET)
+        yield Case(kind, name, key, None, DELETE)
+        if kind == TOPIC:  # with ELR, Kafka's brokers must name min.insync.replicas in every AlterConfigs
+            for value in (*values[:2], values[-2], ""):
+                yield Case(kind, name, key, value, None)
+            yield Case(kind, name, key, None, None)
+    for kind, name in ((TOPIC, "orders"), (BROKER, ""), (BROKER, "1"), (GROUP, "readers"), (GROUP, "")):
+        for key in ("no.such.setting", "", "node.id", "cleanup.policy"):
+            yield Case(kind, name, key, "1")
+            yield Case(kind, name, key, "1", validate_only=True)
+            yield Case(kind, name, key, None, DELETE)
+
+
+def answers(client: Client, type_of: Any) -> dict[str, Any]:
+    """Return the answer to each case: the error code, and what is read back."""
+    found = {}
+    for case in cases(type_of):
+        code = case.change(client)
+        found[str(case)] = (code, case.seen(client, code))
+        if not code and not case.validate_only and case.operation != DELETE:
+            case.undo(client)
+    return found
+
+
+# What differs and stays: part of the case, both codes or both values (ours, Kafka's) -> why.
+ALLOWED: tuple[tuple[str, str, str], ...] = (
+    (r"^4 .*", "codes 40, 42", "a wrong value of a broker's setting is INVALID_CONFIG, as a topic's"),
+    (r"^4 .*(no\.such|SET =|cleanup\.policy='1')", "codes 40, 0", "a setting that brokers do not know is not kept"),
+    (r"segment\.bytes='(23|100|999)'", "codes 0, 4[02]", "segments may be small: tests roll them"),
+    (r"remote\.storage\.enable='true'", "codes 0, 40", "kept and told, though nothing is tiered here"),
+    (
+        r"^4 .*log\.(flush\.interval|retention)\.ms='-",
+        "codes 40, 0",
+        "Kafka looks at them with the topic's range later",
+    ),
+    (
+        r"^4 .*(log\.(local\.)?retention\.ms=|assignment\.interval)",
+        "codes 0, 42",
+        "settings that Kafka compares with others",
+    ),
+    (r"min\.insync\.replicas", ".*", "Kafka sets it for all brokers, with eligible leader replicas (KIP-966)"),
+    (r"timestamp\.after\.max\.ms", "values .*", "no limit by default, as before 4.0: tests write of the future"),
+)
+
+
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Return every difference that ``ALLOWED`` does not name."""
+    found = []
+    for case, (our_code, our_value) in ours.items():
+        their_code, their_value = theirs[case]
+        if our_code == their_code and our_value == their_value:
+            continue
+        what = f"codes {our_code}, {their_code}" if our_code != their_code else f"values {our_value}, {their_value}"
+        if not any(re.search(key, case) and re.fullmatch(those, what) for key, those, _ in ALLOWED):
+            found.append(f"{case}: {what}")
+    return found

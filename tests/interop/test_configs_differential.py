@@ -1,0 +1,37 @@
+"""Settings of topics, brokers and groups are taken, refused and described as Kafka 4.3.1 does, value by value."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.interop.broker_script import Client
+from tests.interop.config_script import answers, differences
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.config_types import TYPES
+from kafkaframes.protocol.messages import message
+
+LEAST_CASES = 1_500
+
+
+def asked(client: Client) -> dict:
+    types = message("CreateTopicsRequest")
+    topic = types.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+    assert client.ask("CreateTopics", 7, types(topics=[topic], timeout_ms=30_000)).topics[0].error_code == 0
+    time.sleep(1)  # a cluster's broker learns of it
+    try:
+        return answers(client, TYPES.__getitem__)
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)
+def test_settings_are_those_of_kafka(kafka, tmp_path):
+    with Broker() as broker:
+        ours = asked(Client(broker.port))
+    with kafka(tmp_path, {}) as node:
+        theirs = asked(Client(int(node.bootstrap.rpartition(":")[2])))
+    assert len(ours) > LEAST_CASES
+    unnamed = differences(ours, theirs)
+    assert not unnamed, f"{len(unnamed)} of {len(ours)} cases:\n" + "\n".join(unnamed[:60])
