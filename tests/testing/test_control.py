@@ -275,3 +275,15 @@ def test_a_bad_address_is_refused(option):
     result = CliRunner().invoke(cli, ["broker", "--port", "0", option, "here"])
     assert isinstance(result.exception, OptionError)
     assert str(result.exception) == f"{option} takes PORT or HOST:PORT, not 'here'"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"value": "\ud800"}, {"key": "a\udfff"}, {"value": "v", "headers": [{"key": "\ud800", "value": "v"}]}],
+    ids=["value", "key", "header"],
+)
+def test_half_a_surrogate_pair_is_refused_and_nothing_is_appended(call, broker, row):
+    call("POST", "/topics", {"name": "orders"})
+    code, message = call("POST", "/topics/orders/records", {"records": [{"value": "a"}, row]})
+    assert (code, "surrogate" in message) == (400, True)
+    assert call("GET", "/topics/orders/records") == []

@@ -181,9 +181,13 @@ def _decoded(body: bytes) -> Any:
     if not body.strip():
         return None
     try:
-        return json.loads(body)
+        value = json.loads(body)
+        json.dumps(value, ensure_ascii=False).encode()  # halves of surrogate pairs are no text
+    except UnicodeEncodeError:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the body has text that is no Unicode: half a surrogate pair") from None
     except (ValueError, RecursionError) as error:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
+    return value
 
 
 class _Server(ThreadingHTTPServer):

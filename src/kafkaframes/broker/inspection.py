@@ -9,7 +9,9 @@ from uuid import UUID
 from kafkaframes.broker.journal import Entry
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.protocol.spec.catalog import api as catalog_api
+from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE
 from kafkaframes.storage.partition.fetch import LOG_END
@@ -89,29 +91,22 @@ class SeenClient(NamedTuple):
     refused_by_kafka_4: tuple[str, ...]
 
 
-# Kafka 4.0's lowest versions where they are not 0 (KIP-896); Produce is advertised from 0 and refused below 3.
-LOWEST_OF_KAFKA_4 = {
-    "Produce": 3,
-    "Fetch": 4,
-    "ListOffsets": 1,
-    "OffsetCommit": 2,
-    "OffsetFetch": 1,
-    "JoinGroup": 0,  # given back in 4.0.1 (KAFKA-19444)
-    "SaslHandshake": 0,
-    "CreateTopics": 2,
-    "DeleteTopics": 1,
-    "OffsetForLeaderEpoch": 2,
-    "DescribeAcls": 1,
-    "CreateAcls": 1,
-    "DeleteAcls": 1,
-    "DescribeConfigs": 1,
-    "AlterReplicaLogDirs": 1,
-    "DescribeLogDirs": 1,
-}
+def _is_refused(api_name: str, version: int) -> bool:
+    """Tell whether a broker of Kafka 4 does not take a version that older ones took (KIP-896)."""
+    try:
+        key = catalog_api(api_name).key
+    except KafkaframesError:  # of an own spec
+        return False
+    accepted = _newest().all_apis.get(key)
+    return key != API_VERSIONS and (accepted is None or version < accepted.accepted.lowest)
+
+
+def _newest() -> Release:
+    return release(releases()[-1])
 
 
 def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
-    """Yield which clients were seen, and what a broker of Kafka 4 would refuse of theirs (KIP-896)."""
+    """Yield which clients were seen, and what a broker of the newest release would refuse of theirs (KIP-896)."""
     found: dict[str, dict[str, Any]] = {}
     by_connection: dict[int, str] = {}
     listed = list(entries)
@@ -126,10 +121,7 @@ def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
     for name, seen in sorted(found.items()):
         versions = {api: tuple(sorted(those)) for api, those in sorted(seen["versions"].items())}
         refused = tuple(
-            f"{api} v{version}"
-            for api, those in versions.items()
-            for version in those
-            if version < LOWEST_OF_KAFKA_4.get(api, 0)
+            f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
         )
         yield SeenClient(name, tuple(sorted(seen["ids"])), versions, refused)
 

@@ -65,11 +65,18 @@ class ListenerOptions:
         return self.protocol.endswith("SSL")
 
     def told(self, port: int) -> tuple[str, int]:
-        """Return host and port that clients are told, of a socket that is bound to ``port``."""
+        """Return host and port that clients are told, of a socket that is bound to ``port``.
+
+        Raises:
+            OptionError: a further node's port would lie beyond the largest.
+        """
         if self.advertised is None:
             return WILDCARDS.get(self.host, self.host), port
         host, wanted = self.advertised
-        return host, wanted + port - self.port if wanted and self.port else wanted or port
+        reported = wanted + port - self.port if wanted and self.port else wanted or port
+        if reported > _LARGEST_PORT:
+            raise OptionError(f"listener {self.name}: clients cannot be told port {reported} of a further node")
+        return host, reported
 
 
 def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, ...]:

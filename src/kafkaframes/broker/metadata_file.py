@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kafkaframes.broker.metadata_form import FormError, check_form
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import OnlineDisk, keep_file
 from kafkaframes.storage.files.filesystem import join
@@ -50,17 +51,18 @@ def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
     """Read the file; None where there is none.
 
     Raises:
-        LogDirError: it is not one of ours.
+        LogDirError: it is not one of ours; names the field.
     """
     path = join(directory, FILE_NAME)
     if disk.stat(path) is None:
         return None
     try:
         values = json.loads(disk.read(path))
-        topics = {name: StoredTopic(**topic) for name, topic in values.pop("topics").items()}
-        return StoredMetadata(topics=topics, **values)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise LogDirError(f"is no metadata of a broker: {error}", file=path) from error
+        check_form(values, "")
+    except (ValueError, RecursionError, FormError) as error:
+        raise LogDirError(f"is no metadata of a broker: {error}", file=path) from None
+    topics = {name: StoredTopic(**topic) for name, topic in values.pop("topics").items()}
+    return StoredMetadata(topics=topics, **values)
 
 
 def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -> None:

@@ -19,6 +19,7 @@ _COUNTERS = {
     "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
 }
 _LOST = "lost "
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -43,13 +44,11 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         yield from _metric(name, "gauge", words, [("", value)])
     for key, (name, words) in _COUNTERS.items():
         yield from _metric(name, "counter", words, [("", state.counters[key])])
-    lost = [
-        (f'{{what="{key[len(_LOST) :]}"}}', count) for key, count in state.counters.items() if key.startswith(_LOST)
-    ]
+    lost = [(_labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)]
     yield from _metric("kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost)
     sizes, ends, starts = [], [], []
     for one in partitions:
-        label = f'{{topic="{one.topic_partition.topic}",partition="{one.index}"}}'
+        label = _labels(topic=one.topic_partition.topic, partition=str(one.index))
         sizes.append((label, one.log.size_bytes))
         ends.append((label, one.log.log_end_offset))
         starts.append((label, one.log.log_start_offset))
@@ -63,3 +62,12 @@ def _metric(name: str, kind: str, words: str, values: list[tuple[str, int]]) -> 
     yield f"# TYPE {name} {kind}"
     for label, value in values:
         yield f"{name}{label} {value}"
+
+
+def _labels(**values: str) -> str:
+    """Return labels in Prometheus' text format, which escapes backslashes, quotes and ends of lines.
+
+    >>> _labels(topic='a"b', partition="0")
+    '{topic="a\\\\"b",partition="0"}'
+    """
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in values.items()) + "}"

@@ -148,7 +148,7 @@ class Recorder:
             ends[0] = self._secured(client)
             ends.append(self._connected(broker))
             real = ends[1].getpeername()[:2]
-        except (OSError, ValueError):  # the latter: no host's name, which brokers may tell, too
+        except (OSError, ValueError, OverflowError):  # no host's name, no port, which brokers may tell, too
             with self.counts.lock:
                 self.counts.refused += 1
             _close(ends)

@@ -166,7 +166,7 @@ class Connection:
             raise NetworkError(f"{where} did not answer in {settings.socket_connection_setup_timeout_ms} ms") from None
         except ssl.SSLError as error:
             raise NetworkError(f"{where}: TLS failed: {error}") from None
-        except (OSError, UnicodeError) as error:  # the latter: no name that DNS knows, such as a..b
+        except (OSError, UnicodeError, OverflowError) as error:  # no name that DNS knows, such as a..b; no such port
             if settings.uses_tls and isinstance(error, ConnectionResetError):  # ended, or reset with bytes unread
                 protocol = f"security.protocol is {settings.security_protocol}"
                 raise NetworkError(f"{where} ended the TLS handshake; is this port one for TLS? ({protocol})") from None

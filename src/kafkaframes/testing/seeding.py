@@ -70,6 +70,7 @@ def _json_lines(path: Path) -> list[Row]:
         if line.strip():
             try:
                 row = json.loads(line)
+                json.dumps(row, ensure_ascii=False).encode()  # halves of surrogate pairs are no text
             except ValueError as error:
                 raise OptionError(f"{path}, line {number}: no JSON: {error}") from None
             rows.append(row if isinstance(row, dict) else {"value": row})

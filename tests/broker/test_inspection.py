@@ -1,0 +1,29 @@
+"""What is said of the clients that were seen: versions by client, and those that Kafka 4 does not take."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from kafkaframes.broker.inspection import report, seen_clients
+from kafkaframes.protocol.spec.catalog import api
+from kafkaframes.protocol.spec.releases import release, releases
+
+NEWEST = release(releases()[-1])
+
+
+def entry(name, version):
+    return SimpleNamespace(api=name, version=version, connection=1, client_id="old", software=("librdkafka", "0.9"))
+
+
+@pytest.mark.parametrize("key", sorted(set(NEWEST.all_apis) - {18}))
+def test_what_kafka_4_refuses_is_what_the_table_of_releases_says(key):
+    name, lowest = api(key).name, NEWEST.all_apis[key].accepted.lowest
+    (client,) = seen_clients([entry(name, version) for version in range(lowest + 1)])
+    assert client.refused_by_kafka_4 == tuple(f"{name} v{version}" for version in range(lowest))
+
+
+def test_apis_that_kafka_4_has_no_more_are_refused_and_own_ones_are_not():
+    text = report([entry("LeaderAndIsr", 0), entry("ApiVersions", 0), entry("OurOwn", 0)])
+    assert "Kafka 4 would refuse: LeaderAndIsr v0\n" in f"{text}\n"

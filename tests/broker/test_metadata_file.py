@@ -1,0 +1,109 @@
+"""``kafkaframes.broker.json``: earlier versions' files are read, and any other is a state or an error with a field."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.mutated_json import mutated
+
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.metadata_file import FILE_NAME, read_metadata, write_metadata
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files.disk import online
+from kafkaframes.storage.files.memory_disk import MemoryDisk
+
+WRITTEN = sorted((Path(__file__).parents[1] / "data" / "broker_metadata").glob("*.json"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def disk_with(text: str) -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    file = disk.open_file(f"/data/{FILE_NAME}")
+    file.write(0, text.encode("utf-8", "surrogatepass"))
+    return disk
+
+
+def opened(text: str) -> dict:
+    """Open a broker on the file; return what it has, written again."""
+    disk = disk_with(text)
+    state = open_broker(data_dir="/data", disk=disk, settings=BrokerSettings())
+    try:
+        state.save()
+        return json.loads(disk.read(f"/data/{FILE_NAME}"))
+    finally:
+        state.logs.abandon()
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_what_earlier_versions_have_written_is_read(path):
+    values = json.loads(path.read_bytes())
+    metadata = read_metadata(online(disk_with(path.read_text())), "/data")
+    disk = online(MemoryDisk())
+    disk.make_directory("/data")
+    write_metadata(disk, "/data", metadata)
+    assert json.loads(disk.read(f"/data/{FILE_NAME}")) == values
+    again = opened(path.read_text())
+    assert {key: again[key] for key in ("cluster_id", "configs", "entities", "next_producer_id")} == {
+        key: values[key] for key in ("cluster_id", "configs", "entities", "next_producer_id")
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        (("topics", "orders", "partitions"), 1e9, "topics.orders.partitions is a whole number from 0 to 100000"),
+        (("topics", "orders", "partitions"), 10**9, "topics.orders.partitions is a whole number from 0 to 100000"),
+        (("topics", "orders", "topic_id"), "x", "topics.orders.topic_id is an id of 22 characters, not 'x'"),
+        (("topics", "orders", "configs"), {"retention.ms": 5}, "topics.orders.configs.retention.ms is a text, not 5"),
+        (("topics", "orders", "colour"), 1, "topics.orders has a field 'colour', which nobody knows"),
+        (("topics", "../etc"), {}, "a name in topics is the name of a topic, not '../etc'"),
+        (("next_producer_id",), "x", "next_producer_id is a whole number from 0 to 9223372036854775807, not 'x'"),
+        (("next_producer_id",), True, "next_producer_id is a whole number"),
+        (("version",), 2, "version is a whole number from 1 to 1, not 2"),
+        (("configs",), [], "configs is an object, not"),
+        (("entities", "scram", "alice", "SCRAM-SHA-256", "salt"), "é", "alice.SCRAM-SHA-256.salt is base64, not"),
+        (("entities", "acls"), [["2"]], "entities.acls[0] is a list of 7, not"),
+        (("entities", "quotas"), [{"entity": {}}], "entities.quotas[0] has no field 'values'"),
+    ],
+    ids=str,
+)
+def test_a_field_at_fault_is_named_with_the_file(field, value, reason):
+    values = json.loads(WRITTEN[0].read_bytes())
+    at = values
+    for name in field[:-1]:
+        at = at[name]
+    at[field[-1]] = value
+    with pytest.raises(LogDirError) as refused:
+        opened(json.dumps(values))
+    assert reason in str(refused.value)
+    assert refused.value.file == f"/data/{FILE_NAME}"
+
+
+def assert_a_state_or_one_error(text: str) -> None:
+    refused = None
+    try:
+        opened(text)
+    except LogDirError as error:
+        refused = error
+    assert refused is None or (refused.file, refused.reason[:12]) == (f"/data/{FILE_NAME}", "is no metada")
+
+
+@given(value=JSON)
+def test_any_json_is_a_state_or_one_error(value):
+    assert_a_state_or_one_error(json.dumps(value))
+
+
+@given(seed=st.integers(0, 10**9))
+def test_any_change_of_a_file_is_a_state_or_one_error(seed):
+    assert_a_state_or_one_error(mutated(random.Random(seed), WRITTEN[0].read_bytes()))
