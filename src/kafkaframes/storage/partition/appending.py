@@ -248,12 +248,13 @@ def _append(
     last = headers[-1]
     largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
     segment, rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
-    before = segment.mark()
+    before = segment.size_bytes
     try:
         _assign_epochs(state, headers)
         segment.append(data, headers, settings)
-        for aborted in state.producers.aborted_by(prepared):
-            segment.add_aborted(aborted)
+        if prepared is not _NOTHING:
+            for aborted in state.producers.aborted_by(prepared):
+                segment.add_aborted(aborted)
     except StorageError:
         state.disk.back_online(lambda: segment.go_back(before, state.log_end_offset))
         raise

@@ -48,17 +48,6 @@ class FoundBatch(NamedTuple):
         return self.window[at : at + size] if at + size <= len(self.window) else None
 
 
-class SegmentMark(NamedTuple):
-    """The end of a segment at one time: sizes of its log and indexes, and what is known of its timestamps."""
-
-    size_bytes: int
-    entries: int
-    time_entries: int
-    bytes_since_entry: int
-    largest: TimestampOffset | None
-    first_timestamp: int | None
-
-
 class LogSegment:
     """The batches from ``base_offset`` on.
 
@@ -127,30 +116,27 @@ class LogSegment:
             self._note(batches, start, len(data), settings)
         self.size_bytes = start + len(data)
 
-    def mark(self) -> SegmentMark:
-        """Return the end of the segment as it is, for ``go_back``."""
-        return SegmentMark(
-            self.size_bytes,
-            len(self.index),
-            len(self.time_index),
-            self._bytes_since_entry,
-            self._largest,
-            self._first_timestamp,
-        )
-
-    def go_back(self, mark: SegmentMark, log_end_offset: int) -> None:
+    def go_back(self, size_bytes: int, log_end_offset: int) -> None:
         """Undo an append that failed halfway: in memory, and on the disk, where a part of it may have been written.
 
         Raises:
-            LogDirError: the disk fails, or the transaction index cannot be read.
+            LogDirError: the disk fails, or the segment cannot be read.
         """
-        self.size_bytes, self._bytes_since_entry = mark.size_bytes, mark.bytes_since_entry
-        self._largest, self._first_timestamp = mark.largest, mark.first_timestamp
-        if self._file is not None:
-            self._file.truncate(self.size_bytes)
-        self.index.keep(mark.entries)
-        self.time_index.keep(mark.time_entries)
-        self.txn_index.truncate_to(log_end_offset)
+        self._cut(size_bytes, log_end_offset)
+
+    def _cut(self, size_bytes: int, offset: int) -> None:
+        """End the segment at ``size_bytes``, before the batch that holds ``offset``."""
+        if self._file is None:
+            raise LogDirError("the segment is not active", file=self.path)
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self._file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+        self._bytes_since_entry = 0
+        self._largest = self._scan_largest()
+        if self.size_bytes == 0:
+            self._first_timestamp = None
 
     def _note(self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings) -> None:
         """Add the index entries that are due after a batch."""
@@ -218,19 +204,10 @@ class LogSegment:
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
-        if self._file is None:
-            raise LogDirError("the segment is not active", file=self.path)
         found = self.find_batch(offset)
-        self.index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset)
-        if found is not None:
-            self._file.truncate(found.position)
-            self.size_bytes = found.position
-        self._bytes_since_entry = 0
-        self._largest = self._scan_largest()
+        self._cut(self.size_bytes if found is None else found.position, offset)
         if self.size_bytes == 0:
-            self.created_ms, self._first_timestamp = now_ms, None
+            self.created_ms = now_ms
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to ``.deleted`` and return their new names; open readers can continue."""
