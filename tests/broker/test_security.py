@@ -221,8 +221,10 @@ def test_super_users_and_what_no_rule_is_about():
 
 
 def test_without_an_authorizer_rules_are_disabled(asker):
-    assert asker.ask("DescribeAcls", 2).error_code == CODE["SECURITY_DISABLED"]
-    row = asker.types("CreateAcls").AclCreation(resource_type=2, resource_name="x", principal="User:a", host="*")
+    every = {"resource_type_filter": 1, "operation": 1, "permission_type": 1}
+    assert asker.ask("DescribeAcls", 2, **every).error_code == CODE["SECURITY_DISABLED"]
+    fields = {"resource_name": "x", "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
+    row = asker.types("CreateAcls").AclCreation(resource_type=2, **fields)
     assert asker.ask("CreateAcls", 2, creations=[row]).results[0].error_code == CODE["SECURITY_DISABLED"]
 
 

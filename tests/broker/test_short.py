@@ -264,10 +264,11 @@ ORDINARY_FETCH = {
     "nothing wanted": lambda v: fetch_frame(v, [("orders", [(0, 0)])], max_wait_ms=500, min_bytes=0),
     "a rack": lambda v: fetch_frame(v, [("orders", [(1, 0)])], rack_id="here"),
     "no client": lambda v: fetch_frame(v, [("orders", [(1, 0)])], client_id=None),
-    "an odd isolation": lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=5),
-    "negative limits": lambda v: fetch_frame(v, [("orders", [(1, 0, {"partition_max_bytes": -5})])], max_bytes=-1),
+    "a negative limit": lambda v: fetch_frame(v, [("orders", [(1, 0, {"partition_max_bytes": -5})])]),
 }
 ODD_FETCH = {
+    "a negative size": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], max_bytes=-1)),
+    "an unknown isolation": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=5)),
     "aborted transactions": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=1)),
     "not enough": (4, lambda v: fetch_frame(v, [("orders", [(0, 0)])], max_wait_ms=50)),
     "no such offset": (4, lambda v: fetch_frame(v, [("orders", [(1, 900)])])),

@@ -83,7 +83,7 @@ class FetchSessions:
 
     def begin(self, partitions: OrderedDict[Key, Asked], *, uses_ids: bool, principal: str) -> FetchSession | None:
         """Begin a session; None where there is no slot for one."""
-        if self._slots < 1 or not partitions:
+        if self._slots < 1:
             return None
         while len(self._by_id) >= self._slots:
             self._by_id.popitem(last=False)
@@ -93,6 +93,13 @@ class FetchSessions:
         session = FetchSession(session_id, uses_ids, principal, partitions=partitions)
         self._by_id[session_id] = session
         return session
+
+    def drop_empty(self, session: FetchSession) -> FetchSession | None:
+        """Return a session, or end it and return None if it has no partition left."""
+        if session.partitions:
+            return session
+        self.end(session.session_id)
+        return None
 
     def end(self, session_id: int) -> None:
         """Forget a session."""

@@ -18,7 +18,7 @@ from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
 from kafkaframes.storage.partition.stretch import Stretch
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _CONSUMER = -1
 _LATEST_MAGIC = 2
 STRETCH_BYTES = 64 << 10  # from here on opening the file once more costs less than copying the records twice

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.fetching import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     STRETCH_BYTES,
     Limits,
     Read,
@@ -68,6 +70,8 @@ def answer(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
     if version < _FIRST_WITHOUT_REPLICA and cursor.numbers(_INT32)[0] != _CONSUMER:
         raise OddError
     max_wait_ms, min_bytes, max_bytes, isolation = cursor.numbers(_LIMITS)
+    if max_bytes < 0 or isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise OddError
     if version >= _FIRST_WITH_SESSIONS and cursor.numbers(_SESSION) != _NO_SESSION:
         raise OddError
     most = min(max_bytes, broker.settings.number("fetch.max.bytes"))

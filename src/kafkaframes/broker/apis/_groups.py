@@ -67,6 +67,7 @@ class OffsetRows:
 
     def __init__(self, request: Request, broker: BrokerState, *, by_id_since: int) -> None:
         self._request = request
+        self._broker = broker
         self._by_id = request.version >= by_id_since
         self.offsets: dict[TopicPartition, Offset] = {}
         self.codes: dict[tuple[str | UUID, int], int] = {}
@@ -108,6 +109,8 @@ class OffsetRows:
         topics: list[Any] = []
         for topic in self._request.body.topics:
             name = self._names[topic.topic_id] if self._by_id else topic.name
+            if not topic.partitions and name in self._broker.topics:
+                continue  # Kafka answers partition by partition, and an unknown topic as a whole
             wrong: list[Any] = []
             right: list[Any] = []
             for row in topic.partitions:

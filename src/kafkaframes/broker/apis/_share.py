@@ -20,6 +20,7 @@ from kafkaframes.errors import KafkaframesError
 INITIAL, FINAL = 0, -1
 Place = tuple[UUID, int]
 _MOST_SESSIONS: Final = 2_000
+_LONGEST_MEMBER_ID: Final = 36
 _LARGEST_EPOCH: Final = 2**31 - 1
 _LATEST, _EARLIEST = "latest", "earliest"
 
@@ -33,6 +34,11 @@ def without_members(request: Request, broker: BrokerState) -> tuple[int, str | N
         except RefusedError as error:
             return error.code, error.reason
     return code, None
+
+
+def is_member_id(text: str | None) -> bool:
+    """Return whether a member's id is there, and no longer than a UUID's text."""
+    return bool(text) and len(text or "") <= _LONGEST_MEMBER_ID
 
 
 class Session:

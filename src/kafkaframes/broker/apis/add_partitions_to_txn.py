@@ -59,10 +59,9 @@ def _added(request: Request, broker: BrokerState, producer: tuple[str, int, int]
     wanted = _partitions(topics)
     code = elsewhere(request, broker, TRANSACTION, producer[0])
     if code == NONE:
-        codes = {where: _why_not(request, broker, where) for where in wanted}
+        codes = _unless_refused(request, broker, wanted)
         if any(codes.values()):
-            not_tried = CODE["OPERATION_NOT_ATTEMPTED"]
-            return {where: code or not_tried for where, code in codes.items()}
+            return codes
         try:
             broker.transactions.add_partitions(*producer, wanted)
         except KafkaframesError as error:
@@ -73,8 +72,10 @@ def _added(request: Request, broker: BrokerState, producer: tuple[str, int, int]
 
 
 def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, int], topics: Any) -> _Codes:
-    codes = {}
-    for where in _partitions(topics):
+    codes = _unless_refused(request, broker, _partitions(topics))
+    if any(codes.values()):
+        return codes
+    for where in codes:
         codes[where] = elsewhere(request, broker, TRANSACTION, producer[0])
         try:
             if codes[where] == NONE:
@@ -84,7 +85,17 @@ def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, i
     return codes
 
 
+def _unless_refused(request: Request, broker: BrokerState, wanted: list[TopicPartition]) -> _Codes:
+    """Return why partitions cannot be added: if one cannot, the others are not attempted."""
+    codes = {where: _why_not(request, broker, where) for where in wanted}
+    if any(codes.values()):
+        codes = {where: code or CODE["OPERATION_NOT_ATTEMPTED"] for where, code in codes.items()}
+    return codes
+
+
 def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> int:
+    if request.version < _FIRST_WITH_MANY and broker.is_internal(where.topic):
+        return CODE["TOPIC_AUTHORIZATION_FAILED"]
     code = denied(request, broker.access, "TOPIC", where.topic)
     there = broker.partition(where.topic, where.partition) is not None
     return code or (NONE if there else CODE["UNKNOWN_TOPIC_OR_PARTITION"])
@@ -95,6 +106,8 @@ def _rows(request: Request, topics: Any, codes: _Codes) -> list[Any]:
     types, not_tried = request.types, CODE["OPERATION_NOT_ATTEMPTED"]
     found = []
     for topic in topics:
+        if not topic.partitions:
+            continue  # Kafka answers partition by partition
         places = [TopicPartition(topic.name, index) for index in topic.partitions]
         places.sort(key=lambda where: codes[where] == not_tried)
         rows = [

@@ -7,6 +7,7 @@ Gaps: quotas are stored and told, and throttle nobody.
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
@@ -15,15 +16,14 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 
 _TYPES = ("user", "client-id", "ip")
-_KEYS = frozenset(
-    {
-        "producer_byte_rate",
-        "consumer_byte_rate",
-        "request_percentage",
-        "controller_mutation_rate",
-        "connection_creation_rate",
-    }
-)
+# Of users and clients, and of addresses; whether a value is a whole number.
+_KEYS = {
+    "producer_byte_rate": True,
+    "consumer_byte_rate": True,
+    "request_percentage": False,
+    "controller_mutation_rate": False,
+}
+_KEYS_OF_ADDRESSES = {"connection_creation_rate": True}
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -48,9 +48,13 @@ def _change(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str
     entity = {one.entity_type: one.entity_name for one in asked.entity}
     if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
         return CODE["INVALID_REQUEST"], f"no such entity: {', '.join(entity) or 'nobody'}"
-    unknown = sorted({one.key for one in asked.ops} - _KEYS)
-    if unknown:
-        return CODE["INVALID_REQUEST"], f"no such quota: {', '.join(unknown)}"
+    if "ip" in entity and not _is_address(entity["ip"]):
+        return CODE["INVALID_REQUEST"], f"{entity['ip']} is no address"
+    if "" in entity.values():
+        return CODE["INVALID_REQUEST"], "an entity has a name, or is the default"
+    wrong = next((one for one in asked.ops if not one.remove and not _is_quota(one, entity)), None)
+    if wrong is not None:
+        return CODE["INVALID_REQUEST"], f"no such quota: {wrong.key} = {wrong.value}"
     if request.body.validate_only:
         return NONE, None
     quotas: list[Any] = broker.metadata.entities.setdefault("quotas", [])
@@ -66,6 +70,19 @@ def _change(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str
     if not stored["values"]:
         quotas.remove(stored)
     return NONE, None
+
+
+def _is_address(text: str | None) -> bool:
+    """Return whether an address is one, or the default; Kafka would also resolve names."""
+    try:
+        return text is None or bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
+def _is_quota(asked: Any, entity: dict[str, Any]) -> bool:
+    is_whole = (_KEYS_OF_ADDRESSES if "ip" in entity else _KEYS).get(asked.key)
+    return is_whole is not None and asked.value > 0 and (not is_whole or asked.value == int(asked.value))
 
 
 API = Api(

@@ -21,7 +21,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     for asked in request.body.topics:
         rows = [_row(request, broker, asked.name, one) for one in asked.partitions]
         topics.append(request.types.ReassignableTopicResponse(name=asked.name, partitions=rows))
-    return request.response(error_message=None, responses=topics)
+    allows = request.body.allow_replication_factor_change or not topics  # without topics Kafka tells the default
+    return request.response(error_message=None, responses=topics, allow_replication_factor_change=allows)
 
 
 def _row(request: Request, broker: BrokerState, topic: str, asked: Any) -> Any:

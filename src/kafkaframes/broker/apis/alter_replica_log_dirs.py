@@ -14,14 +14,20 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 
+# The directory of a partition on its way is its name, an id and "-future".
+_LONGEST_FUTURE = len(".") + 32 + len("-future")
+_LONGEST_NAME = 255
+
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Say of each partition whether it is where it shall be."""
 
     def code_of(path: str, topic: str, index: int) -> int:
-        if broker.partition(topic, index) is None:
-            return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
-        return NONE if path == broker.logs.path else CODE["LOG_DIR_NOT_FOUND"]
+        if len(f"{topic}-{index}") + _LONGEST_FUTURE > _LONGEST_NAME:
+            return CODE["INVALID_TOPIC_EXCEPTION"]
+        if path != broker.logs.path:
+            return CODE["LOG_DIR_NOT_FOUND"]
+        return NONE if broker.partition(topic, index) is not None else CODE["UNKNOWN_TOPIC_OR_PARTITION"]
 
     return _answer(request, code_of)
 

@@ -24,7 +24,14 @@ from kafkaframes.errors import KafkaframesError
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Set the start offsets."""
     body, types = request.body, request.types
-    code, reason = without_members(request, broker)
+    if not body.group_id:
+        return request.response(error_code=CODE["INVALID_GROUP_ID"])
+    code, reason = NONE, None
+    if any(
+        broker.partition(topic.topic_name, row.partition_index) for topic in body.topics for row in topic.partitions
+    ):
+        broker.groups.make_share_group(body.group_id)
+        code, reason = without_members(request, broker)
     if code != NONE:
         return request.response(error_code=code, error_message=reason)
     topics = []

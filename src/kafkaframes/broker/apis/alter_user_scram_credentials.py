@@ -22,28 +22,28 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     keys = [(one.name, one.mechanism) for one in (*body.deletions, *body.upsertions)]
     rows = []
     for user in dict.fromkeys(name for name, _ in keys):
-        own = [key for key in keys if key[0] == user]
-        code, message = _change(broker, body, user, is_twice=len(set(own)) < len(own))
+        code, message = _change(broker, body, user)
         rows.append(request.types.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
     broker.save_credentials()
     return request.response(results=rows)
 
 
-def _change(broker: BrokerState, body: Any, user: str, *, is_twice: bool) -> tuple[int, str | None]:
-    if is_twice:
-        return CODE["DUPLICATE_RESOURCE"], "a mechanism of the user is changed twice"
-    deletions = [one for one in body.deletions if one.name == user]
-    upsertions = [one for one in body.upsertions if one.name == user]
-    for one in (*deletions, *upsertions):
-        if one.mechanism not in NUMBERS:
-            return CODE["UNSUPPORTED_SASL_MECHANISM"], f"there is no SCRAM mechanism {one.mechanism}"
-    scram = broker.credentials.scram
-    if any((user, NUMBERS[one.mechanism]) not in scram for one in deletions):
-        return CODE["RESOURCE_NOT_FOUND"], "there is no such credential"
-    if any(not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS for one in upsertions):
-        return CODE["UNACCEPTABLE_CREDENTIAL"], f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+def _change(broker: BrokerState, body: Any, user: str) -> tuple[int, str | None]:
     if not user:
         return CODE["UNACCEPTABLE_CREDENTIAL"], "a user has a name"
+    deletions = [one for one in body.deletions if one.name == user]
+    upsertions = [one for one in body.upsertions if one.name == user]
+    scram, seen = broker.credentials.scram, set()
+    for one in (*deletions, *upsertions):  # the first that is wrong is answered, in Kafka's order
+        if one.mechanism in seen:
+            return CODE["DUPLICATE_RESOURCE"], "a mechanism of the user is changed twice"
+        seen.add(one.mechanism)
+        if one.mechanism not in NUMBERS:
+            return CODE["UNSUPPORTED_SASL_MECHANISM"], f"there is no SCRAM mechanism {one.mechanism}"
+        if one in deletions and (user, NUMBERS[one.mechanism]) not in scram:
+            return CODE["RESOURCE_NOT_FOUND"], "there is no such credential"
+        if one in upsertions and not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
+            return CODE["UNACCEPTABLE_CREDENTIAL"], f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
     for one in deletions:
         del scram[user, NUMBERS[one.mechanism]]
     for one in upsertions:

@@ -12,12 +12,13 @@ from typing import Any
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
-from kafkaframes.broker.security.acls import AclAccess, acl_of, mistake_in
+from kafkaframes.broker.security.acls import AclAccess, acl_of, check_elements, mistake_in
 from kafkaframes.broker.state import BrokerState
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Make each rule."""
+    check_elements(acl_of(one) for one in request.body.creations)
     rows = []
     for asked in request.body.creations:
         code, message = _create(request, broker, asked)

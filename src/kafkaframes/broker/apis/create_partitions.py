@@ -59,6 +59,8 @@ def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, 
     new = asked.assignments
     if new is not None and len(new) != asked.count - have:
         return CODE["INVALID_REPLICA_ASSIGNMENT"], f"{len(new)} assignments for {asked.count - have} new partitions"
+    if any(len(one.broker_ids) != 1 or one.broker_ids[0] not in broker.nodes.by_id for one in new or ()):
+        return CODE["INVALID_REPLICA_ASSIGNMENT"], "a partition has one replica, on a node that there is"
     if broker.is_read_only:
         return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
     if not request.body.validate_only:
@@ -67,8 +69,7 @@ def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, 
         except KafkaframesError as error:
             return code_of(error), str(error)
         for partition, one in zip(topic.partitions[have:], new or (), strict=False):
-            if one.broker_ids and one.broker_ids[0] in broker.nodes.by_id:
-                partition.leader_id = one.broker_ids[0]
+            partition.leader_id = one.broker_ids[0]
     return NONE, None
 
 

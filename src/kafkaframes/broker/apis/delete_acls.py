@@ -12,12 +12,13 @@ from typing import Any
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
-from kafkaframes.broker.security.acls import AclAccess, filter_of
+from kafkaframes.broker.security.acls import AclAccess, check_elements, filter_of
 from kafkaframes.broker.state import BrokerState
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Remove what fits each filter."""
+    check_elements(filter_of(one) for one in request.body.filters)
     rows = [_delete(request, broker, asked) for asked in request.body.filters]
     broker.save_acls()
     return request.response(filter_results=rows)

@@ -22,6 +22,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Move the starts."""
     topics = []
     for asked in request.body.topics:
+        if not asked.partitions:
+            continue  # Kafka answers partition by partition
         found = find_topic(request, broker, asked.name)
         rows = [_row(request, broker, found.topic, found.code, one) for one in asked.partitions]
         topics.append(request.types.DeleteRecordsTopicResult(name=asked.name, partitions=rows))

@@ -21,13 +21,15 @@ from kafkaframes.errors import KafkaframesError
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Forget the topics."""
     body, types = request.body, request.types
-    code, reason = without_members(request, broker)
+    code, reason = (NONE, None) if body.group_id else (CODE["INVALID_GROUP_ID"], None)
+    if code == NONE:
+        code, reason = without_members(request, broker)
     if code != NONE:
         return request.response(error_code=code, error_message=reason)
     rows = []
     for asked in body.topics:
         refusal = denied(request, broker.access, "TOPIC", asked.topic_name)
-        topic = None if refusal else broker.topics.get(asked.topic_name)
+        topic = None if refusal else _read_topic(request, broker, asked.topic_name)
         rows.append(
             types.DeleteShareGroupOffsetsResponseTopic(
                 topic_name=asked.topic_name,
@@ -36,6 +38,13 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             )
         )
     return request.response(responses=rows)
+
+
+def _read_topic(request: Request, broker: BrokerState, name: str) -> Topic | None:
+    """Return a topic in which the group stands somewhere."""
+    topic = broker.topics.get(name)
+    keys = broker.share_groups.states.keys_of(request.body.group_id)
+    return topic if topic is not None and any(key.topic_id == topic.topic_id for key in keys) else None
 
 
 def _forgotten(request: Request, broker: BrokerState, topic: Topic | None) -> int:

@@ -14,18 +14,18 @@ from typing import Any
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Request
-from kafkaframes.broker.security.acls import Acl, AclAccess, filter_of
+from kafkaframes.broker.security.acls import Acl, AclAccess, check_elements, filter_of
 from kafkaframes.broker.state import BrokerState
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the rules, by resource."""
-    access, types = broker.access, request.types
+    access, types, wanted = broker.access, request.types, filter_of(request.body)
+    check_elements([wanted])
     if not isinstance(access, AclAccess):
         return request.response(
             error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured on the broker"
         )
-    wanted = filter_of(request.body)
     by_resource: dict[Any, list[Acl]] = {}
     for acl in access:
         if wanted.takes(acl):

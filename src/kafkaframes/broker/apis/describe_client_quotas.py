@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 
@@ -23,8 +23,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the entities that the filter takes."""
     body, types = request.body, request.types
     kinds = [one.entity_type for one in body.components]
-    if len(set(kinds)) < len(kinds) or not set(kinds).issubset(TYPES):
-        return request.response(error_code=CODE["INVALID_REQUEST"], error_message=f"entity types {kinds}", entries=None)
+    code = _code(body.components)
+    if code != NONE:
+        return request.response(error_code=code, error_message=f"entity types {kinds}", entries=None)
     rows = []
     for stored in broker.metadata.entities.get("quotas", []):
         entity: Entity = stored["entity"]
@@ -36,6 +37,20 @@ def handle(request: Request, broker: BrokerState) -> Answer:
                 )
             )
     return request.response(error_message=None, entries=rows)
+
+
+def _code(components: list[Any]) -> int:
+    """Return the error of the first component that is wrong, or of two that do not go together."""
+    seen: set[str] = set()
+    for one in components:
+        if one.entity_type in ("", *seen):
+            return CODE["INVALID_REQUEST"]
+        if one.entity_type not in TYPES:
+            return CODE["UNSUPPORTED_VERSION"]
+        if one.match_type not in (EXACT, DEFAULT, ANY) or (one.match is None) == (one.match_type == EXACT):
+            return CODE["INVALID_REQUEST"]
+        seen.add(one.entity_type)
+    return CODE["INVALID_REQUEST"] if "ip" in seen and len(seen) > 1 else NONE
 
 
 def _matches(entity: Entity, components: list[Any], *, is_strict: bool) -> bool:

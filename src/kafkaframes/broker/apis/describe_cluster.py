@@ -22,9 +22,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the nodes that are up."""
     body, nodes = request.body, broker.nodes
     if body.endpoint_type not in (_BROKERS, _CONTROLLERS):
-        return request.response(error_code=CODE["UNSUPPORTED_ENDPOINT_TYPE"], endpoint_type=body.endpoint_type)
+        return request.response(error_code=CODE["UNSUPPORTED_ENDPOINT_TYPE"])
     if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not tell those either
-        return request.response(error_code=CODE["MISMATCHED_ENDPOINT_TYPE"], endpoint_type=_CONTROLLERS)
+        return request.response(error_code=CODE["MISMATCHED_ENDPOINT_TYPE"])
     rows = []
     for node_id in nodes.ids:
         node = nodes.by_id[node_id]

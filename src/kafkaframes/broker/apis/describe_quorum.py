@@ -21,23 +21,26 @@ _FIRST_WITH_NODES = 2
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer for the one partition of the metadata topic; any other is unknown."""
     types = request.types
+    is_right = [(one.topic_name, [row.partition_index for row in one.partitions]) for one in request.body.topics] == [
+        (_TOPIC, [0])
+    ]
     topics = []
     for asked in request.body.topics:
-        rows: list[Any] = [_row(request, broker, asked.topic_name, one.partition_index) for one in asked.partitions]
+        rows: list[Any] = [_row(request, broker, one.partition_index, is_right=is_right) for one in asked.partitions]
         topics.append(types.TopicData(topic_name=asked.topic_name, partitions=rows))
     controller = broker.nodes.controller_id
     node = broker.nodes.by_id.get(controller)
     nodes = []
-    if node is not None and request.version >= _FIRST_WITH_NODES:
+    if is_right and node is not None and request.version >= _FIRST_WITH_NODES:
         at = broker.nodes.endpoint(node, request.session.listener)
         listener = types.Listener(name=request.session.listener, host=at.host, port=max(at.port, 0))
         nodes = [types.Node(node_id=controller, listeners=[listener])]
     return request.response(error_message=None, topics=topics, nodes=nodes)
 
 
-def _row(request: Request, broker: BrokerState, topic: str, index: int) -> Any:
+def _row(request: Request, broker: BrokerState, index: int, *, is_right: bool) -> Any:
     types = request.types
-    if (topic, index) != (_TOPIC, 0):
+    if not is_right:
         return types.PartitionData(
             partition_index=index, error_code=CODE["UNKNOWN_TOPIC_OR_PARTITION"], error_message=None
         )

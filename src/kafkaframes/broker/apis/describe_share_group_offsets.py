@@ -35,6 +35,8 @@ def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
         try:
             broker.groups.share_group(asked.group_id)
         except RefusedError as error:
+            if error.code == CODE["GROUP_ID_NOT_FOUND"] and asked.topics is not None:
+                return made(group_id=asked.group_id, topics=_nothing(request, broker, asked.topics))
             code, reason = error.code, error.reason
     if code != NONE:
         return made(group_id=asked.group_id, error_code=code, error_message=reason)
@@ -44,6 +46,20 @@ def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
         wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
     topics = [_topic(request, broker, asked.group_id, name, indexes) for name, indexes in wanted.items()]
     return made(group_id=asked.group_id, topics=topics)
+
+
+def _nothing(request: Request, broker: BrokerState, topics: Any) -> list[Any]:
+    """Return what is known of a group that is not there: Kafka does not look whether the partitions are."""
+    types = request.types
+    partition = types.DescribeShareGroupOffsetsResponsePartition
+    return [
+        types.DescribeShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name,
+            topic_id=broker.topics[topic.topic_name].topic_id if topic.topic_name in broker.topics else NO_UUID,
+            partitions=[partition(partition_index=index, start_offset=_NONE) for index in topic.partitions],
+        )
+        for topic in topics
+    ]
 
 
 def _everything(request: Request, broker: BrokerState, group_id: str) -> dict[str, list[int]]:

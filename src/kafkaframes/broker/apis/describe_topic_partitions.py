@@ -27,10 +27,10 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     if body.cursor is not None:
         names = [name for name in names if name >= body.cursor.topic_name]
         start = body.cursor.partition_index
-        if start < 0:
-            return request.response(
-                topics=[types.DescribeTopicPartitionsResponseTopic(error_code=CODE["INVALID_REQUEST"])]
-            )
+    is_elsewhere = body.cursor is not None and body.topics and body.cursor.topic_name not in names
+    if start < 0 or is_elsewhere:
+        row = types.DescribeTopicPartitionsResponseTopic
+        return request.response(topics=[row(name=one.name, error_code=CODE["INVALID_REQUEST"]) for one in body.topics])
     left = min(max(body.response_partition_limit, 1), _MOST_ROWS)
     topics, cursor = [], None
     for name in names:
@@ -57,12 +57,12 @@ def _topic(request: Request, broker: BrokerState, name: str, first: int, most: i
     row.error_code = denied(request, broker.access, "TOPIC", name)
     if row.error_code != NONE:
         return row, 0, None
+    row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
     topic = broker.topics.get(name)
     if topic is None:
         row.error_code = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
         return row, 0, None
     row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
-    row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
     last = min(first + most, len(topic.partitions))
     row.partitions = [_partition(request, broker, topic, index) for index in range(first, last)]
     return row, last - first, last if last < len(topic.partitions) else None

@@ -26,6 +26,7 @@ from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSe
 from kafkaframes.broker.fetching import (
     MOST_HELD_BYTES,
     READ_COMMITTED,
+    READ_UNCOMMITTED,
     STRETCH_BYTES,
     Limits,
     Read,
@@ -58,6 +59,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer at once with what there is, or wait for more."""
     body = request.body
     session, code = _session_of(request, broker)
+    if code == NONE and _kafka_fails(request, broker):
+        return _failed(request)
     if code != NONE:
         return request.response(error_code=code)
     asked = session.partitions if session is not None else _asked_by(request)
@@ -68,6 +71,39 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         return found or Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
 
     return when_read(broker, answer)
+
+
+def _kafka_fails(request: Request, broker: BrokerState) -> bool:
+    """Return whether Kafka's handler fails: on partitions of the nil id; to read with no known isolation or size."""
+    body, by_id = request.body, request.version >= _FIRST_BY_ID
+    nil = {one.partition for topic in body.topics if topic.topic_id == NO_UUID for one in topic.partitions}
+    if by_id and len(nil) > 1:
+        return True
+    if body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED) and body.max_bytes >= 0:
+        return False
+    names = {topic.topic: topic.partitions for topic in body.topics}
+    if by_id:
+        there = broker.topics_by_id
+        names = {there[one.topic_id].name: one.partitions for one in body.topics if one.topic_id in there}
+    return any(broker.partition(name, one.partition) is not None for name, rows in names.items() for one in rows)
+
+
+def _failed(request: Request) -> Message:
+    """Answer UNKNOWN_SERVER_ERROR; where topics have names, for each partition too."""
+    code, types = CODE["UNKNOWN_SERVER_ERROR"], request.types
+    topics = request.body.topics if request.version < _FIRST_BY_ID else []
+    row, nothing = types.PartitionData, {"high_watermark": -1, "records": b""}
+    rows = [
+        types.FetchableTopicResponse(
+            topic=topic.topic,
+            partitions=[
+                row(partition_index=one.partition, error_code=code, aborted_transactions=[], **nothing)
+                for one in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+    return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
 
 
 def _asked_by(request: Request) -> OrderedDict[Key, Asked]:
@@ -101,7 +137,7 @@ def _session_of(request: Request, broker: BrokerState) -> tuple[FetchSession | N
     for topic in body.forgotten_topics_data:
         for index in topic.partitions:
             session.partitions.pop((topic.topic, topic.topic_id, index), None)
-    return session, NONE
+    return broker.fetch_sessions.drop_empty(session), NONE
 
 
 class Fetch:
@@ -207,6 +243,7 @@ class Fetch:
 
     def _answer(self, rows: list[tuple[Key, Asked, Any]]) -> Message:
         session = self._session
+        rows.sort(key=lambda row: row[2].error_code in _WITHOUT_READING)  # those come last in Kafka's answers
         told = [(key, row) for key, asked, row in rows if not self._is_incremental or is_news(asked, row)]
         if session is not None:
             if not self._is_incremental:

@@ -11,6 +11,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
+import re
+
 from kafkaframes.broker.access import CLUSTER_NAME, denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
@@ -47,11 +49,22 @@ def _find(request: Request, broker: BrokerState, key: str) -> tuple[int, int, st
     code = denied(request, broker.access, _RESOURCES[kind], CLUSTER_NAME if kind == SHARE else key)
     if code != NONE:
         return code, -1, "", -1
+    if kind == SHARE and not _is_share_partition(key):
+        return CODE["INVALID_REQUEST"], -1, "", -1
     node = broker.nodes.coordinator_of(kind, key)
     if node is None:
         return CODE["COORDINATOR_NOT_AVAILABLE"], -1, "", -1
     at = broker.nodes.endpoint(node, request.session.listener)
     return NONE, node.node_id, at.host, at.port
+
+
+def _is_share_partition(key: str) -> bool:
+    """Return whether a key is ``group:topic id:partition``, as share coordinators are found by.
+
+    >>> _is_share_partition("g:AAAAAAAAAAAAAAAAAAAAAA:0"), _is_share_partition("g")
+    (True, False)
+    """
+    return re.fullmatch(r"[^:]+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", key) is not None
 
 
 API = Api(

@@ -16,7 +16,7 @@ from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, code_of
-from kafkaframes.broker.fetching import READ_COMMITTED
+from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -38,8 +38,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _answer(request: Request, broker: BrokerState) -> Message:
+    if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refuse(request, CODE["UNKNOWN_SERVER_ERROR"])
     topics = []
     for asked in request.body.topics:
+        if not asked.partitions:
+            continue  # Kafka answers partition by partition
         found = find_topic(request, broker, asked.name)
         rows = []
         for one in asked.partitions:
@@ -52,6 +56,22 @@ def _answer(request: Request, broker: BrokerState) -> Message:
             rows.append(_row(request, one, partition, code, broker.clock.now_ms))
         topics.append(request.types.ListOffsetsTopicResponse(name=asked.name, partitions=rows))
     return request.response(topics=topics)
+
+
+def _refuse(request: Request, code: int) -> Message:
+    """Answer every partition with one error."""
+    types = request.types
+    rows = [
+        types.ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                types.ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.body.topics
+    ]
+    return request.response(topics=rows)
 
 
 def _is_known(timestamp: int, version: int) -> bool:
@@ -89,7 +109,7 @@ def _look_up(request: Request, row: Any, partition: Partition, timestamp: int) -
         if found is None or found.offset >= _end(request, partition):
             return
         row.offset, row.timestamp = found.offset, found.timestamp
-        row.leader_epoch = found.leader_epoch
+        row.leader_epoch = found.leader_epoch if log.leader_epochs.entries else partition.leader_epoch
         if wanted >= 0 or wanted == MAX_TIMESTAMP:
             row.leader_epoch = log.leader_epochs.epoch_of(found.offset)
 

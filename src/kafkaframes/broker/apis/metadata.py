@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.api import Answer, Api, Right
@@ -45,7 +46,7 @@ def _to_make(request: Request, broker: BrokerState) -> tuple[list[str], dict[str
     names: dict[str, None] = {}
     failed: dict[str, int] = {}
     may_make = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
-    asked = (request.body.topics or ()) if may_make and not broker.is_read_only else ()
+    asked = (request.body.topics or ()) if may_make and not broker.is_read_only and not _ids(request) else ()
     for name in (one.name for one in asked):
         if not name or name in broker.topics or not may(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue
@@ -83,6 +84,8 @@ def _making(broker: BrokerState, name: str, failed: dict[str, int]) -> Steps[Top
 def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) -> Message:
     """Answer with the cluster and its topics, and the error codes of those that could not be made."""
     body, version = request.body, request.version
+    if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NO_UUID for one in body.topics or ()):
+        return _refuse_ids(request)
     nodes = broker.nodes
     brokers = []
     for node_id in nodes.ids:
@@ -96,7 +99,7 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
     rows = _all_topics(request, broker) if asks_all else _asked_topics(request, broker, failed)
     topics = list(rows)
     for row in topics:
-        if wants and row.error_code == NONE:
+        if wants and row.name is not None and row.error_code != CODE["TOPIC_AUTHORIZATION_FAILED"]:
             row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", row.name)
     cluster = NOT_ASKED
     if body.include_cluster_authorized_operations:
@@ -110,6 +113,13 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
     )
 
 
+def _refuse_ids(request: Request) -> Answer:
+    """Answer ids at versions 10 and 11, which carry them and have no meaning for them yet."""
+    code = CODE["INVALID_REQUEST"]
+    rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics]
+    return request.response(topics=rows, cluster_id=None, controller_id=-1)
+
+
 def _all_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
     for topic in broker.topics.values():
         if may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
@@ -117,16 +127,23 @@ def _all_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
 
 
 def _asked_topics(request: Request, broker: BrokerState, failed: Mapping[str, int]) -> Iterator[Any]:
-    for asked in request.body.topics:
-        if asked.name is None or (asked.topic_id != NO_UUID and not asked.name):
-            topic = broker.topics_by_id.get(asked.topic_id)
-            if topic is None or not may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
-                name = None if request.version >= _FIRST_WITHOUT_NAME else ""
-                yield _missing(request, name, CODE["UNKNOWN_TOPIC_ID"], asked.topic_id)
-            else:
-                yield topic_row(request, broker, topic)
+    ids = _ids(request)
+    for topic_id in ids:
+        topic = broker.topics_by_id.get(topic_id)
+        if topic is None or not may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
+            yield _missing(request, None, CODE["UNKNOWN_TOPIC_ID"], topic_id)
         else:
-            yield _by_name(request, broker, asked.name, failed)
+            yield topic_row(request, broker, topic)
+    for name in dict.fromkeys(one.name for one in (() if ids else request.body.topics)):
+        if name is None:
+            yield _missing(request, None, CODE["UNKNOWN_TOPIC_ID"])
+        else:
+            yield _by_name(request, broker, name, failed)
+
+
+def _ids(request: Request) -> list[UUID]:
+    """Return the ids that are asked for; where there are some, names are not looked at, as in Kafka."""
+    return list(dict.fromkeys(one.topic_id for one in request.body.topics or () if one.topic_id != NO_UUID))
 
 
 def _by_name(request: Request, broker: BrokerState, name: str, failed: Mapping[str, int]) -> Any:

@@ -12,6 +12,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from kafkaframes.broker.access import denied
@@ -50,9 +51,17 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         found = {where: one._replace(error=_UNKNOWN) if one.offset < 0 else one for where, one in found.items()}
     topics = [
         types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, found))
-        for name, indexes in by_topic(found)
+        for name, indexes in _listed(body.topics if error == NONE or found else [], found)
     ]
     return request.response(topics=topics, error_code=error)
+
+
+def _listed(topics: Any, found: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
+    """Yield topics and partitions as they were requested, those without any too; all that are there if none were."""
+    if topics is None:
+        yield from by_topic(found)
+    else:
+        yield from ((topic.name, topic.partition_indexes) for topic in topics)
 
 
 def _fetch(
@@ -102,14 +111,14 @@ def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
             topic_id=broker.topics[name].topic_id if name in broker.topics else NO_UUID,
             partitions=_rows(partition_type, name, indexes, found),
         )
-        for name, indexes in by_topic(found)
+        for name, indexes in _listed(topics if error == NONE else [], found)
     ]
     missing = Fetched(error=CODE["UNKNOWN_TOPIC_ID"])
+    if request.version >= _FIRST_WITH_IDS:
+        rows = [row for row in rows if row.topic_id != NO_UUID]
     for one in unknown if error == NONE else ():
         partitions = [_row(partition_type, index, missing) for index in one.partition_indexes]
         rows.append(types.OffsetFetchResponseTopics(topic_id=one.topic_id, partitions=partitions))
-    if request.version >= _FIRST_WITH_IDS:
-        rows = [row for row in rows if row.topic_id != NO_UUID]
     return types.OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error)
 
 

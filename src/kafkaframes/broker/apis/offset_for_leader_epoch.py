@@ -17,6 +17,7 @@ from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.storage.partition.epochs import EpochEnd
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -37,6 +38,8 @@ def _row(request: Request, topic: Topic | None, code: int, asked: Any) -> Any:
     if partition is not None:
         log = partition.log
         end = log.leader_epochs.end_offset_for(asked.leader_epoch, log_end_offset=log.log_end_offset)
+        if not log.leader_epochs.entries and asked.leader_epoch == partition.leader_epoch:
+            end = EpochEnd(partition.leader_epoch, log.log_end_offset)  # the epoch has begun, without a record
         row.error_code, row.leader_epoch, row.end_offset = NONE, end.leader_epoch, end.end_offset
     return row
 

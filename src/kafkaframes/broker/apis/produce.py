@@ -52,6 +52,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body = request.body
     done = []
     for asked in body.topic_data:
+        if not asked.partition_data:
+            continue  # Kafka answers partition by partition: a topic without any is not there
         found = find_topic(
             request,
             broker,
@@ -91,12 +93,8 @@ def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) ->
 
 def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: Any) -> Outcome:
     body, records = request.body, asked.records
-    if body.acks not in _ACKS:
-        return refused("INVALID_REQUIRED_ACKS", f"acks is -1, 0 or 1, not {body.acks}")
     if topic is None:
         return Outcome(code)
-    if topic.is_internal and not _may_write_internal(request):
-        return refused("INVALID_TOPIC_EXCEPTION", f"{topic.name} is internal")
     partition, code = led_here(request, topic, asked.index)
     if partition is None:
         return Outcome(code)
@@ -106,6 +104,10 @@ def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: i
     code = _transaction_code(request, broker, topic.name, asked.index, records or b"")
     if code != NONE:
         return Outcome(code)
+    if body.acks not in _ACKS:
+        return refused("INVALID_REQUIRED_ACKS", f"acks is -1, 0 or 1, not {body.acks}")
+    if topic.is_internal and not _may_write_internal(request):
+        return refused("INVALID_TOPIC_EXCEPTION", f"{topic.name} is internal")
     return produce.append(broker, partition, records or b"", acks=body.acks)
 
 

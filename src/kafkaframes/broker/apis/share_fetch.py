@@ -15,7 +15,7 @@ from typing import Any
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._groups import elsewhere
-from kafkaframes.broker.apis._share import FINAL, Place, Session
+from kafkaframes.broker.apis._share import FINAL, INITIAL, Place, Session
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.request import Request
@@ -35,7 +35,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Take acknowledgements, then give records, at once or when there are some."""
     body = request.body
     code = elsewhere(request, broker, _GROUP, body.group_id or "")
-    if code == NONE and (not body.group_id or not body.member_id):
+    acknowledges = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
+    is_wrong = not body.group_id or not _share.is_member_id(body.member_id)
+    if code == NONE and (is_wrong or (acknowledges and body.share_session_epoch == INITIAL)):
         code = CODE["INVALID_REQUEST"]
     if code != NONE:
         return request.response(error_code=code)

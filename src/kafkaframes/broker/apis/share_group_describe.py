@@ -12,7 +12,7 @@ from typing import Any
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
-from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
@@ -27,7 +27,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
     types = request.types
-    code = refused(request, broker, GROUP, name)
+    code = refused(request, broker, GROUP, name) or (NONE if name else CODE["INVALID_GROUP_ID"])
     if code != NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:

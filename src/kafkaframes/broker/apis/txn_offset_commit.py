@@ -36,6 +36,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
     done: dict[TopicPartition, int] | int
     done = elsewhere(request, broker, GROUP, body.group_id)
+    if done == NONE and not body.group_id:
+        done = CODE["INVALID_GROUP_ID"]
     if done == NONE and rows.offsets:
         done = _staged(request, broker, rows)
     return request.response(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 
@@ -20,24 +20,18 @@ _FIRST_WITHOUT_ROWS = 2
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
-    """Change each feature; one that is wrong is an error of its own below version 2, of all from there on."""
-    wrong = [(one, _reason(broker, one)) for one in request.body.feature_updates]
-    first = next((reason for _, reason in wrong if reason is not None), None)
-    if first is None and not request.body.validate_only:
-        for one, _ in wrong:
+    """Change each feature, or none: the first that is wrong is the error of all."""
+    updates = request.body.feature_updates
+    wrong = next((reason for one in updates if (reason := _reason(broker, one)) is not None), None)
+    if wrong is not None:
+        return request.response(error_code=CODE["INVALID_UPDATE_VERSION"], error_message=wrong)
+    if not request.body.validate_only:
+        for one in updates:
             low, high, _ = broker.features[one.feature]
             broker.features[one.feature] = low, high, one.max_version_level
-    if request.version >= _FIRST_WITHOUT_ROWS:
-        code = NONE if first is None else CODE["INVALID_UPDATE_VERSION"]
-        return request.response(error_code=code, error_message=first)
-    rows: list[Any] = [
-        request.types.UpdatableFeatureResult(
-            feature=one.feature,
-            error_code=NONE if reason is None else CODE["INVALID_UPDATE_VERSION"],
-            error_message=reason,
-        )
-        for one, reason in wrong
-    ]
+    rows: list[Any] = []
+    if request.version < _FIRST_WITHOUT_ROWS:
+        rows = [request.types.UpdatableFeatureResult(feature=one.feature, error_message=None) for one in updates]
     return request.response(error_message=None, results=rows)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.broker.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.api import CloseConnection
 from kafkaframes.broker.request import Session
 
 ANY, ALL = 1, 2
@@ -170,6 +171,17 @@ def filter_of(row: Any) -> AclFilter:
         row.operation,
         row.permission_type,
     )
+
+
+def check_elements(rows: Iterable[Acl | AclFilter]) -> None:
+    """Refuse rules and filters whose type, pattern, operation or permission is UNKNOWN.
+
+    Raises:
+        CloseConnection: Kafka cannot read such a request, with an authorizer or without.
+    """
+    for row in rows:
+        if 0 in (row.resource_type, row.pattern_type, row.operation, row.permission):
+            raise CloseConnection("a rule or filter with unknown elements")
 
 
 def mistake_in(acl: Acl) -> str | None:

@@ -45,19 +45,20 @@ class ClassicMembers:
         try:
             return self._joined(group, request)
         except RefusedError as refused:
-            return JoinResult(refused.code, request.member_id)
+            is_protocol = refused.code == refusal.INCONSISTENT_GROUP_PROTOCOL
+            return JoinResult(refused.code, "" if is_protocol else request.member_id)
 
     def _joined(self, group: ConsumerGroup, request: Join) -> JoinResult:
         names = frozenset(name for name, _ in request.protocols)
         if not group.supports(request.protocol_type, names):
             raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL)
+        member_id = request.member_id or f"{request.instance_id or request.client_id}-{self.new_id()}"
+        if not request.member_id and request.instance_id is None and request.needs_member_id:
+            return JoinResult(refusal.MEMBER_ID_REQUIRED, member_id)
         try:
             subscription = read_subscription(request.protocols[0][1])
         except DecodeError as error:
             raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-        member_id = request.member_id or f"{request.instance_id or request.client_id}-{self.new_id()}"
-        if not request.member_id and request.instance_id is None and request.needs_member_id:
-            return JoinResult(refusal.MEMBER_ID_REQUIRED, member_id)
         if request.member_id and request.instance_id is not None:
             group.member(request.member_id, request.instance_id)
         known = group.members.get(member_id)

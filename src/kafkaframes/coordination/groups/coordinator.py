@@ -320,6 +320,17 @@ class GroupCoordinator:
         self.groups[beat.group_id] = group
         return answer
 
+    def make_share_group(self, group_id: str) -> None:
+        """Make an empty share group of a name that no group has: offsets may be set before it has a member.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+        if group_id and group_id not in self.groups:
+            records = [share_records.epoch_record(group_id, 1), share_records.target_epoch_record(group_id, 1)]
+            self.write(group_id, records)
+            self.groups[group_id] = ShareGroup(group_id, epoch=1, assignment_epoch=1)
+
     def share_group(self, group_id: str) -> ShareGroup:
         """Return a share group.
 

@@ -111,12 +111,7 @@ class ShareGroup:
         raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
 
     def check_fetch(self, who: Committer) -> None:
-        """Refuse as for commits.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
-        self.check_commit(who, transactional=False)
+        """Let anybody look: there are no offsets, which is no error in Kafka either."""
 
     def check_offset_delete(self) -> None:
         """Refuse as for commits.

@@ -1,0 +1,326 @@
+"""What Kafka 4.3.1 answers to requests at the edge of sense; each expectation is its answer to the same request.
+
+Asked of a single KRaft node without an authorizer, with the topic ``orders`` of one partition; the release serves every
+version that is used here. ``tests/interop/random_differential`` asks for such requests at random.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from tests.broker.direct import DirectBroker
+
+from kafkaframes.broker.api import CloseConnection
+from kafkaframes.broker.errors import CODE
+from kafkaframes.protocol.messages import message
+from kafkaframes.records.build import build_records
+
+NIL = UUID(int=0)
+
+
+@pytest.fixture
+def broker():
+    made = DirectBroker(authorizer_class_name="", auto_create_topics_enable="false")
+    made.state.create_topic("orders", 1)
+    return made
+
+
+def types(name):
+    return message(f"{name}Request")
+
+
+def topic_id(broker):
+    return broker.state.topics["orders"].topic_id
+
+
+def fetch(broker, version, partitions, **fields):
+    """Fetch; ``partitions``: names or ids, and for each the partitions' numbers."""
+    made = types("Fetch")
+    by = "topic_id" if version >= 13 else "topic"
+    topics = [
+        made.FetchTopic(
+            **{by: name}, partitions=[made.FetchPartition(partition=one, partition_max_bytes=1000) for one in numbers]
+        )
+        for name, numbers in partitions.items()
+    ]
+    return broker.send("Fetch", version, topics=topics, **{"session_epoch": -1, "max_bytes": 1000, **fields})
+
+
+# ------------------------------------------------------------------------------------------- topics without partitions
+
+
+def test_produce_drops_topics_without_partitions(broker):
+    """Produce 12, topics orders and none, both with an empty list: no topic is answered."""
+    made = types("Produce")
+    topics = [made.TopicProduceData(name=name) for name in ("orders", "none")]
+    assert broker.send("Produce", 12, acks=-1, topic_data=topics).responses == []
+
+
+def test_list_offsets_and_delete_records_drop_them(broker):
+    """ListOffsets 10 and DeleteRecords 2, the same."""
+    made = types("ListOffsets")
+    assert broker.send("ListOffsets", 10, topics=[made.ListOffsetsTopic(name="orders")]).topics == []
+    made = types("DeleteRecords")
+    assert broker.send("DeleteRecords", 2, topics=[made.DeleteRecordsTopic(name="orders")]).topics == []
+
+
+def test_offset_commit_drops_them_unless_the_topic_is_unknown(broker):
+    """OffsetCommit 7 of a/b and orders, both with an empty list: a/b is echoed."""
+    made = types("OffsetCommit")
+    topics = [made.OffsetCommitRequestTopic(name=name) for name in ("a/b", "orders")]
+    rows = broker.send("OffsetCommit", 7, group_id="g", generation_id_or_member_epoch=-1, topics=topics).topics
+    assert [(row.name, row.partitions) for row in rows] == [("a/b", [])]
+
+
+def test_offset_fetch_echoes_topics_as_they_were_requested(broker):
+    """OffsetFetch 7 of orders [], orders [0, 0]: both, the partition twice."""
+    made = types("OffsetFetch").OffsetFetchRequestTopic
+    topics = [made(name="orders"), made(name="orders", partition_indexes=[0, 0])]
+    rows = broker.send("OffsetFetch", 7, group_id="g", topics=topics).topics
+    assert [[one.partition_index for one in row.partitions] for row in rows] == [[], [0, 0]]
+
+
+# ----------------------------------------------------------------------------------------------------------- ids, names
+
+
+def test_offset_fetch_by_the_nil_id_is_unknown(broker):
+    """OffsetFetch 10 by the nil id: UNKNOWN_TOPIC_ID for the partition."""
+    made = types("OffsetFetch")
+    topic = made.OffsetFetchRequestTopics(topic_id=NIL, partition_indexes=[0])
+    (group,) = broker.send(
+        "OffsetFetch", 10, groups=[made.OffsetFetchRequestGroup(group_id="g", topics=[topic])]
+    ).groups
+    assert group.topics[0].partitions[0].error_code == CODE["UNKNOWN_TOPIC_ID"]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_before_version_12_refuses_ids(broker, version):
+    """Metadata 10 and 11 by id: INVALID_REQUEST for the topic, without brokers."""
+    made = types("Metadata").MetadataRequestTopic
+    answer = broker.send("Metadata", version, topics=[made(topic_id=topic_id(broker), name="orders")])
+    assert ([row.error_code for row in answer.topics], answer.brokers) == ([CODE["INVALID_REQUEST"]], [])
+
+
+def test_metadata_with_an_id_looks_at_no_name(broker):
+    """Metadata 12 of orders' id beside the name x, and of the name orders alone: the first one, by its id."""
+    made = types("Metadata").MetadataRequestTopic
+    topics = [made(topic_id=topic_id(broker), name="x"), made(name="orders")]
+    rows = broker.send("Metadata", 12, topics=topics).topics
+    assert [(row.name, row.error_code) for row in rows] == [("orders", 0)]
+
+
+def test_share_coordinators_are_found_by_a_whole_key(broker):
+    """FindCoordinator 6 of type 2: g is INVALID_REQUEST, g:id:0 is not."""
+    keys = ["g", "g:AAAAAAAAAAAAAAAAAAAAAQ:0"]
+    rows = broker.send("FindCoordinator", 6, key_type=2, coordinator_keys=keys).coordinators
+    assert [row.error_code for row in rows] == [CODE["INVALID_REQUEST"], 0]
+
+
+def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
+    """DescribeProducers 0 of a/b: INVALID_TOPIC_EXCEPTION."""
+    made = types("DescribeProducers").TopicRequest
+    (row,) = broker.send("DescribeProducers", 0, topics=[made(name="a/b", partition_indexes=[0])]).topics
+    assert row.partitions[0].error_code == CODE["INVALID_TOPIC_EXCEPTION"]
+
+
+# ---------------------------------------------------------------------------------------------------------------- fetch
+
+
+def test_a_fetch_of_two_partitions_of_the_nil_id_fails_whole(broker):
+    """Fetch 13 of the nil id: UNKNOWN_SERVER_ERROR with partitions 0 and 1, UNKNOWN_TOPIC_ID with one of them."""
+    answer = fetch(broker, 13, {topic_id(broker): [0], NIL: [0, 1]})
+    assert (answer.error_code, answer.responses) == (CODE["UNKNOWN_SERVER_ERROR"], [])
+    answer = fetch(broker, 13, {NIL: [0]})
+    assert [row.partitions[0].error_code for row in answer.responses] == [CODE["UNKNOWN_TOPIC_ID"]]
+
+
+@pytest.mark.parametrize("fields", [{"isolation_level": 2}, {"max_bytes": -1}])
+def test_a_fetch_that_reads_fails_with_senseless_limits(broker, fields):
+    """Fetch 5 with isolation 2, or -1 bytes: UNKNOWN_SERVER_ERROR for each partition, unless there is none to read."""
+    answer = fetch(broker, 5, {"orders": [0]}, **fields)
+    assert answer.responses[0].partitions[0].error_code == CODE["UNKNOWN_SERVER_ERROR"]
+    answer = fetch(broker, 5, {"none": [0]}, **fields)
+    assert answer.responses[0].partitions[0].error_code == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def test_an_empty_fetch_begins_a_session_and_the_next_one_ends_it(broker):
+    """Fetch 11 with session epoch 0 and no partitions: a session; with epoch 1 and none: session 0, no error."""
+    session_id = fetch(broker, 11, {}, session_epoch=0).session_id
+    assert session_id != 0
+    ended = fetch(broker, 11, {}, session_id=session_id, session_epoch=1)
+    assert (ended.error_code, ended.session_id) == (0, 0)
+    again = fetch(broker, 11, {}, session_id=session_id, session_epoch=2)
+    assert again.error_code == CODE["FETCH_SESSION_ID_NOT_FOUND"]
+
+
+def test_the_epoch_of_an_empty_log_has_begun(broker):
+    """OffsetForLeaderEpoch 4 of epoch 0, and ListOffsets 10 of -2, in a log without records: epoch 0, offset 0."""
+    made = types("OffsetForLeaderEpoch")
+    topic = made.OffsetForLeaderTopic(topic="orders", partitions=[made.OffsetForLeaderPartition(leader_epoch=0)])
+    row = broker.send("OffsetForLeaderEpoch", 4, topics=[topic]).topics[0].partitions[0]
+    assert (row.leader_epoch, row.end_offset) == (0, 0)
+    made = types("ListOffsets")
+    topic = made.ListOffsetsTopic(name="orders", partitions=[made.ListOffsetsPartition(timestamp=-2)])
+    row = broker.send("ListOffsets", 10, topics=[topic]).topics[0].partitions[0]
+    assert (row.leader_epoch, row.offset) == (0, 0)
+
+
+def test_list_offsets_fails_with_an_unknown_isolation(broker):
+    """ListOffsets 5 with isolation 2: UNKNOWN_SERVER_ERROR, for unknown topics too."""
+    made = types("ListOffsets")
+    topics = [
+        made.ListOffsetsTopic(name=name, partitions=[made.ListOffsetsPartition(timestamp=-1)])
+        for name in ("orders", "none")
+    ]
+    rows = broker.send("ListOffsets", 5, isolation_level=2, topics=topics).topics
+    assert {row.partitions[0].error_code for row in rows} == {CODE["UNKNOWN_SERVER_ERROR"]}
+
+
+# -------------------------------------------------------------------------------------------------------------- produce
+
+
+def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
+    """Produce 12 with acks 2: INVALID_REQUIRED_ACKS for orders-0, UNKNOWN_TOPIC_OR_PARTITION for orders-7."""
+    made = types("Produce")
+    records = build_records({"value": [b"x"]})
+    rows = [made.PartitionProduceData(index=one, records=records) for one in (0, 7)]
+    topic = made.TopicProduceData(name="orders", partition_data=rows)
+    rows = broker.send("Produce", 12, acks=2, topic_data=[topic]).responses[0].partition_responses
+    assert [row.error_code for row in rows] == [CODE["INVALID_REQUIRED_ACKS"], CODE["UNKNOWN_TOPIC_OR_PARTITION"]]
+
+
+# ------------------------------------------------------------------------------------------------------- administration
+
+
+@pytest.mark.parametrize("wrong", ["pattern_type_filter", "resource_type_filter", "operation", "permission_type"])
+def test_filters_of_rules_with_unknown_elements_close_the_connection(broker, wrong):
+    """DescribeAcls 1 with a 0 in any of them: the connection is closed; with 9 it is answered."""
+    fields = {"pattern_type_filter": 3, "resource_type_filter": 2, "operation": 3, "permission_type": 3}
+    with pytest.raises(CloseConnection):
+        broker.send("DescribeAcls", 1, **fields | {wrong: 0})
+    assert broker.send("DescribeAcls", 1, **fields | {wrong: 9}).error_code == CODE["SECURITY_DISABLED"]
+
+
+def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
+    """DescribeTopicPartitions 0 of orders: limit -1 is 1; a cursor at another topic is INVALID_REQUEST."""
+    made = types("DescribeTopicPartitions")
+    topics = [made.TopicRequest(name="orders")]
+    (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, response_partition_limit=-1).topics
+    assert (row.error_code, len(row.partitions)) == (0, 1)
+    cursor = made.Cursor(topic_name="p", partition_index=0)
+    (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, cursor=cursor).topics
+    assert (row.name, row.error_code) == ("orders", CODE["INVALID_REQUEST"])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_wrong_feature_is_the_error_of_all(broker, version):
+    """UpdateFeatures 0 to 2, transaction.version to 99: INVALID_UPDATE_VERSION at the top, no rows."""
+    made = types("UpdateFeatures").FeatureUpdateKey
+    updates = [made(feature="transaction.version", max_version_level=99)]
+    answer = broker.send("UpdateFeatures", version, feature_updates=updates)
+    assert (answer.error_code, answer.results) == (CODE["INVALID_UPDATE_VERSION"], [])
+
+
+def quota(broker, kind, name, key, value, *, remove=False):
+    made = types("AlterClientQuotas")
+    entry = made.EntryData(
+        entity=[made.EntityData(entity_type=kind, entity_name=name)],
+        ops=[made.OpData(key=key, value=value, remove=remove)],
+    )
+    return broker.send("AlterClientQuotas", 1, entries=[entry]).entries[0].error_code
+
+
+def test_quotas_are_those_of_their_entity_and_above_0(broker):
+    """AlterClientQuotas 1: what can be set, and that anything can be removed."""
+    wrong = CODE["INVALID_REQUEST"]
+    assert quota(broker, "user", "u", "consumer_byte_rate", 5.5) == wrong
+    assert quota(broker, "user", "u", "request_percentage", 5.5) == 0
+    assert quota(broker, "user", "u", "producer_byte_rate", -1.0) == wrong
+    assert quota(broker, "user", "", "producer_byte_rate", 1.0) == wrong
+    assert quota(broker, "user", "u", "connection_creation_rate", 1.0) == wrong
+    assert quota(broker, "ip", "x", "connection_creation_rate", 1.0, remove=True) == wrong
+    assert quota(broker, "user", "u", "no.such", 0.0, remove=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "match_type", "match", "expected"),
+    [("user", 0, None, 42), ("user", 1, "u", 42), ("user", 3, None, 42), ("", 2, None, 42), ("x", 2, None, 35)],
+)
+def test_filters_of_quotas_say_what_they_match(broker, kind, match_type, match, expected):
+    """DescribeClientQuotas 1 with one component."""
+    made = types("DescribeClientQuotas").ComponentData
+    component = made(entity_type=kind, match_type=match_type, match=match)
+    answer = broker.send("DescribeClientQuotas", 1, components=[component])
+    assert (answer.error_code, answer.entries) == (expected, None)
+
+
+def test_the_first_wrong_change_of_a_scram_user_is_answered(broker):
+    """AlterUserScramCredentials 0: a nameless user; one credential deleted twice that is not there."""
+    made = types("AlterUserScramCredentials").ScramCredentialDeletion
+    deletions = [made(name="", mechanism=3), made(name="u", mechanism=1), made(name="u", mechanism=1)]
+    rows = broker.send("AlterUserScramCredentials", 0, deletions=deletions).results
+    assert [row.error_code for row in rows] == [CODE["UNACCEPTABLE_CREDENTIAL"], CODE["RESOURCE_NOT_FOUND"]]
+
+
+def test_log_directories_are_looked_at_before_partitions(broker):
+    """AlterReplicaLogDirs 2 to an unknown directory: LOG_DIR_NOT_FOUND for a partition that there is not."""
+    made = types("AlterReplicaLogDirs")
+    topic = made.AlterReplicaLogDirTopic(name="none", partitions=[0])
+    answer = broker.send("AlterReplicaLogDirs", 2, dirs=[made.AlterReplicaLogDir(path="/no/such", topics=[topic])])
+    assert answer.results[0].partitions[0].error_code == CODE["LOG_DIR_NOT_FOUND"]
+
+
+def test_verifying_a_transaction_looks_whether_the_partitions_are_there(broker):
+    """AddPartitionsToTxn 4, verify only, orders-0 and orders-7: OPERATION_NOT_ATTEMPTED, UNKNOWN_TOPIC_OR_PARTITION."""
+    made = types("AddPartitionsToTxn")
+    topic = made.AddPartitionsToTxnTopic(name="orders", partitions=[0, 7])
+    row = made.AddPartitionsToTxnTransaction(transactional_id="t", verify_only=True, topics=[topic])
+    (done,) = broker.send("AddPartitionsToTxn", 4, transactions=[row]).results_by_transaction
+    codes = {one.partition_index: one.partition_error_code for one in done.topic_results[0].results_by_partition}
+    assert codes == {0: CODE["OPERATION_NOT_ATTEMPTED"], 7: CODE["UNKNOWN_TOPIC_OR_PARTITION"]}
+
+
+def test_new_partitions_have_one_replica_each(broker):
+    """CreatePartitions 1 with replicas 1 and 2 for one partition: INVALID_REPLICA_ASSIGNMENT."""
+    made = types("CreatePartitions")
+    topic = made.CreatePartitionsTopic(
+        name="orders", count=2, assignments=[made.CreatePartitionsAssignment(broker_ids=[1, 2])]
+    )
+    (row,) = broker.send("CreatePartitions", 1, topics=[topic]).results
+    assert row.error_code == CODE["INVALID_REPLICA_ASSIGNMENT"]
+
+
+# --------------------------------------------------------------------------------------------------------- share groups
+
+
+def test_offsets_make_a_share_group(broker):
+    """AlterShareGroupOffsets 0 of a group that is not there: it is made, empty, at epoch 1."""
+    made = types("AlterShareGroupOffsets")
+    row = made.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    topic = made.AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[row])
+    answer = broker.send("AlterShareGroupOffsets", 0, group_id="s", topics=[topic])
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    (group,) = broker.send("ShareGroupDescribe", 1, group_ids=["s"]).groups
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Empty", 1, 1)
+
+
+def test_offsets_of_a_share_group_that_is_not_there(broker):
+    """DescribeShareGroupOffsets 1 of orders-9: no error, -1; DeleteShareGroupOffsets 0 of "": INVALID_GROUP_ID."""
+    made = types("DescribeShareGroupOffsets")
+    topic = made.DescribeShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[9])
+    group = made.DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=[topic])
+    (found,) = broker.send("DescribeShareGroupOffsets", 1, groups=[group]).groups
+    assert (found.error_code, found.topics[0].partitions[0].start_offset) == (0, -1)
+    assert broker.send("DeleteShareGroupOffsets", 0, group_id="").error_code == CODE["INVALID_GROUP_ID"]
+
+
+def test_a_share_session_begins_without_acknowledgements(broker):
+    """ShareFetch 1 with epoch 0 that acknowledges, and of a member with a long id: INVALID_REQUEST."""
+    made = types("ShareFetch")
+    batch = made.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    row = made.FetchPartition(partition_index=0, acknowledgement_batches=[batch])
+    topic = made.FetchTopic(topic_id=topic_id(broker), partitions=[row])
+    for member_id, topics in (("m", [topic]), ("m" * 37, [])):
+        answer = broker.send("ShareFetch", 1, group_id="s", member_id=member_id, topics=topics)
+        assert answer.error_code == CODE["INVALID_REQUEST"]

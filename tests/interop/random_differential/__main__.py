@@ -1,0 +1,110 @@
+"""``python -m tests.interop.random_differential --seed S --requests N``: random requests to us and to a real Kafka."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.interop import brokers
+from tests.interop.random_differential.judge import Finding, Judge, served_by_both
+from tests.interop.random_differential.requests import Asked
+
+from kafkaframes.broker import Broker
+
+VERSION = "4.3.1"
+PROPERTIES = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "log.retention.check.interval.ms": "86400000",
+    "log.cleaner.enable": "false",
+}
+OURS = PROPERTIES | {"authorizer.class.name": "", "group.min.session.timeout.ms": "6000"}
+
+
+@contextlib.contextmanager
+def both(against: str | None) -> Iterator[Judge]:
+    """Start both brokers, or ours beside one that runs, and wait for their coordinators."""
+    with contextlib.ExitStack() as stack:
+        if against is None:
+            oracle = Path(__file__).parents[4] / "shared" / "tools" / "oracle"
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            node = brokers.Kafka(brokers.real_kafka(oracle / "target"), VERSION)(Path(folder), PROPERTIES)
+            stack.enter_context(node)
+            against = node.bootstrap
+        host, _, port = against.rpartition(":")
+        broker = stack.enter_context(Broker(config=OURS, as_version="4.3"))
+        ours, theirs = ("127.0.0.1", broker.port), (host, int(port))
+        judge = Judge(ours, theirs, served_by_both(ours, theirs))
+        judge.prepare()
+        yield judge
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--requests", type=int, default=2_000)
+    parser.add_argument("--against", help="host:port of a Kafka that runs; else one is started")
+    parser.add_argument("--keep-going", action="store_true", help="list each kind of difference once, do not shorten")
+    parser.add_argument("--replay", help="a file of requests, one JSON a line, instead of random ones")
+    parser.add_argument("--only", help="APIs, with commas")
+    options = parser.parse_args(arguments)
+    with both(options.against) as judge:
+        if options.only:
+            judge.served = {name: judge.served[name] for name in options.only.split(",")}
+        if options.replay:
+            lines = Path(options.replay).read_text().splitlines()
+            finding = judge.episode([Asked(*json.loads(line)) for line in lines if line.startswith("[")])
+            print(finding)
+            return finding is not None
+        return _campaign(judge, options)
+
+
+def _campaign(judge: Judge, options: argparse.Namespace) -> int:
+    began, number, kinds = time.monotonic(), 0, Counter()
+    while judge.count < options.requests:
+        asked = judge.draw(options.seed, number)
+        number += 1
+        seen: list[Finding] | None = [] if options.keep_going else None
+        first = judge.episode(asked, seen=seen)
+        if first is not None:
+            print(f"--- episode {number - 1}\n{first}\n--- the shortest that shows it\n{judge.shortest(first)}")
+            return 1
+        for finding in seen or ():
+            kind = _kind(finding)
+            kinds[kind] += 1
+            if kinds[kind] == 1:
+                print(f"--- episode {number - 1}\n{_short(finding)}", flush=True)
+    apis = len({api for api, _ in judge.kinds})
+    print(f"{judge.count} requests, {apis} APIs, {len(judge.kinds)} versions, {time.monotonic() - began:.0f} s")
+    print(f"{sum(kinds.values())} differences without a name, of {len(kinds)} kinds")
+    for kind, count in kinds.most_common():
+        print(f"{count:5} {kind}")
+    return bool(kinds)
+
+
+def _kind(finding: Finding) -> str:
+    import re
+
+    path = re.sub(r"\[\d+\]", "[]", finding.found[0].path)
+    ours, theirs = finding.found[0].ours, finding.found[0].theirs
+    small = (ours, theirs) if isinstance(ours, int) and isinstance(theirs, int) else ()
+    return f"{finding.asked.api} {path} {small}"
+
+
+def _short(finding: Finding) -> str:
+    shown = "\n".join(str(one)[:400] for one in finding.found[:6])
+    return f"{finding.asked.api} v{finding.asked.version} {json.dumps(finding.asked.body)[:900]}\n{shown}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Two answers, field by field: what differs and has no name."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.interop.random_differential.named import name_of
+from tests.interop.random_differential.requests import Asked
+from tests.interop.random_differential.symbols import Memory
+
+from kafkaframes.records.batch import read_values
+
+_KEYS = (
+    *("name", "topic", "topicName", "topicId", "groupId", "transactionalId", "resourceName", "configName", "apiKey"),
+    *("partitionIndex", "index", "partition", "producerId", "memberId", "feature", "nodeId", "brokerId", "key", "user"),
+)
+
+
+class Difference(NamedTuple):
+    """One field in which two answers differ."""
+
+    path: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        return f"{self.path}: ours {self.ours!r}, Kafka's {self.theirs!r}"
+
+
+def plain(memory: Memory, asked: Asked, answer: Any) -> Any:
+    """Return an answer as JSON that two brokers can share."""
+    if isinstance(answer, str):
+        return answer
+    return memory.plain(_with_records(answer.to_json(asked.version, records="base64")))
+
+
+def _with_records(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_records(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _decoded(one) if key == "records" else _with_records(one) for key, one in value.items()}
+    return value
+
+
+def _decoded(text: str | None) -> Any:
+    """Return batches without sizes and CRCs: two libraries of one codec write different bytes for the same content."""
+    if not text:
+        return text
+    return [
+        {
+            "magic": batch.magic,
+            "codec": batch.codec,
+            "baseOffset": batch.base_offset,
+            "lastOffset": batch.last_offset,
+            "partitionLeaderEpoch": batch.leader_epoch,
+            "maxTimestamp": "now" if batch.control else batch.max_timestamp,
+            "timestampType": batch.timestamp_type,
+            "producerId": batch.producer_id,
+            "producerEpoch": batch.producer_epoch,
+            "baseSequence": batch.base_sequence,
+            "records": [str(tuple(record[:5])) for record in batch.records] if not batch.control else "control",
+            "isWhole": batch.valid and batch.damage is None,
+        }
+        for batch in read_values(base64.b64decode(text))
+    ]
+
+
+def differences(asked: Asked, ours: Any, theirs: Any) -> list[Difference]:
+    """Return the differences without a name."""
+    found = _walk(ours, theirs, "$")
+    return [
+        one for one in found if name_of(asked.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs) is None
+    ]
+
+
+def _walk(ours: Any, theirs: Any, path: str) -> Iterator[Difference]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted({*ours, *theirs}):
+            yield from _walk(ours.get(key), theirs.get(key), f"{path}.{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        if len(ours) != len(theirs):
+            yield Difference(f"{path}.length", ours, theirs)
+            return
+        for position, (one, other) in enumerate(zip(_ordered(ours), _ordered(theirs), strict=True)):
+            yield from _walk(one, other, f"{path}[{position}]")
+    elif ours != theirs:
+        yield Difference(path, ours, theirs)
+
+
+def _ordered(rows: list[Any]) -> list[Any]:
+    """Return rows in an order that does not depend on a hash table."""
+    return sorted(rows, key=_place)
+
+
+def _place(row: Any) -> str:
+    if not isinstance(row, dict):
+        return str(row)
+    rest = {key: value for key, value in row.items() if not key.lower().endswith(("errorcode", "message"))}
+    return str([row.get(one) for one in _KEYS]) + str([_stable(value) for _, value in sorted(rest.items())])
+
+
+def _stable(value: Any) -> Any:
+    return sorted(map(_place, value)) if isinstance(value, list) else value

@@ -1,0 +1,262 @@
+"""Episodes of random requests to two brokers; the first answer that differs, and the shortest way to it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.interop.random_differential.compare import Difference, differences, plain
+from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
+from tests.interop.random_differential.requests import Asked, draw_request, opening
+from tests.interop.random_differential.symbols import Memory
+
+_PER_EPISODE = 60
+_BARRIER = "__barrier"
+_PATIENCE_SECONDS = 60.0
+_MOST_REPLAYS = 25
+# Requests after which Kafka's controller tells its broker something, later than the answer.
+_TOLD_LATER = frozenset(
+    {
+        *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
+        *("AlterClientQuotas", "AlterUserScramCredentials", "UpdateFeatures", "AlterPartitionReassignments"),
+        *("ElectLeaders", "InitProducerId"),
+    }
+)
+_TOPICS_CHANGE = frozenset({"CreateTopics", "DeleteTopics", "Metadata"})
+_ENDS_TRANSACTION = frozenset({"EndTxn", "InitProducerId", "WriteTxnMarkers"})
+
+
+class Finding(NamedTuple):
+    """A request whose answers differ, and the requests before it that it takes."""
+
+    before: tuple[Asked, ...]
+    asked: Asked
+    found: tuple[Difference, ...]
+
+    def __str__(self) -> str:
+        lines = [json.dumps(one, separators=(",", ":")) for one in (*self.before, self.asked)]
+        return "\n".join([f"{self.asked.api} v{self.asked.version}", *lines, *map(str, self.found[:12])])
+
+
+@dataclass
+class Judge:
+    """Two brokers, and what they were asked.
+
+    Attributes:
+        ours, theirs: the addresses.
+        served: the APIs and versions that both have.
+        count: of requests that were compared.
+        kinds: requests by API and version.
+    """
+
+    ours: tuple[str, int]
+    theirs: tuple[str, int]
+    served: Mapping[str, tuple[int, int]]
+    count: int = 0
+    kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _run: int = field(default_factory=lambda: int(time.time()) % 1_000_000)
+    _episodes: int = 0
+    _barriers: int = 0
+    _aside: Side | None = None
+
+    def prepare(self) -> None:
+        """Wait until the coordinators of both brokers are there."""
+        for address in (self.ours, self.theirs):
+            side = Side(address, Memory(""))
+            end = time.monotonic() + _PATIENCE_SECONDS
+            for kind, key in ((0, "prepare"), (1, "prepare")):
+                while side.ask("FindCoordinator", 1, key=key, keyType=kind).error_code:
+                    assert time.monotonic() < end
+                    time.sleep(0.1)
+            while (
+                side.ask("FindCoordinator", 6, keyType=2, coordinatorKeys=["prepare:AAAAAAAAAAAAAAAAAAAAAQ:0"])
+                .coordinators[0]
+                .error_code
+            ):
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            for number in range(20):  # each partition of the coordinators' topics
+                while side.ask("OffsetFetch", 7, groupId=f"r0x0-{number}", topics=None, requireStable=False).error_code:
+                    assert time.monotonic() < end
+                    time.sleep(0.1)
+                fields = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
+                while side.ask("InitProducerId", 3, transactionalId=f"r0x0-{number}", **fields).error_code:
+                    assert time.monotonic() < end
+                    time.sleep(0.1)
+            side.connection.close()
+        self.wait_for_kafka()
+
+    # ------------------------------------------------------------------------------------------------ an episode
+
+    def episode(
+        self, asked: Sequence[Asked], *, last_only: bool = False, seen: list[Finding] | None = None
+    ) -> Finding | None:
+        """Send requests in order; return the first that is answered differently (``last_only``: if it is the last)."""
+        self._episodes += 1
+        prefix = f"r{self._run}x{self._episodes}-"
+        ours, theirs = (Side(address, Memory(prefix)) for address in (self.ours, self.theirs))
+        parked: list[tuple[int, Any, Any, Connection, Connection]] = []
+        try:
+            for position, one in enumerate(asked):
+                self.count += 1
+                self.kinds[one.api, one.version] += 1
+                first, second = answers(ours, theirs, one)
+                if first is SILENT and second is SILENT:
+                    parked.append(self._park(position, one, ours, theirs))
+                    continue
+                found = differences(one, plain(ours.memory, one, first), plain(theirs.memory, one, second))
+                if found and (not last_only or position == len(asked) - 1):
+                    finding = Finding(tuple(asked[:position]), one, tuple(found))
+                    if seen is None:
+                        return finding
+                    seen.append(finding)
+                self._settle(ours, theirs, one, first)
+                found_late = self._unpark(parked, ours, theirs, asked)
+                if found_late is not None and not last_only:
+                    finding = Finding(tuple(asked[:position]), one, found_late)
+                    if seen is None:
+                        return finding
+                    seen.append(finding)
+        finally:
+            self._clean(ours, theirs)
+            for _, _, _, mine, other in parked:
+                mine.close()
+                other.close()
+        return None
+
+    def _park(self, position: int, one: Asked, ours: Side, theirs: Side) -> Any:
+        kept = (position, one, None, ours.connection, theirs.connection)
+        ours.connection, theirs.connection = Connection(self.ours), Connection(self.theirs)
+        return kept
+
+    def _unpark(self, parked: list[Any], ours: Side, theirs: Side, asked: Sequence[Asked]) -> Any:
+        """Compare the answers of requests that waited, once they are there."""
+        for kept in list(parked):
+            _, one, _, mine, other = kept
+            data = mine.receive(0.0)
+            if data is SILENT:
+                continue
+            parked.remove(kept)
+            theirs_data = other.receive(10.0)
+            body = _body_of(ours, one)
+            first, second = ours.read(one, body, data), theirs.read(one, _body_of(theirs, one), theirs_data)
+            mine.close()
+            other.close()
+            found = differences(one, plain(ours.memory, one, first), plain(theirs.memory, one, second))
+            if found:
+                return tuple(found)
+        return None
+
+    def _settle(self, ours: Side, theirs: Side, one: Asked, answer: Any) -> None:
+        """Wait until Kafka has done what it answered, and learn what both did."""
+        if answer is CLOSED:
+            return
+        if one.api in _TOLD_LATER:
+            self.wait_for_kafka()
+        if one.api in _ENDS_TRANSACTION:
+            self._wait_for_transactions(theirs)
+        if one.api in _TOPICS_CHANGE:
+            for side in (ours, theirs):
+                side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
+
+    def wait_for_kafka(self) -> None:
+        """Wait until Kafka's broker has heard of all that its controller answered: two changes, one after the other."""
+        if self._aside is None:
+            self._aside = Side(self.theirs, Memory(""))
+            topic = {"name": _BARRIER, "numPartitions": 1, "replicationFactor": 1, "assignments": [], "configs": []}
+            self._aside.ask("CreateTopics", 5, topics=[topic], timeoutMs=20_000, validateOnly=False)
+        for _ in range(2):
+            self._barriers += 1
+            value = str(1_000_000 + self._barriers)
+            config = {"name": "retention.ms", "configOperation": 0, "value": value}
+            row = {"resourceType": 2, "resourceName": _BARRIER, "configs": [config]}
+            end = time.monotonic() + _PATIENCE_SECONDS
+            while (
+                self._aside.ask("IncrementalAlterConfigs", 1, resources=[row], validateOnly=False)
+                .responses[0]
+                .error_code
+            ):
+                assert time.monotonic() < end
+            asked = {"resourceType": 2, "resourceName": _BARRIER, "configurationKeys": ["retention.ms"]}
+            fields = {"resources": [asked], "includeSynonyms": False, "includeDocumentation": False}
+            while True:
+                seen = self._aside.ask("DescribeConfigs", 4, **fields).results[0].configs
+                if seen and seen[0].value == value:
+                    break
+                assert time.monotonic() < end, "Kafka's broker does not hear from its controller"
+
+    def _wait_for_transactions(self, theirs: Side) -> None:
+        """Wait until Kafka has written the markers of the transactions that end."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < end:
+            fields = {"stateFilters": ["PrepareCommit", "PrepareAbort"], "producerIdFilters": []}
+            if not theirs.ask("ListTransactions", 0, **fields).transaction_states:
+                return
+            time.sleep(0.005)
+
+    def _clean(self, ours: Side, theirs: Side) -> None:
+        """Delete the topics of an episode on both sides."""
+        for side in (ours, theirs):
+            side.connection.close()
+            answer = side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
+            names = [topic.name for topic in answer.topics if topic.name.startswith(side.memory.prefix)]
+            if names:
+                side.ask("DeleteTopics", 5, topicNames=names, timeoutMs=20_000)
+            side.connection.close()
+
+    # ------------------------------------------------------------------------------------------------ a campaign
+
+    def draw(self, seed: int, number: int) -> list[Asked]:
+        """Return the requests of an episode: the same for the same seed and number."""
+        rng = random.Random(f"{seed}/{number}")
+        return [*opening(rng, self.served), *(draw_request(rng, self.served) for _ in range(_PER_EPISODE))]
+
+    def shortest(self, finding: Finding) -> Finding:
+        """Drop requests before a difference as long as it stays: halves first, then single ones."""
+        best, replays = finding, 0
+        size = max(len(best.before) // 2, 1)
+        while size and replays < _MOST_REPLAYS:
+            start = 0
+            while start < len(best.before) and replays < _MOST_REPLAYS:
+                shorter = best.before[:start] + best.before[start + size :]
+                replays += 1
+                seen = self.episode([*shorter, best.asked], last_only=True)
+                if seen is not None and _same(seen, best):
+                    best = seen
+                else:
+                    start += size
+            size //= 2
+        return best
+
+
+def _same(one: Finding, other: Finding) -> bool:
+    return {row.path for row in one.found} & {row.path for row in other.found} != set()
+
+
+def _body_of(side: Side, one: Asked) -> Any:
+    from kafkaframes.protocol.messages import message
+
+    return message(f"{one.api}Request").from_json(side.memory.own(one.body), one.version)
+
+
+def served_by_both(ours: tuple[str, int], theirs: tuple[str, int]) -> dict[str, tuple[int, int]]:
+    """Return the APIs and versions that both brokers serve."""
+    from kafkaframes.protocol.spec.catalog import api as catalog_api
+
+    found = []
+    for address in (ours, theirs):
+        side = Side(address, Memory(""))
+        answer = side.ask("ApiVersions", 0)
+        side.connection.close()
+        found.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
+    mine, other = found
+    both = {key: (max(mine[key][0], other[key][0]), min(mine[key][1], other[key][1])) for key in mine if key in other}
+    served = {catalog_api(key).name: span for key, span in both.items() if span[0] <= span[1]}
+    if "Produce" in served:
+        served["Produce"] = (3, served["Produce"][1])  # Kafka 4 names 0 to 2 for old clients, and refuses them
+    return served

@@ -1,0 +1,107 @@
+"""What is free, and what differs by design: the table of named differences, each with its reason.
+
+A row is free where the path of a field matches; a ``when`` further looks at both values. ``docs/tables.py`` prints it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Named:
+    """A difference that may be.
+
+    Attributes:
+        apis: a pattern for the API's name.
+        path: a pattern for the field, as in ``$.topics[].errorCode``.
+        reason: why it is there, for the docs.
+        when: of our value and Kafka's; always by default.
+    """
+
+    apis: str
+    path: str
+    reason: str
+    when: Callable[[Any, Any], bool] = field(default=lambda ours, theirs: True)
+
+    def fits(self, api: str, path: str, ours: Any, theirs: Any) -> bool:
+        """Return whether this row names a difference."""
+        return bool(re.fullmatch(self.apis, api) and re.search(self.path, path) and self.when(ours, theirs))
+
+
+def either(*pairs: tuple[Any, Any]) -> Callable[[Any, Any], bool]:
+    """Return a check for certain pairs of our value and Kafka's."""
+    return lambda ours, theirs: (ours, theirs) in pairs
+
+
+# What no two clusters share.
+FREE = (
+    Named(".*", r"\.(host|port|clusterId|rack|clientHost|controllerId)$", "where a broker is"),
+    Named(".*", r"(?i)(errorMessage|message)$", "texts of errors"),
+    Named(".*", r"\.throttleTimeMs$", "quotas throttle nobody here"),
+    Named("DescribeLogDirs", r"\.(logDir|totalBytes|usableBytes|partitionSize|size|offsetLag)$", "the disk"),
+    Named(".*", r"\.(logAppendTimeMs|transactionStartTimeMs|lastTimestamp)$", "a clock"),
+)
+
+
+def of_kind(ours: Any, theirs: Any) -> bool:
+    """Return whether both are lists."""
+    return isinstance(ours, list) and isinstance(theirs, list)
+
+
+def refused_else(ours: Any, theirs: Any) -> bool:
+    """Return whether Kafka failed where we refuse."""
+    return theirs == -1 and ours != 0
+
+
+def never_answered(ours: Any, theirs: Any) -> bool:
+    """Return whether Kafka is silent for good."""
+    return theirs == "no answer yet"
+
+
+def both_now(ours: Any, theirs: Any) -> bool:
+    """Return whether both are times of the run."""
+    return isinstance(ours, int) and isinstance(theirs, int) and min(ours, theirs) > _NOW_MS
+
+
+_NOW_MS = 1_750_000_000_000
+
+# What is here otherwise, by design.
+NAMED = (
+    Named(
+        "ApiVersions", r"\.apiKeys", "APIs that are not built, or are told for tests of clients; see the table above"
+    ),
+    Named(
+        "ApiVersions",
+        r"eatures",
+        "features of the controller (metadata.version, kraft.version, eligible.leader.replicas)",
+    ),
+    Named("CreateTopics|DescribeConfigs", r"\.configs", "settings that have no meaning here are not listed"),
+    Named(
+        ".*",
+        r"(?i)errorCode$",
+        "where Kafka fails inside (UNKNOWN_SERVER_ERROR), the error that says why",
+        refused_else,
+    ),
+    Named("AddPartitionsToTxn", r"^\$$", "Kafka never answers version 4 without transactions", never_answered),
+    Named("CreateTopics", r"\.topicId$", "Kafka gives an id to a topic that it only validates"),
+    Named("ListOffsets", r"\.timestamp$", "a marker's time", both_now),
+    Named(
+        "IncrementalAlterConfigs|AlterConfigs|CreateTopics|DescribeConfigs",
+        r"errorCode",
+        "settings that have no meaning here",
+    ),
+    Named(
+        "ShareGroupHeartbeat",
+        r"\.assignment",
+        "Kafka gives a partition when the share coordinator has begun its state, here at once",
+    ),
+)
+
+
+def name_of(api: str, path: str, ours: Any, theirs: Any) -> Named | None:
+    """Return the row that names a difference, or None."""
+    return next((row for row in (*FREE, *NAMED) if row.fits(api, path, ours, theirs)), None)

@@ -1,0 +1,149 @@
+"""Two brokers, one request for both: connections, the wait for what a broker does after it has answered, answers."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.interop.random_differential.requests import Asked
+from tests.interop.random_differential.symbols import Memory, learn
+
+from kafkaframes.protocol.framing import FrameBuffer
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import decode_response, encode_request
+from kafkaframes.protocol.spec.catalog import api as catalog_api
+
+CLOSED, SILENT, NOTHING = "connection closed", "no answer yet", "no answer, as is right"
+_PATIENCE_SECONDS = 60.0
+_PARKED_SECONDS = 1.0  # neither broker answers: the request waits for another
+_AGAIN_SECONDS = 0.02
+BUSY = {6, 14, 15, 16, 51}  # not leader, not coordinator yet, loading; the last transaction is still being ended
+
+
+class Connection:
+    """One connection to a broker, opened when it is needed."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self.peer: socket.socket | None = None
+        self._frames = FrameBuffer()
+
+    def send(self, frame: bytes) -> None:
+        if self.peer is None:
+            self.peer, self._frames = socket.create_connection(self.address, _PATIENCE_SECONDS), FrameBuffer()
+        self.peer.sendall(len(frame).to_bytes(4, "big") + frame)
+
+    def receive(self, seconds: float) -> bytes | str:
+        """Return the next frame, ``CLOSED``, or ``SILENT`` after so many seconds."""
+        end = time.monotonic() + seconds
+        while (data := self._frames.next_frame()) is None:
+            if self.peer is None:
+                return CLOSED
+            if not select.select([self.peer], [], [], max(0.0, end - time.monotonic()))[0]:
+                return SILENT
+            try:
+                received = self.peer.recv(1 << 20)
+            except ConnectionError:
+                received = b""
+            if not received:
+                self.close()
+                return CLOSED
+            self._frames.receive_data(received)
+        return bytes(data)
+
+    def close(self) -> None:
+        if self.peer is not None:
+            self.peer.close()
+            self.peer = None
+
+
+@dataclass
+class Side:
+    """One broker, in one episode."""
+
+    address: tuple[str, int]
+    memory: Memory
+    connection: Connection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.connection = Connection(self.address)
+
+    def send(self, asked: Asked) -> Any:
+        """Send a request with this broker's values in it; return its body."""
+        body = message(f"{asked.api}Request").from_json(self.memory.own(asked.body), asked.version)
+        frame = encode_request(body, asked.version, correlation_id=1, client_id="differential")
+        try:
+            self.connection.send(frame)
+        except ConnectionError:
+            self.connection.close()
+            self.connection.send(frame)
+        if _has_no_answer(asked):  # what comes next is answered, or the connection is closed
+            self.connection.send(encode_request(message("ApiVersionsRequest")(), 0, correlation_id=1, client_id=None))
+        return body
+
+    def read(self, asked: Asked, body: Any, data: bytes | str) -> Any:
+        """Return an answer as JSON with names for this broker's own values; remember what it gives."""
+        if isinstance(data, str):
+            return data
+        if _has_no_answer(asked):
+            return NOTHING
+        answer = decode_response(data, catalog_api(asked.api).key, asked.version).body
+        learn(self.memory, asked.api, body, answer)
+        return answer
+
+    def ask(self, api: str, version: int, **fields: Any) -> Any:
+        """Ask aside, on the same connection; return the answer, or why there is none."""
+        asked = Asked(api, version, message(f"{api}Request")().to_json(version) | fields)
+        answer = self.read(asked, self.send(asked), self.connection.receive(_PATIENCE_SECONDS))
+        if answer is CLOSED:  # by the request before
+            answer = self.read(asked, self.send(asked), self.connection.receive(_PATIENCE_SECONDS))
+        return answer
+
+
+def _has_no_answer(asked: Asked) -> bool:
+    return asked.api == "Produce" and asked.body["acks"] == 0
+
+
+def codes_of(answer: Any) -> set[int]:
+    """Return all error codes of an answer."""
+    if isinstance(answer, list):
+        return set().union(*(codes_of(one) for one in answer)) if answer else set()
+    if not hasattr(answer, "_fields"):
+        return set()
+    found = set()
+    for info in answer._fields:
+        value = getattr(answer, info.attribute)
+        if info.attribute.endswith("error_code"):
+            found.add(value)
+        elif isinstance(value, list):
+            found |= codes_of(value)
+    return found
+
+
+def answers(ours: Side, theirs: Side, asked: Asked) -> tuple[Any, Any]:
+    """Return both brokers' answers; a Kafka that is still busy with what came before is asked again."""
+    own = ours.send(asked)
+    other = theirs.send(asked)
+    mine = ours.connection.receive(_PARKED_SECONDS)
+    data = theirs.connection.receive(_PARKED_SECONDS if mine is SILENT else _PATIENCE_SECONDS)
+    if mine is SILENT and data is not SILENT:
+        mine = ours.connection.receive(_PATIENCE_SECONDS / 10)
+    if (mine is SILENT) != (data is SILENT):  # a late answer is not to be taken for the next one
+        ours.connection.close()
+        theirs.connection.close()
+    first = ours.read(asked, own, mine)
+    second = theirs.read(asked, other, data)
+    end = time.monotonic() + _PATIENCE_SECONDS / 4
+    while codes_of(second) & BUSY and not codes_of(first) & BUSY and time.monotonic() < end:
+        time.sleep(_AGAIN_SECONDS)
+        data = _again(theirs, asked)
+        second = theirs.read(asked, other, data)
+    return first, second
+
+
+def _again(side: Side, asked: Asked) -> bytes | str:
+    side.send(asked)
+    return side.connection.receive(_PATIENCE_SECONDS)

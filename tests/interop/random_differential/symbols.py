@@ -1,0 +1,180 @@
+"""What two brokers name differently, under one name: topic ids, producer ids, member ids, epochs, sessions.
+
+A request is JSON in which ``{"@": [kind, ...]}`` stands for what a broker answered before, and ``~`` in a text for the
+prefix of the episode. Each broker has a ``Memory``: it puts its own values into requests, and names into its answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from kafkaframes.records.build import build_records
+
+SYMBOL = "@"
+NIL = str(uuid.UUID(int=0))
+UNKNOWN_ID = str(uuid.UUID(int=7))
+UNKNOWN_PRODUCER = 987_654_321
+_KAFKA_TEXT = re.compile(r"^r\d+x\d+-")  # names of all episodes
+
+
+def symbol(*words: Any) -> dict[str, Any]:
+    """Return what stands for a broker's own value."""
+    return {SYMBOL: list(words)}
+
+
+def uuid_text(text: str) -> str:
+    """Return an id in the form that JSON has: 22 characters of base64.
+
+    >>> uuid_text("00000000-0000-0000-0000-000000000000")
+    'AAAAAAAAAAAAAAAAAAAAAA'
+    """
+    return base64.urlsafe_b64encode(uuid.UUID(text).bytes).decode().rstrip("=")
+
+
+class Memory:
+    """What one broker has answered in one episode.
+
+    Attributes:
+        prefix: of the names of the episode, so that many can follow each other on one broker.
+        latest: the last value of each kind and owner: ``("producer", "~t")``.
+        names: a kind and a value, as text, and the name that stands for it in answers.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.latest: dict[tuple[Any, ...], Any] = {}
+        self.names: dict[tuple[str, str], str] = {}
+        self._counts: Counter[tuple[str, str | None]] = Counter()
+
+    def own(self, value: Any) -> Any:
+        """Return a request with this broker's values in it."""
+        if isinstance(value, list):
+            return [self.own(one) for one in value]
+        if isinstance(value, str):
+            return value.replace("~", self.prefix)
+        if isinstance(value, dict):
+            if SYMBOL in value:
+                return self._value(*value[SYMBOL])
+            return {key: self.own(one) for key, one in value.items()}
+        return value
+
+    def _value(self, kind: str, *words: Any) -> Any:
+        if kind == "records":
+            return self._records(words[0])
+        if kind == "topic":
+            return uuid_text(str(self.latest.get(("topic", words[0]), UNKNOWN_ID)))
+        owner, *rest = words
+        default = {"producer": UNKNOWN_PRODUCER, "member": "nobody"}.get(kind, 0)
+        value = self.latest.get((kind, owner), default)
+        return value + rest[0] if rest else value
+
+    def _records(self, fields: dict[str, Any]) -> str:
+        fields = dict(self.own(fields))
+        wrong = fields.pop("wrong", None)
+        fields["columns"]["value"] = [one.encode() for one in fields["columns"]["value"]]
+        fields["columns"]["key"] = [None if one is None else one.encode() for one in fields["columns"]["key"]]
+        data = build_records(fields.pop("columns"), **fields)
+        return base64.b64encode(_DAMAGE[wrong](data)).decode()
+
+    def learn(self, kind: str, owner: str | None, value: Any, *, named: bool = True) -> None:
+        """Remember a value; ``named``: and give it a name."""
+        owner = None if owner is None else owner.replace(self.prefix, "~")
+        self.latest[kind, owner] = value
+        if named and (kind, str(value)) not in self.names:
+            self._counts[kind, owner] += 1
+            self.names[kind, str(value)] = f"<{kind} {owner} {self._counts[kind, owner]}>"
+
+    def plain(self, value: Any, key: str = "") -> Any:
+        """Return an answer, as JSON, with names in place of this broker's values, without other episodes' rows."""
+        if isinstance(value, list):
+            return [self.plain(one, key) for one in value if not self._is_foreign(one)]
+        if isinstance(value, dict):
+            return {name: self.plain(one, name) for name, one in value.items()}
+        kind = _NAMED.get(key)
+        if kind is not None and (kind, str(value)) in self.names:
+            return self.names[kind, str(value)]
+        return value.replace(self.prefix, "~") if isinstance(value, str) else value
+
+    def _is_foreign(self, row: Any) -> bool:
+        if isinstance(row, dict) and any(
+            str(row.get(key)).startswith("__") for key in ("name", "topic", "resourceName")
+        ):
+            return True  # a coordinator's topic, which all episodes share
+        texts = [row] if isinstance(row, str) else row.values() if isinstance(row, dict) else ()
+        texts = [one for one in texts if isinstance(one, str) and _KAFKA_TEXT.match(one)]
+        return bool(texts) and not any(one.startswith(self.prefix) for one in texts)
+
+
+_MEMBER_ID_REQUIRED = 79
+_NAMED = {  # fields whose values are a broker's own, and their kind
+    "producerId": "producer",
+    "topicId": "topic",
+    "memberId": "member",
+    "leader": "member",
+    "sessionId": "session",
+}
+_DAMAGE: dict[str | None, Callable[[bytes], bytes]] = {
+    None: lambda data: data,
+    "crc": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "torn": lambda data: data[:-3],
+    "short": lambda data: data[:9],
+    "empty": lambda data: b"",
+    "twice": lambda data: data + data,
+}
+
+
+def learn(memory: Memory, api: str, request: Any, answer: Any) -> None:
+    """Remember what an answer gives to later requests."""
+    teacher = _TEACHERS.get(api)
+    if teacher is not None:
+        teacher(memory, request, answer)
+
+
+def _metadata(memory: Memory, request: Any, answer: Any) -> None:
+    for topic in answer.topics:
+        if topic.name and topic.topic_id is not None and topic.topic_id.int and not topic.error_code:
+            owner = topic.name.replace(memory.prefix, "~")
+            if memory.latest.get(("topic", owner)) != topic.topic_id:
+                memory.learn("topic", topic.name, topic.topic_id)
+                memory.names["topic", uuid_text(str(topic.topic_id))] = memory.names["topic", str(topic.topic_id)]
+
+
+def _producer(memory: Memory, request: Any, answer: Any) -> None:
+    if not answer.error_code and answer.producer_id >= 0:
+        memory.learn("producer", request.transactional_id, answer.producer_id)
+        memory.learn("epoch", request.transactional_id, answer.producer_epoch, named=False)
+
+
+def _joined(memory: Memory, request: Any, answer: Any) -> None:
+    if answer.member_id and answer.error_code in (0, _MEMBER_ID_REQUIRED):
+        memory.learn("member", request.group_id, answer.member_id)
+    if not answer.error_code:
+        memory.learn("generation", request.group_id, answer.generation_id, named=False)
+
+
+def _beat(memory: Memory, request: Any, answer: Any) -> None:
+    if answer.member_id and not answer.error_code:
+        memory.learn("member", request.group_id, answer.member_id)
+        memory.learn("generation", request.group_id, answer.member_epoch, named=False)
+
+
+def _fetched(memory: Memory, request: Any, answer: Any) -> None:
+    if getattr(answer, "session_id", 0):
+        memory.learn("session", "", answer.session_id)
+        memory.latest["session-epoch", ""] = 1 if request.session_epoch == 0 else request.session_epoch + 1
+
+
+_TEACHERS: dict[str, Callable[[Memory, Any, Any], None]] = {
+    "Metadata": _metadata,
+    "InitProducerId": _producer,
+    "EndTxn": _producer,
+    "JoinGroup": _joined,
+    "ConsumerGroupHeartbeat": _beat,
+    "ShareGroupHeartbeat": _beat,
+    "Fetch": _fetched,
+}
