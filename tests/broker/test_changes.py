@@ -128,7 +128,7 @@ def test_topics_that_metadata_makes_are_made_in_turns_and_written_at_once(broker
         assert (answer.body, seen(broker)) == (None, {})
         turns.take()
         taken += 1
-    assert codes(answer) == [0] * 100 + [CODE["INVALID_TOPIC_EXCEPTION"]]
+    assert codes(answer) == [0] * 50 + [CODE["INVALID_TOPIC_EXCEPTION"]]
     assert taken >= 50
     assert written == [50]
     broker.kill()

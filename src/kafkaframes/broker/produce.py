@@ -48,10 +48,10 @@ def check_form(version: int, records: bytes | None) -> Outcome | None:
     size = int.from_bytes(records[8:OVERHEAD_BYTES], "big", signed=True) + OVERHEAD_BYTES
     if size > len(records):
         return refused("INVALID_RECORD", "the batch ends before its size says so")
-    if size < len(records):
-        return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here are more")
     if version < _FIRST_WITH_ZSTD and len(records) > _AT_CODEC and records[_AT_CODEC] & CODEC_MASK == Codec.ZSTD:
         return refused("UNSUPPORTED_COMPRESSION_TYPE", f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
+    if size < len(records):
+        return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here are more")
     return None
 
 

@@ -34,7 +34,19 @@ def plain(memory: Memory, asked: Asked, answer: Any) -> Any:
     """Return an answer as JSON that two brokers can share."""
     if isinstance(answer, str):
         return answer
-    return memory.plain(_with_records(answer.to_json(asked.version, records="base64")))
+    found = memory.plain(_with_records(answer.to_json(asked.version, records="base64")))
+    if asked.api == "Fetch":
+        found["responses"] = _by_topic(found["responses"])
+    return found
+
+
+def _by_topic(rows: list[Any]) -> list[Any]:
+    """Return the topics of a Fetch, each once: Kafka's come again where its cache of partitions has them apart."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        key = str(row.get("topic") or row.get("topicId"))
+        found.setdefault(key, {**row, "partitions": []})["partitions"] += row["partitions"]
+    return list(found.values())
 
 
 def _with_records(value: Any) -> Any:

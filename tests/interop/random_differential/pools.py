@@ -238,7 +238,7 @@ BY_NAME: dict[str, Maker] = {
     "maxVersionLevel": choice(99, odd=(-1, 32767)),
     "upgradeType": choice(1, odd=(0, 2, 3, 9)),
     "subscribedTopicNames": topic_name,
-    "subscribedTopicRegex": choice(None, odd=("~.*", "(", "")),
+    "subscribedTopicRegex": choice(None, odd=("(", "")),
     "serverAssignor": choice(None, "uniform", odd=("range", "x", "")),
     "rackId": choice(None, "", odd=("r",)),
     "sessionId": lambda draw: draw.odd_or((0, 0, symbol("session", "")), (77, -1)),

@@ -27,9 +27,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     if not body.group_id:
         return request.response(error_code=CODE["INVALID_GROUP_ID"])
     code, reason = NONE, None
-    if any(
-        broker.partition(topic.topic_name, row.partition_index) for topic in body.topics for row in topic.partitions
-    ):
+    if any(topic.partitions and topic.topic_name in broker.topics for topic in body.topics):
         broker.groups.make_share_group(body.group_id)
         code, reason = without_members(request, broker)
     if code != NONE:

@@ -15,8 +15,7 @@ from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import OptionError
-from kafkaframes.storage.files.names import check_topic
+from kafkaframes.storage.files.names import is_topic
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -25,19 +24,11 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     for asked in request.body.topics:
         found = find_topic(request, broker, asked.name)
         code = found.code
-        if found.topic is None and not _is_name(asked.name):
+        if found.topic is None and not is_topic(asked.name):
             code = CODE["INVALID_TOPIC_EXCEPTION"]
         rows = [_row(request, found.topic, code, index) for index in asked.partition_indexes]
         topics.append(request.types.TopicResponse(name=asked.name, partitions=rows))
     return request.response(topics=topics)
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_topic(name)
-    except OptionError:
-        return False
-    return True
 
 
 def _row(request: Request, topic: Topic | None, code: int, index: int) -> Any:

@@ -35,8 +35,8 @@ def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
         try:
             broker.groups.share_group(asked.group_id)
         except RefusedError as error:
-            if error.code == CODE["GROUP_ID_NOT_FOUND"] and asked.topics is not None:
-                return made(group_id=asked.group_id, topics=_nothing(request, broker, asked.topics))
+            if error.code == CODE["GROUP_ID_NOT_FOUND"]:
+                return made(group_id=asked.group_id, topics=_nothing(request, broker, asked.topics or ()))
             code, reason = error.code, error.reason
     if code != NONE:
         return made(group_id=asked.group_id, error_code=code, error_message=reason)

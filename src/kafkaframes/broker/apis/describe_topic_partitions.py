@@ -15,6 +15,7 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.storage.files.names import is_topic
 
 _MOST_ROWS = 2_000
 
@@ -57,10 +58,12 @@ def _topic(request: Request, broker: BrokerState, name: str, first: int, most: i
     row.error_code = denied(request, broker.access, "TOPIC", name)
     if row.error_code != NONE:
         return row, 0, None
-    row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
+    if name:
+        row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
     topic = broker.topics.get(name)
     if topic is None:
-        row.error_code = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        is_wrong = name and not is_topic(name)
+        row.error_code = CODE["INVALID_TOPIC_EXCEPTION" if is_wrong else "UNKNOWN_TOPIC_OR_PARTITION"]
         return row, 0, None
     row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
     last = min(first + most, len(topic.partitions))

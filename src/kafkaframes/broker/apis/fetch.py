@@ -35,7 +35,7 @@ from kafkaframes.broker.fetching import (
     magic_for,
     read_partition,
 )
-from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
+from kafkaframes.broker.find import NO_EPOCH, current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, Wanted, when_read
@@ -208,7 +208,9 @@ class Fetch:
         if topic is None:
             return Read(code), None
         known = topic.partition(index)
-        partition, code = led_here(self._request, topic, index, current_leader_epoch=asked.current_leader_epoch)
+        partition, code = led_here(
+            self._request, topic, index, current_leader_epoch=max(asked.current_leader_epoch, NO_EPOCH)
+        )
         if partition is None:
             return Read(code), known
         self.partitions.append(partition)

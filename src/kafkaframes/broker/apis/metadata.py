@@ -24,9 +24,9 @@ from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import KafkaframesError
 from kafkaframes.protocol.messages import Message
-from kafkaframes.storage.files.names import check_topic
+from kafkaframes.storage.files.names import is_topic
 
 _FIRST_WITH_NULL = 1
 _FIRST_WITHOUT_NAME = 12
@@ -113,7 +113,7 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
     )
 
 
-def _refuse_ids(request: Request) -> Answer:
+def _refuse_ids(request: Request) -> Message:
     """Answer ids at versions 10 and 11, which carry them and have no meaning for them yet."""
     code = CODE["INVALID_REQUEST"]
     rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics]
@@ -159,11 +159,7 @@ def _by_name(request: Request, broker: BrokerState, name: str, failed: Mapping[s
 
 
 def _code_for(name: str) -> int:
-    try:
-        check_topic(name)
-    except OptionError:
-        return CODE["INVALID_TOPIC_EXCEPTION"]
-    return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    return CODE["UNKNOWN_TOPIC_OR_PARTITION" if is_topic(name) else "INVALID_TOPIC_EXCEPTION"]
 
 
 def _missing(request: Request, name: str | None, code: int, topic_id: Any = NO_UUID) -> Any:

@@ -23,7 +23,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Take the member's word, partition by partition."""
     body, types = request.body, request.types
     code = elsewhere(request, broker, GROUP, body.group_id or "")
-    if code == NONE and (not body.group_id or not _share.is_member_id(body.member_id)):
+    if code == NONE and (body.group_id is None or not _share.is_member_id(body.member_id)):
         code = CODE["INVALID_REQUEST"]
     if code != NONE:
         return request.response(error_code=code)

@@ -36,7 +36,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body = request.body
     code = elsewhere(request, broker, _GROUP, body.group_id or "")
     acknowledges = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
-    is_wrong = not body.group_id or not _share.is_member_id(body.member_id)
+    is_wrong = body.group_id is None or not _share.is_member_id(body.member_id)
     if code == NONE and (is_wrong or (acknowledges and body.share_session_epoch == INITIAL)):
         code = CODE["INVALID_REQUEST"]
     if code != NONE:

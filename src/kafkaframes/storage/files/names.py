@@ -162,11 +162,16 @@ def segment_file_name(base_offset: int, kind: str) -> str:
     return str(FileName(base_offset, kind))
 
 
+def is_topic(name: str) -> bool:
+    """Return whether a topic can have a name (Kafka's ``Topic.validate``)."""
+    return 0 < len(name) <= _LONGEST_TOPIC and name not in (".", "..") and _TOPIC_CHARACTERS.issuperset(name)
+
+
 def check_topic(name: str) -> None:
     """Raise if ``name`` is not a valid topic name (Kafka's ``Topic.validate``).
 
     Raises:
         OptionError: says why.
     """
-    if not 0 < len(name) <= _LONGEST_TOPIC or name in (".", "..") or not _TOPIC_CHARACTERS.issuperset(name):
+    if not is_topic(name):
         raise OptionError(f"{name[:300]!r} is not a topic name: 1 to 249 letters, digits, '.', '_' and '-'")
