@@ -13,6 +13,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -29,10 +30,11 @@ from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess
 from kafkaframes.broker.security.given import security_of
-from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials, PlainExchange, unsecured_token
+from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials, PlainExchange
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_of_password
 from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tokens import unsecured_token
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.client import Producer
 from kafkaframes.errors import KafkaframesError, OptionError
@@ -75,7 +77,8 @@ def test_scram_lets_in_who_knows_the_password_and_proves_itself(mechanism, name)
     ],
 )
 def test_scram_refuses_wrong_passwords_users_nonces_and_bindings(user, password, change):
-    exchange = ScramExchange("SCRAM-SHA-256", {"alice": credential_of_password("SCRAM-SHA-256", "secret")}.get)
+    users = Credentials({"alice": "secret"})
+    exchange = ScramExchange("SCRAM-SHA-256", lambda name: users.find_scram(name, "SCRAM-SHA-256"))
     bare = f"n={user},r=abc"
     answer = exchange.respond(f"n,,{bare}".encode())
     final, _ = client_final(bare, answer, password, "sha256", **change)
@@ -84,17 +87,77 @@ def test_scram_refuses_wrong_passwords_users_nonces_and_bindings(user, password,
     assert exchange.user is None
 
 
-def test_an_unknown_user_is_answered_with_the_same_salt_each_time():
-    def salt():
-        return ScramExchange("SCRAM-SHA-256", {}.get, lambda: "x").respond(b"n,,n=nobody,r=abc")
+def first_answer(users, name, mechanism="SCRAM-SHA-256"):
+    """Return salt and iterations of what a server answers first."""
+    exchange = ScramExchange(mechanism, lambda user: users.find_scram(user, mechanism), lambda: "x")
+    fields = dict(part.split("=", 1) for part in exchange.respond(f"n,,n={name},r=abc".encode()).decode().split(","))
+    return base64.b64decode(fields["s"]), int(fields["i"])
 
-    assert salt() == salt()
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_who_asks_for_an_unknown_user_learns_nothing(mechanism):
+    users = Credentials({"alice": "secret"}, secret=b"k" * 32)
+    users.scram["bob", mechanism] = credential_of_password(mechanism, "b", iterations=8192, salt=b"s" * 24)
+    guessed = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]  # what everybody could compute
+    seen = {first_answer(users, f"nobody{number}", mechanism) for number in range(64)}
+    assert len({salt for salt, _ in seen}) == 64
+    assert guessed not in {salt for salt, _ in seen} | {first_answer(users, "nobody", mechanism)[0]}
+    assert {(len(salt), iterations) for salt, iterations in seen} == {(16, 4096), (24, 8192)}  # as alice's and bob's
+    for name in ("nobody", "alice", "bob"):
+        assert first_answer(users, name, mechanism) == first_answer(users, name, mechanism)
+    again = Credentials({"alice": "secret"}, dict(users.scram), secret=b"k" * 32)
+    assert first_answer(again, "alice", mechanism) == first_answer(users, "alice", mechanism)
+    assert first_answer(again, "nobody", mechanism) == first_answer(users, "nobody", mechanism)
+    other = Credentials({"alice": "secret"}, dict(users.scram))
+    assert first_answer(other, "nobody", mechanism)[0] != first_answer(users, "nobody", mechanism)[0]
+
+
+def test_salts_stay_over_a_restart_and_differ_between_directories(tmp_path):
+    def answers(directory):
+        with Broker(data_dir=directory, security=Security(users={"alice": "secret"})) as broker:
+            users = broker.call(lambda state: state.credentials)
+            return first_answer(users, "alice"), first_answer(users, "nobody")
+
+    first, other = answers(tmp_path / "a"), answers(tmp_path / "b")
+    assert answers(tmp_path / "a") == first
+    assert not set(first) & set(other)
+
+
+def test_a_user_and_nobody_take_the_same_steps(monkeypatch):
+    """Not by a clock, which lies on a busy machine: the calls that take time are counted."""
+    users = Credentials({"alice": "secret"})
+    users.prepare()
+    calls = []
+    for name in ("digest", "compare_digest"):
+        real = getattr(hmac, name)
+        monkeypatch.setattr(hmac, name, lambda *given, real=real, name=name: (calls.append(name), real(*given))[1])
+    real_hash = hashlib.pbkdf2_hmac
+    counts = {}
+    for user in ("alice", "nobody"):
+        exchange = ScramExchange("SCRAM-SHA-256", lambda name: users.find_scram(name, "SCRAM-SHA-256"))
+        answer = exchange.respond(f"n,,n={user},r=abc".encode())
+        final, _ = client_final(f"n={user},r=abc", answer, "wrong", "sha256")
+        monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *given: calls.append("pbkdf2") or real_hash(*given))
+        calls.clear()
+        with pytest.raises(AuthenticationError, match="invalid credentials"):
+            exchange.respond(final)
+        counts[user] = list(calls)
+        monkeypatch.setattr(hashlib, "pbkdf2_hmac", real_hash)
+    assert counts["alice"] == counts["nobody"]
+    assert "pbkdf2" not in counts["alice"]
+    plain = {}
+    for user in ("alice", "nobody"):
+        calls.clear()
+        with pytest.raises(AuthenticationError):
+            PlainExchange({"alice": "secret"}).respond(f"\0{user}\0wrong".encode())
+        plain[user] = list(calls)
+    assert plain["alice"] == plain["nobody"] == ["compare_digest"]
 
 
 @pytest.mark.parametrize("message", [b"", b"\xff", b"n,,", b"n=a,r=b", b"p=tls,,n=a,r=b", b"n,,n=a", b"n,,r=b,n=a"])
 def test_scram_survives_any_first_message(message):
     with pytest.raises(AuthenticationError):
-        ScramExchange("SCRAM-SHA-256", {}.get).respond(message)
+        ScramExchange("SCRAM-SHA-256", lambda name: Credentials().find_scram(name, "SCRAM-SHA-256")).respond(message)
 
 
 def test_plain_takes_the_right_password_only():
@@ -157,6 +220,41 @@ def test_raw_tokens_follow_the_first_handshake(asker):
     assert b"".join(asker.session.memory["raw"](b"\0alice\0secret")) == struct.pack(">i", 0)
     assert asker.session.principal == "User:alice"
     assert asker.ask("Metadata", 9, topics=None).brokers
+
+
+def test_a_refused_raw_token_closes_the_connection_as_late_as_version_1_does(asker):
+    unknown_session(asker)
+    assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
+    later = asker.session.memory["raw"](b"\0alice\0wrong")
+    assert isinstance(later, Later)
+    assert not later.is_done
+    asker.state.waits.advance(0.099)
+    assert not later.is_done
+    asker.state.waits.advance(0.002)
+    assert later.is_done
+    assert asker.session.memory["close"]
+    assert not asker.session.is_authenticated
+
+
+def test_guesses_of_passwords_wait_on_the_wire_in_both_versions():
+    config = {"connection.failed.authentication.delay.ms": 300}
+    with Broker(security=Security(users={"alice": "secret"}), config=config) as broker:
+        for version in (0, 1):
+            with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
+                client.sendall(frame(17, version, b"\0\5PLAIN"))
+                assert client.recv(4096)
+                token = b"\0alice\0wrong"
+                sized = len(token).to_bytes(4, "big") + token
+                began = time.monotonic()
+                client.sendall(sized if version == 0 else frame(36, 0, sized))
+                while client.recv(4096):
+                    pass
+                assert time.monotonic() - began >= 0.29
+
+
+def frame(key, version, body):
+    data = struct.pack(">hhih", key, version, 1, 0) + body
+    return len(data).to_bytes(4, "big") + data
 
 
 def test_an_unknown_mechanism_is_told_what_there_is(asker):

@@ -185,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         frame = view.tobytes()
         raw = self.session.memory.get("raw")
         if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
-            out.extend(raw(frame))
+            self._answer_raw(raw(frame), out)
             return
         request = self._dispatcher.request_of(frame, self.session)
         answer = self._dispatcher.answer(request)
@@ -194,6 +194,19 @@ class Connection(asyncio.BufferedProtocol):
             answer.when_complete(lambda later: self._late(request, later))
             return
         self._take(request, answer.answer if isinstance(answer, Later) else answer, out)
+
+    def _answer_raw(self, answer: list[bytes] | Later, out: Buffers) -> None:
+        """Answer a SASL token; one that is refused, by closing the connection later."""
+        if not isinstance(answer, Later):
+            out.extend(answer)
+            return
+        self._later = answer
+
+        def end(_: Later) -> None:
+            self._server.closed(self.session, "SASL: authentication failed")
+            self.close()
+
+        answer.when_complete(end)
 
     def _late(self, request: Request, later: Later) -> None:
         """Send the answer that was waited for, and go on with the next request."""

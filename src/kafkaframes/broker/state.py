@@ -35,6 +35,7 @@ from kafkaframes.errors import KafkaframesError, OptionError, StorageError
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
 
+_SALTS = "scram_salts"  # among the stored entities
 NO_UUID = UUID(int=0)
 _INTERNAL_PARTITIONS = {
     GROUP_OFFSETS: "offsets.topic.num.partitions",
@@ -410,9 +411,22 @@ class BrokerState:
         for user, mechanisms in self.metadata.entities.get("scram", {}).items():
             for mechanism, values in mechanisms.items():
                 self.credentials.scram[user, mechanism] = ScramCredential.of_dict(values)
+        if self.credentials.scram or self.credentials.passwords:
+            self._keep_salts()
         if isinstance(self.access, AclAccess):
             for values in self.metadata.entities.get("acls", []):
                 self.access.add(Acl(*values))
+
+    def _keep_salts(self) -> None:
+        """Take the secret that salts follow from, of the directory: a restart shows nobody which users there are."""
+        stored = self.metadata.entities.get(_SALTS)
+        if isinstance(stored, str):
+            self.credentials.secret = stored.encode()
+        else:
+            self.metadata.entities[_SALTS] = self.credentials.secret.hex()
+            self.credentials.secret = self.metadata.entities[_SALTS].encode()
+            self.save()
+        self.credentials.prepare()
 
     def save(self) -> None:
         """Write what is kept beside the logs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import ExitStack
 from functools import partial
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
 
+_USERS = "KAFKAFRAMES_SASL_USERS"
 MOST_REMARKS = 20  # of copies and stores are printed
 
 
@@ -66,7 +68,23 @@ MOST_REMARKS = 20  # of copies and stores are printed
 )
 @click.option("--schema-registry", metavar="ADDR", help="A schema registry in memory, for tests: [HOST:]PORT.")
 @click.option("--request-log", metavar="FILE", help="Append a line of JSON for each request, as Kafka's request log.")
-@click.option("--sasl-user", "users", multiple=True, metavar="NAME=PASSWORD", help="Ask for SASL; may be repeated.")
+@click.option(
+    "--sasl",
+    metavar="MECHANISMS",
+    help="Those that are offered, with commas. Default: PLAIN,SCRAM-SHA-256,SCRAM-SHA-512, where there are users.",
+)
+@click.option(
+    "--sasl-users-file",
+    metavar="FILE",
+    help="Ask for SASL: lines NAME=PASSWORD, in a file of yours alone; or in the variable KAFKAFRAMES_SASL_USERS.",
+)
+@click.option(
+    "--sasl-user",
+    "users",
+    multiple=True,
+    metavar="NAME=PASSWORD",
+    help="The same, where others may see a command's arguments; may be repeated.",
+)
 @click.option("--tls-cert", "certificate", metavar="FILE", help="Speak TLS: a PEM file with the certificate.")
 @click.option("--tls-key", "key", metavar="FILE", help="Its key, a PEM file; in --tls-cert by default.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker's setting (may be repeated).")
@@ -74,6 +92,8 @@ def command(
     config: str | None,
     settings: tuple[str, ...],
     request_log: str | None,
+    sasl: str | None,
+    sasl_users_file: str | None,
     users: tuple[str, ...],
     certificate: str | None,
     key: str | None,
@@ -115,6 +135,9 @@ def command(
         given["data_dir"] = directory.partition(",")[0]
     given["storage"] = storage_of(key_files, follow_links=follow_links)
     given["listeners"] = listeners = listeners_of(known)
+    if sasl is not None:
+        known["sasl.enabled.mechanisms"] = sasl
+    users += _users(sasl_users_file)
     given["security"] = security_of(known, listeners=listeners, users=users, certificate=certificate, key=key)
     with ExitStack() as stack:
         write = None
@@ -131,6 +154,17 @@ def command(
             _run_controlled(broker, address, token, partial(_announce, broker, given, unknown))
 
 
+def _users(file: str | None) -> tuple[str, ...]:
+    """Return the users of a file and of the environment, from which they are taken away."""
+    from kafkaframes.broker.security.given import users_of_text
+    from kafkaframes.broker.security.private_files import read_private
+
+    users = users_of_text(os.environ.pop(_USERS, ""), source=_USERS)
+    if file is not None:
+        users += users_of_text(read_private(file), source=file)
+    return tuple(users)
+
+
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
     from kafkaframes.broker.properties import is_known, read_properties
 
@@ -141,7 +175,7 @@ def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, 
     for one in settings:
         key, equals, value = one.partition("=")
         if not equals or not is_known(key):
-            raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {one!r}")
+            raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {key!r}")
         known[key] = value
     return known, unknown
 

@@ -9,8 +9,8 @@ Gaps: re-authentication of a connection (KIP-368): sessions have no end here.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api, Later
-from kafkaframes.broker.apis.sasl_handshake import finish
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis.sasl_handshake import finish, refused
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.security.scram import AuthenticationError
@@ -27,25 +27,11 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     try:
         reply = exchange.respond(request.body.auth_bytes)
     except AuthenticationError as error:
-        return _refused(request, broker, str(error))
+        code = CODE["SASL_AUTHENTICATION_FAILED"]
+        return refused(session, broker, request.response(error_code=code, error_message=str(error)))
     if exchange.user is not None:
         finish(session, exchange)
     return request.response(error_code=NONE, error_message=None, auth_bytes=reply)
-
-
-def _refused(request: Request, broker: BrokerState, reason: str) -> Later:
-    """Answer later, and close the connection then: guessing passwords takes its time."""
-    session, later = request.session, Later()
-    session.memory.pop("sasl", None)
-    answer = request.response(error_code=CODE["SASL_AUTHENTICATION_FAILED"], error_message=reason)
-
-    def tell() -> None:
-        session.memory["close"] = True
-        later.complete(answer)
-
-    timer = broker.waits.call_later(broker.settings.number("connection.failed.authentication.delay.ms"), tell)
-    later.when_abandoned(timer.cancel)
-    return later
 
 
 API = Api(

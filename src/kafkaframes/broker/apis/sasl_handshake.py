@@ -2,7 +2,8 @@
 
 Versions 0 and 1. PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, as far as the broker offers them.
 
-* v0: the tokens follow as frames without headers. v1: they come in SaslAuthenticate.
+* v0: the tokens follow as frames without headers; failures close the connection as late as in v1.
+* v1: they come in SaslAuthenticate.
 
 Gaps: GSSAPI and delegation tokens.
 """
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkaframes.broker.api import Answer, Api, CloseConnection
+from kafkaframes.broker.api import Answer, Api, Later
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request, Session
 from kafkaframes.broker.security.mechanisms import Exchange
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.protocol.messages import Message
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -30,23 +32,37 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     exchange = broker.credentials.exchange(request.body.mechanism, lambda: broker.clock.now_ms)
     session.memory["sasl"] = exchange
     if request.version == 0:
-        session.memory["raw"] = _raw(session, exchange)
+        session.memory["raw"] = _raw(session, exchange, broker)
     return request.response(error_code=NONE, mechanisms=offered)
 
 
-def _raw(session: Session, exchange: Exchange) -> Callable[[bytes], list[bytes]]:
-    """Return what takes a token without a header and answers with one."""
+def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], list[bytes] | Later]:
+    """Return what takes a token without a header and answers with one; nothing, later, to one that is refused."""
 
-    def answer(token: bytes) -> list[bytes]:
+    def answer(token: bytes) -> list[bytes] | Later:
         try:
             reply = exchange.respond(token)
-        except AuthenticationError as error:
-            raise CloseConnection(f"SASL: {error}") from None
+        except AuthenticationError:
+            return refused(session, broker, None)
         if exchange.user is not None:
             finish(session, exchange)
         return [len(reply).to_bytes(4, "big"), reply]
 
     return answer
+
+
+def refused(session: Session, broker: BrokerState, answer: Message | None) -> Later:
+    """Answer later, and close the connection then: guessing passwords takes its time."""
+    later = Later()
+    session.memory.pop("sasl", None)
+
+    def complete() -> None:
+        session.memory["close"] = True
+        later.complete(answer)
+
+    timer = broker.waits.call_later(broker.settings.number("connection.failed.authentication.delay.ms"), complete)
+    later.when_abandoned(timer.cancel)
+    return later
 
 
 def finish(session: Session, exchange: Exchange) -> None:

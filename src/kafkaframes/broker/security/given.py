@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Final
 
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.security.mechanisms import MECHANISMS
+from kafkaframes.broker.security.jwks import KeySet, SignedTokens
+from kafkaframes.broker.security.mechanisms import OAUTHBEARER, PASSWORD_MECHANISMS, CheckToken
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tokens import ClaimRules, unsecured_token
 from kafkaframes.errors import OptionError
 
+_JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_UNSECURED: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
+TOKEN_KEYS: Final = frozenset(
+    {
+        _JWKS,
+        _UNSECURED,
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.oauthbearer.scope.claim.name",
+        "kafkaframes.sasl.oauthbearer.required.scopes",
+    }
+)
 # Keys of server.properties that are understood; key and trust stores are PEM files (KIP-651).
 KEYS = frozenset(
     {
         "sasl.enabled.mechanisms",
+        *TOKEN_KEYS,
         "ssl.keystore.type",
         "ssl.keystore.location",
         "ssl.truststore.type",
@@ -56,11 +75,12 @@ def security_of(
         raise OptionError(f"ssl.client.auth={asked}: none, requested, or required with a truststore")
     known_clients = authorities if asked != "none" else None
     tls = certificate and server_context(certificate, key, authorities=known_clients, needs_client=asked == "required")
-    mechanisms = given.get("sasl.enabled.mechanisms", ",".join(MECHANISMS))
+    mechanisms = _list(given.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))
     made = Security(
         users=dict(map(_user, users)),
-        mechanisms=tuple(name.strip() for name in mechanisms.split(",") if name.strip()),
-        needs_sasl=any(one.needs_sasl for one in listeners),
+        mechanisms=mechanisms,
+        check_token=_check_of({name: value for name, value in given.items() if name in TOKEN_KEYS}, mechanisms),
+        needs_sasl=any(one.needs_sasl for one in listeners) if listeners else "sasl.enabled.mechanisms" in given,
         tls=tls or None,
     )
     if listeners:
@@ -79,8 +99,62 @@ def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
         raise OptionError(f"a listener of SSL needs a certificate; the listeners are {named}")
     if made.tls is not None and not any(one.needs_tls for one in listeners):
         raise OptionError(f"a certificate, but the listeners are {named}")
-    if made.users and not any(one.needs_sasl for one in listeners):
-        raise OptionError(f"users for SASL, but the listeners are {named}")
+    if (made.users or made.check_token) and not any(one.needs_sasl for one in listeners):
+        raise OptionError(f"users or tokens for SASL, but the listeners are {named}")
+
+
+def _check_of(given: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:
+    """Return what checks tokens.
+
+    Raises:
+        OptionError: settings of tokens that nothing uses, or that exclude each other.
+    """
+    if not given or OAUTHBEARER not in mechanisms:
+        if given:
+            raise OptionError(f"{min(given)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
+        return None
+    is_unsecured = given.get(_UNSECURED, "false").strip().lower() == "true"
+    if is_unsecured and len(given) > 1:
+        raise OptionError(f"{_UNSECURED}=true has no other settings of tokens beside it: nothing else is checked")
+    if is_unsecured:
+        return unsecured_token
+    if _JWKS not in given:
+        return None
+    own = "sasl.oauthbearer."
+    rules = ClaimRules(
+        issuer=given.get(f"{own}expected.issuer"),
+        audiences=_list(given.get(f"{own}expected.audience", "")),
+        clock_skew_seconds=_number(given, f"{own}clock.skew.seconds", 30),
+        sub_claim=given.get(f"{own}sub.claim.name", "sub"),
+        scope_claim=given.get(f"{own}scope.claim.name", "scope"),
+        scopes=_list(given.get(f"kafkaframes.{own}required.scopes", "")),
+    )
+    refresh_ms = _number(given, f"{own}jwks.endpoint.refresh.ms", 3_600_000)
+    return SignedTokens(KeySet(given[_JWKS], refresh_seconds=refresh_ms / 1000), rules)
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name, str(default)).strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise OptionError(f"{name} is a number of at most nine digits")
+    return int(text)
+
+
+def users_of_text(text: str, *, source: str) -> list[str]:
+    """Return the lines ``NAME=PASSWORD`` of a file or a variable; blank ones and those with ``#`` are left out.
+
+    Raises:
+        OptionError: names the source and the line's number, never its text.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    for number, line in enumerate(lines, 1):
+        if line and not line.startswith("#") and not all(line.partition("=")):
+            raise OptionError(f"{source}, line {number}: each line is NAME=PASSWORD")
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _user(text: str) -> tuple[str, str]:

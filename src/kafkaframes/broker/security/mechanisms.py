@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import base64
+import hashlib
 import hmac
-import json
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafkaframes.broker.security.scram import (
     HASHES,
+    LEAST_ITERATIONS,
+    SALT_BYTES,
     AuthenticationError,
     ScramCredential,
     ScramExchange,
@@ -19,9 +21,11 @@ from kafkaframes.broker.security.scram import (
 )
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
-MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
+PASSWORD_MECHANISMS = (PLAIN, *HASHES)
+MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 _BEARER = re.compile(
-    r"[ny],(?:a=[^,]*)?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?auth=Bearer +(?P<token>[^\x01]+)\x01(?:[^\x01]*\x01)*"
+    r"[ny],(?:a=(?P<acting_for>[^,]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
+    r"auth=Bearer +(?P<token>[^\x01\s]+)\x01(?:[^\x01]*\x01)*"
 )
 CheckToken = Callable[[str, int], str]  # a token and the time in milliseconds -> the user; AuthenticationError
 
@@ -61,11 +65,16 @@ class PlainExchange:
         if acting_for not in ("", user):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is different")
         known = self._passwords.get(user)
-        is_right = hmac.compare_digest((known or "").encode(), password.encode())
+        is_right = hmac.compare_digest(*(_digest(text) for text in (known or "", password)))
         if known is None or not is_right:
             raise AuthenticationError("Authentication failed: Invalid username or password")
         self.user = user
         return b""
+
+
+def _digest(text: str) -> bytes:
+    """Return a password as a number of bytes that tells nothing of its length."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class BearerExchange:
@@ -89,70 +98,70 @@ class BearerExchange:
         if match is None:
             raise AuthenticationError("this is no first message of OAUTHBEARER")
         try:
-            self.user = self._check(match["token"], self._now_ms())
+            user = self._check(match["token"], self._now_ms())
+            if match["acting_for"] not in (None, "", user):
+                raise AuthenticationError("nobody may act for somebody else")
+            self.user = user
         except AuthenticationError as error:
             self._refusal = str(error)
             return b'{"status":"invalid_token"}'
         return b""
 
 
-def unsecured_token(token: str, now_ms: int) -> str:
-    """Return the user of an unsecured JSON web token (``alg`` none), as Kafka's default for tests takes it.
-
-    Raises:
-        AuthenticationError: it is none, is signed, names nobody, or has expired.
-    """
-    parts = token.split(".")
-    if len(parts) != 3 or parts[2]:
-        raise AuthenticationError("an unsecured token has a header, claims, and an empty signature")
-    header, claims = (_json_of(part) for part in parts[:2])
-    if header.get("alg") != "none":
-        raise AuthenticationError("the token is signed, and nothing here can check it")
-    user, expires = claims.get("sub"), claims.get("exp")
-    if not isinstance(user, str) or not user:
-        raise AuthenticationError("the token names nobody (sub)")
-    if not isinstance(expires, int | float) or expires * 1000 <= now_ms:
-        raise AuthenticationError("the token has expired")
-    return user
-
-
-def _json_of(part: str) -> dict[str, Any]:
-    try:
-        found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (ValueError, RecursionError):
-        raise AuthenticationError("the token is no JSON") from None
-    if not isinstance(found, dict):
-        raise AuthenticationError("the token is no JSON object")
-    return found
-
-
 @dataclass(slots=True)
 class Credentials:
     """The users of a broker.
 
+    An unknown user is answered as a known one with a wrong password: in the same time, and by SCRAM with a salt and a
+    number of iterations that real users have, which follow from a secret.
+
     Attributes:
         passwords: for PLAIN; SCRAM knows the same users.
-        scram: credentials by (user, mechanism), also those that clients have altered.
+        scram: credentials by (user, mechanism) that clients have set.
         mechanisms: that are offered.
         check_token: for OAUTHBEARER.
+        secret: what salts follow from; of a data directory, or of this process.
     """
 
     passwords: dict[str, str] = field(default_factory=dict, repr=False)
     scram: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
-    mechanisms: tuple[str, ...] = MECHANISMS
-    check_token: CheckToken = unsecured_token
+    mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
+    check_token: CheckToken | None = field(default=None, repr=False)
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _made: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
     def exchange(self, mechanism: str, now_ms: Callable[[], int]) -> Exchange:
         """Begin an authentication by a mechanism that is offered."""
         if mechanism == PLAIN:
             return PlainExchange(self.passwords)
         if mechanism == OAUTHBEARER:
+            assert self.check_token is not None
             return BearerExchange(self.check_token, now_ms)
         return ScramExchange(mechanism, lambda user: self.find_scram(user, mechanism))
 
-    def find_scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """Return a user's SCRAM credential; one is made for a user with a password when it is first needed."""
+    def prepare(self) -> None:
+        """Make the SCRAM credentials of all passwords: nobody's first attempt takes longer than another's."""
+        for mechanism in (name for name in self.mechanisms if name in HASHES):
+            for user, password in self.passwords.items():
+                salt = self._derived(user, mechanism)[:SALT_BYTES]
+                self._made[user, mechanism] = credential_of_password(mechanism, password, salt=salt)
+
+    def find_scram(self, user: str, mechanism: str) -> ScramCredential:
+        """Return a user's SCRAM credential; one that no password fits, for an unknown user."""
+        if self.passwords and not self._made:
+            self.prepare()
         key = (user, mechanism)
-        if key not in self.scram and user in self.passwords:
-            self.scram[key] = credential_of_password(mechanism, self.passwords[user])
-        return self.scram.get(key)
+        return self.scram.get(key) or self._made.get(key) or self._unknown(user, mechanism)
+
+    def _unknown(self, user: str, mechanism: str) -> ScramCredential:
+        """Return a credential that looks as one of the real users' does, always the same for a name."""
+        seed = self._derived(user, mechanism)
+        real = [one for (_, name), one in (*self.scram.items(), *self._made.items()) if name == mechanism]
+        shapes = sorted((len(one.salt), one.iterations) for one in real) or [(SALT_BYTES, LEAST_ITERATIONS)]
+        size, iterations = shapes[int.from_bytes(seed[-8:], "big") % len(shapes)]
+        salt = hashlib.shake_256(seed).digest(size) if size != SALT_BYTES else seed[:SALT_BYTES]
+        nothing = secrets.token_bytes(hashlib.new(HASHES[mechanism]).digest_size)
+        return ScramCredential(salt, iterations, nothing, nothing)
+
+    def _derived(self, user: str, mechanism: str) -> bytes:
+        return hmac.digest(self.secret, f"{mechanism} {user}".encode("utf-8", "surrogatepass"), "sha512")

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.security.acls import Acl, AclAccess
-from kafkaframes.broker.security.mechanisms import MECHANISMS, CheckToken, Credentials, unsecured_token
+from kafkaframes.broker.security.mechanisms import (
+    MECHANISMS,
+    OAUTHBEARER,
+    PASSWORD_MECHANISMS,
+    CheckToken,
+    Credentials,
+)
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.errors import OptionError
 
@@ -19,10 +25,11 @@ class Security:
 
     Attributes:
         users: passwords by user; with any, clients authenticate by SASL (PLAIN, and SCRAM with the same passwords).
-        mechanisms: that are offered.
+        mechanisms: that are offered: those with passwords by default.
         needs_sasl: clients authenticate; True by itself where there are users.
-        check_token: for OAUTHBEARER: a token and the time in milliseconds to a user, or an ``AuthenticationError``;
-            unsecured tokens are taken by default.
+        check_token: for OAUTHBEARER, which needs it: a token and the time in milliseconds to a user, or an
+            ``AuthenticationError``. ``jwks.SignedTokens`` verifies signatures; ``tokens.unsecured_token`` takes what
+            anybody can write, for tests.
         tls: a server's ``ssl.SSLContext``, see ``security.tls.server_context``.
         authorizer: refuse what no rule allows; by default what no rule is about is allowed. A setting
             ``authorizer.class.name`` means the same; empty, it switches rules off: SECURITY_DISABLED.
@@ -30,9 +37,9 @@ class Security:
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    mechanisms: tuple[str, ...] = MECHANISMS
+    mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
     needs_sasl: bool = False
-    check_token: CheckToken = unsecured_token
+    check_token: CheckToken | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
     authorizer: bool = False
     acls: Iterable[Acl] = ()
@@ -41,6 +48,12 @@ class Security:
         unknown = [name for name in self.mechanisms if name not in MECHANISMS]
         if unknown:
             raise OptionError(f"no SASL mechanism {', '.join(unknown)}; there are {', '.join(MECHANISMS)}")
+        if (OAUTHBEARER in self.mechanisms) != (self.check_token is not None):
+            raise OptionError(
+                "OAUTHBEARER among the mechanisms and a check of its tokens go together: of signed ones by "
+                "sasl.oauthbearer.jwks.endpoint.url, of unsecured ones, which anybody can write, by "
+                "kafkaframes.sasl.oauthbearer.allow.unsecured=true; in Python by check_token"
+            )
         if self.users:
             object.__setattr__(self, "needs_sasl", True)
 

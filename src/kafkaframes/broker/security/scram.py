@@ -1,7 +1,6 @@
 """SCRAM on the server's side (RFC 5802), SHA-256 and SHA-512, as Kafka speaks it (KIP-84).
 
-The nonce of the client's last message is verified (CVE-2024-56128), proofs are compared in constant time, and an
-unknown user is answered like a known one with a wrong password.
+The nonce of the client's last message is verified (CVE-2024-56128), and proofs are compared in constant time.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Final
 from kafkaframes.errors import OptionError
 
 LEAST_ITERATIONS: Final = 4096
+SALT_BYTES: Final = 16
 MOST_ITERATIONS: Final = 16384
 HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NUMBERS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -77,7 +77,7 @@ def credential_of_password(
     Raises:
         OptionError: there is no such mechanism.
     """
-    salt = secrets.token_bytes(16) if salt is None else salt
+    salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     salted = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
     return credential_of_salted(mechanism, salt, iterations, salted)
 
@@ -93,21 +93,20 @@ class ScramExchange:
 
     Args:
         mechanism: which.
-        find: gives a user's credential; None for an unknown user.
+        find: gives a user's credential; for an unknown user one that no password fits.
         new_nonce: gives the server's part of the nonce.
     """
 
     def __init__(
         self,
         mechanism: str,
-        find: Callable[[str], ScramCredential | None],
+        find: Callable[[str], ScramCredential],
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
     ) -> None:
         self._hash = _hash_of(mechanism)
         self._find = find
         self._new_nonce = new_nonce
         self._credential: ScramCredential | None = None
-        self._is_known = False
         self._messages: tuple[str, str] = ("", "")
         self._gs2 = ""
         self._nonce = ""
@@ -134,10 +133,7 @@ class ScramExchange:
         if match["zid"] and match["zid"].replace("=2C", ",").replace("=3D", "=") != self._name:
             raise AuthenticationError("nobody may act for somebody else")
         self._gs2 = match["gs2"]
-        found = self._find(self._name)
-        self._is_known = found is not None
-        fake_salt = hmac.digest(b"kafkaframes", self._name.encode(), "sha256")[:16]
-        self._credential = found or ScramCredential(fake_salt, LEAST_ITERATIONS, b"", b"")
+        self._credential = self._find(self._name)
         self._nonce = match["nonce"] + self._new_nonce()
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
@@ -154,7 +150,7 @@ class ScramExchange:
         if match["binding"] != base64.b64encode(self._gs2.encode()).decode():
             raise AuthenticationError("channel binding is not supported")
         signed = ",".join((*self._messages, match["bare"])).encode()
-        if not (self._is_known and self._proves(match["proof"], signed, credential)):
+        if not self._proves(match["proof"], signed, credential):
             raise AuthenticationError("Authentication failed during authentication due to invalid credentials")
         self.user = self._name
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))

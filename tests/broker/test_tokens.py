@@ -1,0 +1,406 @@
+"""OAUTHBEARER: who made a token, what it may say, and that nobody is let in by one that was not named."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hmac
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.http_server import HttpServer, Route
+from kafkaframes.broker.security import jwks
+from kafkaframes.broker.security.given import security_of, users_of_text
+from kafkaframes.broker.security.jwks import KeySet, SignedTokens
+from kafkaframes.broker.security.mechanisms import BearerExchange
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.private_files import read_private
+from kafkaframes.broker.security.scram import AuthenticationError
+from kafkaframes.broker.security.tokens import ClaimRules, unsecured_token
+from kafkaframes.client import Producer
+from kafkaframes.errors import KafkaframesError, OptionError
+
+NOW = 1_700_000_000
+NOW_MS = NOW * 1000
+RSA = rsa.generate_private_key(65537, 2048)
+WEAK = rsa.generate_private_key(65537, 1024)
+EC = ec.generate_private_key(ec.SECP256R1())
+OTHER = rsa.generate_private_key(65537, 2048)
+RULES = ClaimRules(issuer="https://issuer", audiences=("kafka", "other"), scopes=("kafka.write",))
+CLAIMS = {
+    "sub": "alice",
+    "iss": "https://issuer",
+    "aud": ["x", "kafka"],
+    "iat": NOW - 5,
+    "nbf": NOW - 5,
+    "exp": NOW + 60,
+    "scope": "openid kafka.write",
+}
+
+
+def encoded(data):
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def number(value):
+    return encoded(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+
+
+def of_rsa(key, **more):
+    numbers = key.public_key().public_numbers()
+    return {"kty": "RSA", "n": number(numbers.n), "e": number(numbers.e), **more}
+
+
+def of_ec(key, **more):
+    numbers = key.public_key().public_numbers()
+    return {"kty": "EC", "crv": "P-256", "x": number(numbers.x), "y": number(numbers.y), **more}
+
+
+KEYS = {
+    "keys": [
+        of_rsa(OTHER, kid="encryption", use="enc"),
+        of_rsa(WEAK, kid="weak"),
+        {"kty": "oct", "k": encoded(b"symmetric"), "kid": "oct", "alg": "HS256"},
+        {"kty": "EC", "crv": "P-256", "x": number(1), "y": number(1), "kid": "no point"},
+        of_rsa(RSA, kid="r", alg="RS256", use="sig"),
+        of_ec(EC, kid="e"),
+    ]
+}
+
+
+def signed_text(text, algorithm):
+    data = text.encode()
+    if algorithm == "RS256":
+        return RSA.sign(data, padding.PKCS1v15(), hashes.SHA256())
+    r, s = decode_dss_signature(EC.sign(data, ec.ECDSA(hashes.SHA256())))
+    return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+def token(claims=None, *, algorithm="RS256", kid=None, header=None, text=None, signature=None, **changed):
+    """Return a token; ``text`` stands for the claims as they are, ``changed`` changes some (None: leaves out)."""
+    head = {"alg": algorithm} | ({} if kid is None else {"kid": kid}) | (header or {})
+    claims = {name: value for name, value in ((claims or CLAIMS) | changed).items() if value is not None}
+    body = json.dumps(claims) if text is None else text
+    signed = f"{encoded(json.dumps(head).encode())}.{encoded(body.encode())}"
+    made = signed_text(signed, algorithm if algorithm in ("RS256", "ES256") else "RS256")
+    return f"{signed}.{encoded(made if signature is None else signature)}"
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory):
+    path = tmp_path_factory.mktemp("keys") / "jwks.json"
+    path.write_text(json.dumps(KEYS))
+    return SignedTokens(KeySet(path.as_uri()), RULES)
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+@pytest.mark.parametrize("kid", [None, True])
+def test_a_signed_token_names_its_user(check, algorithm, kid):
+    kid = kid and {"RS256": "r", "ES256": "e"}[algorithm]
+    assert check(token(algorithm=algorithm, kid=kid), NOW_MS) == "alice"
+    assert check(token(algorithm=algorithm, kid=kid, nbf=None, aud="other"), NOW_MS) == "alice"
+    assert check(token(algorithm=algorithm, scope=["a", "kafka.write"]), NOW_MS) == "alice"
+
+
+def forged():
+    whole = token()
+    header, claims, signature = whole.split(".")
+    public = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    symmetric = f"{encoded(json.dumps({'alg': 'HS256'}).encode())}.{claims}"
+    yield "no signature", f"{header}.{claims}."
+    yield "unsecured", token(algorithm="none", signature=b"")
+    yield "unsecured in capitals", token(algorithm="NONE", signature=b"")
+    yield "the public key as a secret", f"{symmetric}.{encoded(hmac.digest(public, symmetric.encode(), 'sha256'))}"
+    yield (
+        "a symmetric key of the set",
+        f"{symmetric}.{encoded(hmac.digest(b'symmetric', symmetric.encode(), 'sha256'))}",
+    )
+    yield "another's claims", f"{header}.{encoded(json.dumps(CLAIMS | {'sub': 'root'}).encode())}.{signature}"
+    yield (
+        "another's key",
+        token(signature=OTHER.sign(whole.rpartition(".")[0].encode(), padding.PKCS1v15(), hashes.SHA256())),
+    )
+    yield "a key that the token brings", token(header={"jwk": of_rsa(OTHER)}, signature=b"x" * 256)
+    yield "the signature of another algorithm", token(algorithm="ES256", signature=bytes(64))
+    yield "a DER signature", token(algorithm="ES256", signature=EC.sign(b"x", ec.ECDSA(hashes.SHA256())))
+    yield "zeros of ECDSA (CVE-2022-21449)", token(algorithm="ES256", signature=b"\0" * 64)
+    yield "an unknown key", token(kid="nobody")
+    yield "a key of encryption", token(kid="encryption")
+    yield "a key that is too weak", token(kid="weak")
+    yield "a key of the other kind", token(kid="e")
+    yield "a key id that is no text", token(header={"kid": ["r"]})
+    yield "critical extensions", token(header={"crit": ["exp"]})
+    yield "padding", f"{header}.{claims}.{signature}=="
+    yield "white space in it", f"{header}.{claims}.\n{signature}"
+    yield "more parts", f"{whole}.x"
+    yield "doubled names", token(text='{"sub": "eve", ' + json.dumps(CLAIMS)[1:])
+    yield "an array", token(text="[1]")
+    yield "deep", token(text="[" * 30_000)
+    yield "long", token(text=json.dumps(CLAIMS | {"x": "x" * (1 << 20)}))
+
+
+FORGED = dict(forged())
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_token_is_refused(check, name):
+    with pytest.raises(AuthenticationError):
+        check(FORGED[name], NOW_MS)
+
+
+BAD_TIMES = [
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e400",
+    "1e300",
+    "253402300800",
+    "9" * 400,
+    "9" * 5000,
+    "-1",
+    "0",
+    '"9999999999"',
+]
+BAD_TIMES += ["true", "null", "[9999999999]", "{}", "-1e400", '"Infinity"', "1700000000", "1600000000"]
+
+
+@pytest.mark.parametrize("expires", BAD_TIMES)
+def test_an_expiry_that_is_none_is_refused(check, expires):
+    claims = json.dumps({name: value for name, value in CLAIMS.items() if name != "exp"})
+    for text in (claims[:-1] + f', "exp": {expires}' + "}",):
+        late = NOW_MS + 31_000  # more than the clocks may differ
+        with pytest.raises(AuthenticationError):
+            check(token(text=text), late)
+        with pytest.raises(AuthenticationError):
+            unsecured_token(token(text=text, algorithm="none", signature=b""), late)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"exp": None},
+        {"iat": None},
+        {"iat": NOW + 31},
+        {"nbf": NOW + 31},
+        {"nbf": "5"},
+        {"iss": None},
+        {"iss": "https://issuer/"},
+        {"iss": ["https://issuer"]},
+        {"aud": None},
+        {"aud": "kafk"},
+        {"aud": ["x"]},
+        {"aud": {"kafka": 1}},
+        {"aud": [["kafka"]]},
+        {"scope": None},
+        {"scope": "kafka.writer"},
+        {"scope": {"kafka.write": 1}},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": "  "},
+        {"sub": 5},
+        {"sub": ["alice"]},
+    ],
+)
+def test_a_claim_that_is_not_as_it_has_to_be_is_refused(check, changed):
+    with pytest.raises(AuthenticationError):
+        check(token(**changed), NOW_MS)
+
+
+def test_clocks_may_differ_by_the_skew(check):
+    assert check(token(exp=NOW - 29, iat=NOW + 29, nbf=NOW + 29), NOW_MS) == "alice"
+
+
+def test_nobody_acts_for_somebody_else(check):
+    for acting_for, is_taken in ((b"n,,", True), (b"n,a=alice,", True), (b"n,a=root,", False)):
+        exchange = BearerExchange(check, lambda: NOW_MS)
+        exchange.respond(acting_for + b"\x01auth=Bearer " + token().encode() + b"\x01\x01")
+        assert (exchange.user == "alice") is is_taken
+
+
+def test_a_hostile_first_message_takes_no_long_time(check):
+    bearer = b"n,,\x01auth=Bearer "
+    for message in (bearer + b" " * 500_000, b"n,," + b"\x01a=" * 150_000, bearer + b"x" + b"\x01" * 500_000):
+        began = time.process_time()
+        exchange = BearerExchange(check, lambda: NOW_MS)
+        with contextlib.suppress(AuthenticationError):
+            exchange.respond(message)
+        assert exchange.user is None
+        assert time.process_time() - began < 10
+
+
+def test_new_keys_are_fetched_when_a_token_names_one(monkeypatch):
+    monkeypatch.setattr(jwks, "_AGAIN_SECONDS", -1.0)
+    published = [{"keys": [of_rsa(OTHER, kid="old")]}]
+    server = HttpServer([Route("GET", "/keys", lambda asked: published[-1])])
+    try:
+        check = SignedTokens(KeySet(f"{server.url}/keys"), RULES)
+        published.append(KEYS)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                assert check(token(kid="r"), NOW_MS) == "alice"
+                break
+            except AuthenticationError:
+                time.sleep(0.01)
+        published.append({"keys": []})  # an issuer that fails takes no keys away
+        check.keys._fetch()
+        assert check(token(kid="r"), NOW_MS) == "alice"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://issuer.example/keys", "ftp://127.0.0.1/x", "keys.json", "", "http://[", "data:,{}"]
+)
+def test_keys_come_from_https_a_file_or_this_machine(url):
+    with pytest.raises(OptionError, match="JWKS"):
+        KeySet(url)
+
+
+def test_redirects_and_what_is_no_key_set_are_refused(tmp_path):
+    for text in ("", "[]", "{}", '{"keys": 5}', '{"keys": []}', '{"keys": [{"kty": "RSA"}]}', "[" * 100_000):
+        (tmp_path / "keys").write_text(text)
+        with pytest.raises(OptionError, match="JWKS"):
+            KeySet((tmp_path / "keys").as_uri())
+    with pytest.raises(OptionError, match="cannot be read"):
+        KeySet((tmp_path / "none").as_uri())
+
+
+# ------------------------------------------------------------------------------------------------ what is named
+
+UNSECURED = {"sasl.enabled.mechanisms": "OAUTHBEARER", "kafkaframes.sasl.oauthbearer.allow.unsecured": "true"}
+
+
+def produced(broker, **options):
+    options |= {"bootstrap_servers": broker.bootstrap_servers, "security_protocol": "SASL_PLAINTEXT"}
+    with Producer(**options) as producer:
+        return producer.send("orders", b"x").result().offset
+
+
+def test_nobody_comes_in_by_a_token_where_passwords_are_asked_for():
+    """Before: whoever could write {"alg":"none"}.{"sub":"alice"} was alice wherever SASL was on."""
+    eternal = token({"sub": "alice", "exp": 10**11}, algorithm="none", signature=b"")
+    with Broker(security=Security(users={"alice": "secret"})) as broker:
+        with pytest.raises(KafkaframesError, match=r"OAUTHBEARER|UNSUPPORTED_SASL_MECHANISM"):
+            produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: eternal)
+        assert produced(broker, sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="secret") == 0
+    assert security_of({}, users=["alice=secret"]).mechanisms == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def test_only_mechanisms_that_were_named_are_offered():
+    with Broker(security=Security(users={"alice": "secret"}, mechanisms=("SCRAM-SHA-512",))) as broker:
+        for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+            with pytest.raises(KafkaframesError, match=r"SCRAM-SHA-512|UNSUPPORTED_SASL_MECHANISM"):
+                produced(broker, sasl_mechanism=mechanism, sasl_username="alice", sasl_password="secret")
+        assert produced(broker, sasl_mechanism="SCRAM-SHA-512", sasl_username="alice", sasl_password="secret") == 0
+
+
+def test_unsecured_tokens_by_a_setting_that_says_so():
+    security = security_of(dict(UNSECURED))
+    assert security.needs_sasl
+    now = int(time.time())
+    with Broker(security=security) as broker:
+        text = token({"sub": "alice", "exp": now + 600}, algorithm="none", signature=b"")
+        assert produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
+
+
+def test_signed_tokens_by_settings(tmp_path):
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(KEYS))
+    known = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": path.as_uri(),
+        "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.expected.audience": "a, kafka",
+        "sasl.oauthbearer.clock.skew.seconds": "5",
+        "sasl.oauthbearer.sub.claim.name": "email",
+        "sasl.oauthbearer.scope.claim.name": "scp",
+        "kafkaframes.sasl.oauthbearer.required.scopes": "kafka.write",
+    }
+    now = int(time.time())
+    good = {"email": "a@b", "scp": ["kafka.write"], "iat": now, "exp": now + 600, "nbf": None}
+    with Broker(security=security_of(known)) as broker:
+        text = token(**good)
+        assert produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
+        forged = token(**good, signature=b"x" * 256)
+        with pytest.raises(KafkaframesError):
+            produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: forged)
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "go together"),
+        (UNSECURED | {"sasl.enabled.mechanisms": "PLAIN"}, "not among"),
+        (UNSECURED | {"sasl.oauthbearer.expected.issuer": "x"}, "nothing else is checked"),
+        (UNSECURED | {"kafkaframes.sasl.oauthbearer.allow.unsecured": "false"}, "go together"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "x"}, "go together"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "no SASL mechanism GSSAPI"),
+    ],
+)
+def test_settings_that_would_not_protect_are_refused(known, reason):
+    with pytest.raises(OptionError, match=reason):
+        security_of(dict(known))
+
+
+# ------------------------------------------------------------------------------------------------ files of users
+
+
+def test_users_of_a_file_that_is_its_owners_alone(tmp_path):
+    path = tmp_path / "users"
+    path.write_text("# who\nalice=se=cret \n\n bob=b\n")
+    path.chmod(0o600)
+    assert users_of_text(read_private(str(path)), source="users") == ["alice=se=cret", "bob=b"]
+    for mode in (0o640, 0o604, 0o620, 0o666):
+        path.chmod(mode)
+        with pytest.raises(OptionError, match=f"mode {mode:04o}.*chmod 600"):
+            read_private(str(path))
+    with pytest.raises(OptionError, match="No such file"):
+        read_private(str(tmp_path / "none"))
+    for text in ("alice", "alice=", "=hunter2", "a=b\nhunter2"):
+        with pytest.raises(OptionError, match="NAME=PASSWORD") as caught:
+            users_of_text(text, source="users")
+        assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_the_command_has_passwords_from_a_file_or_the_environment(tmp_path, by_file):
+    path, environment = tmp_path / "users", {**os.environ, "KAFKAFRAMES_SASL_USERS": "bob=b\nalice=secret"}
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--sasl", "SCRAM-SHA-256"]
+    if by_file:
+        del environment["KAFKAFRAMES_SASL_USERS"]
+        path.write_text("alice=secret\n")
+        path.chmod(0o600)
+        command += ["--sasl-users-file", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            found = re.match(r"listening on (\S+)", process.stderr.readline())
+            options = {"bootstrap_servers": found[1], "security_protocol": "SASL_PLAINTEXT"}
+            options |= {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": "secret"}
+            with Producer(**options) as producer:
+                assert producer.send("orders", b"x").result().offset == 0
+        finally:
+            process.terminate()
+        assert "secret" not in process.stderr.read()
+    if by_file:
+        path.chmod(0o644)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode != 0, "chmod 600" in done.stderr, "=secret" in done.stderr) == (True, True, False)
+
+
+def test_an_argument_that_is_refused_shows_no_value():
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
+    for arguments in (["--sasl-user", "hunter2"], ["--set", "ssl.nothing.password=hunter2"], ["--set", "hunter2"]):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode != 0
+        assert ("hunter2" in done.stderr) is (arguments[1] == "hunter2" and arguments[0] == "--set")
