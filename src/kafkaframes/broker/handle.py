@@ -19,7 +19,6 @@ from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
 from kafkaframes.broker.held_ports import HeldPorts
-from kafkaframes.broker.http_server import HttpServer, Route, Text
 from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.listeners import ListenerOptions
@@ -48,6 +47,7 @@ from kafkaframes.storage.files.findings import Severity
 
 if TYPE_CHECKING:
     from kafkaframes.broker.cleaning import Cleaning
+    from kafkaframes.broker.http_server import HttpServer, Text
 
 _Answer = TypeVar("_Answer")
 _START_SECONDS = 60.0
@@ -340,6 +340,8 @@ class Broker:
         self._comes_back = False
         host, port = self._wanted_metrics
         if port is not None:
+            from kafkaframes.broker.http_server import HttpServer, Route  # the first request must not wait for it
+
             self._metrics = HttpServer([Route("GET", "/metrics", self._metrics_text)], host=host, port=port)
 
     def _checked(self, given: Sequence[ListenerOptions]) -> tuple[ListenerOptions, ...]:
@@ -374,6 +376,8 @@ class Broker:
             node.endpoints[options.name] = Endpoint(*options.told(port))
 
     def _metrics_text(self, _: object) -> Text:
+        from kafkaframes.broker.http_server import Text
+
         return Text(self.call(lambda state: prometheus_text(state, len(self.connections()))), CONTENT_TYPE)
 
     @property
