@@ -1,6 +1,9 @@
 """The list of what is secret: Kafka's own settings, those of other systems, texts, and fields of messages."""
 
+import dataclasses
+import importlib
 import json
+import pkgutil
 import re
 import time
 
@@ -78,6 +81,23 @@ def test_harmless_names(name):
 )
 def test_texts_lose_their_secrets(text):
     assert not re.search("HI|DE", without_secrets_in_text(text))
+
+
+@pytest.mark.parametrize("text", ["api_key=18", '{"requestApiKey":3,"x":1}', "ApiKey: -1", "retries=3", "token ring"])
+def test_texts_keep_what_is_no_secret(text):
+    assert without_secrets_in_text(text) == text
+
+
+def test_no_dataclass_shows_a_secret_in_its_repr():
+    shown = []
+    for package in ("broker", "capture", "client", "copies", "files", "mirror", "testing", "tiered", "values"):
+        root = importlib.import_module(f"kafkaframes.{package}")
+        for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+            for made in vars(importlib.import_module(module.name)).values():
+                if isinstance(made, type) and dataclasses.is_dataclass(made):
+                    names = {field.name for field in dataclasses.fields(made) if field.repr}
+                    shown += [(made.__name__, name) for name in names if is_secret(name) and not name.endswith("key")]
+    assert set(shown) <= {("BrokerState", "credentials")}  # whose own fields are hidden
 
 
 def test_a_long_text_takes_no_long_time():

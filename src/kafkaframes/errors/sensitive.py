@@ -35,6 +35,7 @@ _PAIR: Final = re.compile(
     rf"(?P<value>b?(?:{_QUOTED})|[^\s,;&{{}}\[\]()]+)",
     re.IGNORECASE,
 )
+_API_KEY: Final = re.compile(r"\w*api_?key\W{1,12}-?\d{1,5}", re.IGNORECASE)  # Kafka's number of an API
 _SCHEME: Final = re.compile(r"\b(Bearer|Basic)\s+[^\s\"',;]+", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s\"']*@")
 _PARAMETER: Final = re.compile(r"(?<=[?&])(?P<name>[^=?&#\s]{1,200})=(?P<value>[^&#\s\"']*)")
@@ -114,7 +115,7 @@ def without_secrets_in_text(text: str) -> str:
 
 def _hidden_value(equals: str | None) -> Callable[[re.Match[str]], str]:
     def hidden(match: re.Match[str]) -> str:
-        if not is_secret(match["name"]):
+        if not is_secret(match["name"]) or _API_KEY.fullmatch(match[0]) is not None:
             return match[0]
         return f"{match['name']}{equals or match['equals']}{REDACTED}"
 

@@ -43,7 +43,7 @@ class Healer:
 
     path: str
     alternates: Sequence[Alternate]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     healed: list[str] = field(default_factory=list)
 
     def __call__(self, chunk: Chunk, bad: npt.NDArray[np.bool_]) -> Chunk | None:

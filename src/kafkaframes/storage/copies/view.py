@@ -158,7 +158,7 @@ def _of_bytes(data: bytes) -> ReadAt:
 class View:
     """Builds the view of merged partitions, which ``directory`` returns."""
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
     small: dict[str, bytes] = field(default_factory=dict)
     listings: dict[str, tuple[FileInfo, ...]] = field(default_factory=dict)
