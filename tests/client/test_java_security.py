@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.security.mechanisms import MECHANISMS
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.security.tokens import unsecured_token as unsecured
 from kafkaframes.client import Admin
 from kafkaframes.client.sasl import unsecured_token
 from kafkaframes.client.security import jaas, jks
@@ -41,7 +43,9 @@ def secure():
     context = server_context(
         store("server-cert.pem"), store("server-key.pem"), authorities=store("client-cert.pem"), needs_client=True
     )
-    with Broker(security=Security(users={"alice": 's;"1'}, tls=context)) as broker:
+    with Broker(
+        security=Security(users={"alice": 's;"1'}, mechanisms=MECHANISMS, check_token=unsecured, tls=context)
+    ) as broker:
         yield broker.bootstrap_servers
 
 
@@ -218,7 +222,7 @@ def test_a_clients_credentials_become_a_token_which_is_kept(endpoint):
         "sasl_oauthbearer_token_endpoint_url": endpoint,
         "sasl_jaas_config": f'{BEARER} required clientId="me" clientSecret="hidden7" scope="kafka read";',
     }
-    with Broker(security=Security(needs_sasl=True)) as broker:
+    with Broker(security=Security(needs_sasl=True, mechanisms=("OAUTHBEARER",), check_token=unsecured)) as broker:
         assert topics(broker.bootstrap_servers, **settings) == []
         assert topics(broker.bootstrap_servers, **settings) == []
     basic = "Basic " + b64encode(b"me:hidden7").decode()

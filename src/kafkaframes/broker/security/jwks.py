@@ -6,7 +6,6 @@ and again in a thread of their own when they are old or a token names another ke
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import threading
 import time
@@ -21,6 +20,7 @@ from urllib.request import url2pathname
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.security.tokens import ClaimRules, Token, decoded, read_token
 from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.scan.values.http_client import is_loopback, open_url
 
 Verify = Callable[[bytes, bytes], bool]  # signature, what is signed
 _MOST_BYTES: Final = 1 << 20
@@ -116,23 +116,9 @@ def _check_url(url: str) -> None:
         host = parts.hostname or ""
     except ValueError:
         raise OptionError("the address of a JWKS is no URL") from None
-    if parts.scheme in ("https", "file") or (parts.scheme == "http" and _is_loopback(host)):
+    if parts.scheme in ("https", "file") or (parts.scheme == "http" and is_loopback(host)):
         return
     raise OptionError("the address of a JWKS is https://..., file:///..., or http:// on this machine")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Keys come from the address that was named."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Follow nothing."""
 
 
 def _fetched(url: str) -> bytes:
@@ -142,9 +128,7 @@ def _fetched(url: str) -> bytes:
             with open(url2pathname(parts.path), "rb") as file:
                 data = file.read(_MOST_BYTES + 1)
         else:
-            proxies = urllib.request.ProxyHandler({}) if _is_loopback(parts.hostname or "") else None
-            opener = urllib.request.build_opener(_NoRedirect, *([proxies] if proxies else []))
-            with opener.open(url, timeout=_SECONDS) as answer:
+            with open_url(urllib.request.Request(url), timeout_seconds=_SECONDS) as answer:
                 data = answer.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         raise OptionError(f"the keys of a JWKS cannot be read: {type(error).__name__}") from None

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.errors.sensitive import without_secrets_in_text
+from kafkaframes.scan.values.http_client import open_url
 
 _ANSWER_SECONDS: Final = 10.0
 _LARGEST_ANSWER: Final = 1 << 20
@@ -65,17 +67,22 @@ class ClientCredentials:
             _tokens[self] = token, time.monotonic() + life * _FRESH
             return token
 
+    @property
+    def _shown(self) -> str:
+        return without_secrets_in_text(self.url)
+
     def _fetch(self) -> tuple[str, float]:
         for attempt in range(_TRIES):
             try:
                 return self._ask()
             except urllib.error.HTTPError as error:
-                said = error.read(500).decode(errors="replace")
+                with error:
+                    said = without_secrets_in_text(error.read(500).decode(errors="replace"))
                 if error.code < 500 or attempt == _TRIES - 1:
-                    raise NetworkError(f"{self.url} gives no token: {error.code} {error.reason} {said}") from None
+                    raise NetworkError(f"{self._shown} gives no token: {error.code} {error.reason} {said}") from None
             except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
                 if attempt == _TRIES - 1:
-                    raise NetworkError(f"{self.url} gives no token: {error!r}") from None
+                    raise NetworkError(f"{self._shown} gives no token: {error!r}") from None
             time.sleep(0.2 * 2**attempt)
         raise AssertionError("unreachable")
 
@@ -94,7 +101,7 @@ class ClientCredentials:
             },
         )
         context = ssl.create_default_context(cadata=self.authorities) if self.url.startswith("https") else None
-        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS, context=context) as answer:
+        with open_url(request, timeout_seconds=_ANSWER_SECONDS, context=context) as answer:
             said: Any = json.loads(answer.read(_LARGEST_ANSWER))
         token = said["access_token"]
         if not isinstance(token, str) or not token:

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.scan.values.framing import BadValueError
+from kafkaframes.scan.values.http_client import open_url
 
 TIMEOUT_SECONDS: Final = 20.0
 _LARGEST: Final = 16 << 20
@@ -122,7 +123,7 @@ class Registry:
         """Return an answer's JSON object; None for what is not found."""
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+            with open_url(request, timeout_seconds=self._timeout) as response:
                 body = response.read(_LARGEST + 1)
         except urllib.error.HTTPError as error:
             with error:

@@ -1,0 +1,53 @@
+"""Requests to registries, token endpoints and issuers' keys: their headers may have passwords, and go nowhere else."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import urllib.request
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class _SameOrigin(urllib.request.HTTPRedirectHandler):
+    """Follows redirects within a server; to another they are the answer, an error."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """Return the next request, or None."""
+        if _origin(newurl) != _origin(req.full_url):
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def open_url(request: urllib.request.Request, *, timeout_seconds: float, context: ssl.SSLContext | None = None) -> Any:
+    """Return the answer to a request, to be closed; no proxy stands before this machine's own addresses.
+
+    Raises:
+        OSError: no answer, or one that is an error (``urllib.error.HTTPError``), as a redirect to another server is.
+        ValueError: the URL is none.
+    """
+    handlers: list[Any] = [_SameOrigin]
+    if is_loopback(urlsplit(request.full_url).hostname or ""):
+        handlers.append(urllib.request.ProxyHandler({}))
+    if context is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    return urllib.request.build_opener(*handlers).open(request, timeout=timeout_seconds)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine by its name or address.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "127.0.0.1.example", "10.0.0.1")]
+    [True, True, True, False, False]
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -1,0 +1,80 @@
+"""Passwords of registries and token endpoints go to the server that was named, and to no other."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+
+import pytest
+
+from kafkaframes.broker.security.jwks import KeySet
+from kafkaframes.client.security.tokens import ClientCredentials
+from kafkaframes.errors import KafkaframesError, NetworkError
+from kafkaframes.scan.values.registry import Registry
+
+
+class Server:
+    """Answers every request with what it was made with, and notes the headers."""
+
+    def __init__(self, status, location=None, body=b"{}"):
+        self.seen = seen = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                seen.append(dict(self.headers))
+                self.send_response(status)
+                if location:
+                    self.send_header("Location", location + self.path)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815 - the library's name
+
+            def log_message(self, *parts):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture(params=[301, 302, 303, 307, 308])
+def servers(request):
+    foreign = Server(200, body=b'{"access_token": "x", "schema": "{}", "keys": []}')
+    named = Server(request.param, f"http://127.0.0.1:{foreign.port}")
+    yield named, foreign
+    named.close()
+    foreign.close()
+
+
+def test_a_redirect_takes_no_password_to_another_server(servers):
+    named, foreign = servers
+    with pytest.raises(NetworkError):
+        Registry(f"http://me:hunter2@127.0.0.1:{named.port}").by_id(1)
+    with pytest.raises(NetworkError) as caught:
+        ClientCredentials(url=f"http://127.0.0.1:{named.port}/t", client_id="me", client_secret="hunter2")()
+    with pytest.raises(KafkaframesError):
+        KeySet(f"http://127.0.0.1:{named.port}/keys")
+    assert len(named.seen) >= 3
+    assert foreign.seen == []
+    assert "hunter2" not in str(caught.value)
+
+
+def test_what_an_endpoint_says_is_shown_without_secrets():
+    server = Server(400, body=b'{"error": "invalid", "client_secret": "hunter2", "got": "Basic aHVudGVyMg=="}')
+    try:
+        with pytest.raises(NetworkError, match="400") as caught:
+            ClientCredentials(
+                url=f"http://127.0.0.1:{server.port}/t?api_key=hunter2", client_id="me", client_secret="s"
+            )()
+        assert "hunter2" not in str(caught.value)
+        assert "aHVud" not in str(caught.value)
+        assert "invalid" in str(caught.value)
+    finally:
+        server.close()
