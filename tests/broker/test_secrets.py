@@ -202,3 +202,31 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
         assert hides(text)
     for file in (tmp_path / "data").rglob("*"):
         assert file.is_dir() or hides(file.read_bytes()), file
+
+
+def test_requests_that_end_too_early_are_told_without_them(tmp_path, capfd, caplog):
+    caplog.set_level(0)
+    path, shown, sent = tmp_path / "requests.log", [], 0
+    with (
+        open_request_log(str(path)) as file,
+        Broker(request_log=lambda line: print(line, file=file, flush=True)) as broker,
+    ):
+        for key, direction, filled in ALL:
+            api = all_apis().get(key)
+            if direction == RESPONSE or api is None:
+                continue
+            connection = ClientConnection(client_id="test")
+            connection.send_request(filled, api.range[1])
+            frame = connection.data_to_send()[4:]
+            for end in {*range(20, len(frame), 5), len(frame) - 1}:
+                sent += 1
+                with Wire(broker) as wire:
+                    wire.socket.sendall(end.to_bytes(4, "big") + frame[:end])
+                    wire.socket.shutdown(socket.SHUT_WR)
+                    while wire.socket.recv(1 << 16):
+                        pass
+        shown += [broker.journal.text(), *map(repr, broker.journal), broker.report()]
+    assert sent > 100
+    out, err = capfd.readouterr()
+    for text in (*shown, path.read_text(), out, err, caplog.text):
+        assert hides(text)
