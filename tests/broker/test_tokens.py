@@ -18,11 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.http_server import HttpServer, Route
 from kafkaframes.broker.security import jwks
 from kafkaframes.broker.security.given import security_of, users_of_text
 from kafkaframes.broker.security.jwks import KeySet, SignedTokens
-from kafkaframes.broker.security.mechanisms import BearerExchange
+from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.private_files import read_private
 from kafkaframes.broker.security.scram import AuthenticationError
@@ -335,6 +336,38 @@ def test_signed_tokens_by_settings(tmp_path):
         forged = token(**good, signature=b"x" * 256)
         with pytest.raises(KafkaframesError):
             produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: forged)
+
+
+def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_user(make_asker):
+    asker = make_asker()
+    clock = asker.state.clock
+    asker.session.is_authenticated = False
+    asker.state.credentials = Credentials(mechanisms=("OAUTHBEARER", "PLAIN"), check_token=unsecured_token)
+
+    def authenticate(user, expires, version=1):
+        asked = asker.ask("SaslHandshake", version, mechanism="OAUTHBEARER")
+        if asked.error_code:
+            return asked.error_code, None
+        text = token({"sub": user, "exp": expires}, algorithm="none", signature=b"")
+        answer = asker.send("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
+        if isinstance(answer, Later):
+            asker.state.waits.advance(1)
+            return answer.answer.error_code, None
+        return answer.error_code, answer.session_lifetime_ms
+
+    assert authenticate("alice", NOW + 10) == (0, 10_000)
+    assert asker.ask("Metadata", 9, topics=None).brokers
+    assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == 34
+    assert authenticate("alice", NOW + 20, version=0) == (34, None)
+    assert authenticate("alice", NOW + 20) == (0, 20_000)
+    clock.advance(15)
+    assert asker.ask("Metadata", 9, topics=None).brokers
+    clock.advance(6)
+    with pytest.raises(CloseConnection, match="session's end"):
+        asker.ask("Metadata", 9, topics=None)
+    assert authenticate("root", NOW + 60) == (58, None)
+    assert asker.session.principal == "User:alice"
+    assert asker.session.memory["close"]
 
 
 @pytest.mark.parametrize(

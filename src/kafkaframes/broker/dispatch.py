@@ -115,6 +115,9 @@ class Dispatcher:
         """
         if not request.session.is_authenticated and not request.api.before_authentication:
             raise CloseConnection(f"{request.api.name} before the connection has authenticated")
+        expires_ms = request.session.expires_ms
+        if expires_ms is not None and self.broker.clock.now_ms >= expires_ms and not request.api.before_authentication:
+            raise CloseConnection(f"{request.api.name} after the session's end, without authenticating anew")
         call = request.api.handle
         if request.is_unknown_version:
             assert request.api.on_unknown_version is not None

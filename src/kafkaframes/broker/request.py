@@ -34,6 +34,7 @@ class Session:
         peer: the client's address, ``host:port``.
         principal: who the client is, ``User:name``.
         is_authenticated: it may send any request.
+        expires_ms: when what it has proven ends, by the broker's clock (KIP-368); None: never.
         software: name and version of the client's software, as ApiVersions 3 and later tell.
         sends_files: stretches of files can be sent on it as they are: there are files, no TLS, and nobody looks at
             answers.
@@ -47,6 +48,7 @@ class Session:
     peer: str = ""
     principal: str = ANONYMOUS
     is_authenticated: bool = True
+    expires_ms: int | None = None
     software: tuple[str, str] = ("", "")
     sends_files: bool = False
     records_at: int = 0

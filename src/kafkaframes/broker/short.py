@@ -46,6 +46,8 @@ class ShortWay:
         head = key, version, correlation_id, client_length = _HEAD.unpack_from(frame)
         if key not in self._ranges or not session.is_authenticated or "raw" in session.memory:
             return None
+        if session.expires_ms is not None:
+            return None
         low, high = self._ranges[key]
         if not low <= version <= high or client_length < -1:
             return None

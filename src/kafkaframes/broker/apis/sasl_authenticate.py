@@ -2,9 +2,11 @@
 
 Versions 0 to 2. A failure is answered after ``connection.failed.authentication.delay.ms``, and closes the connection.
 
-* v1+: how long the session lasts: 0, for ever.
+* v1+: how long the session lasts (KIP-368): as long as the token of OAUTHBEARER; 0, for ever, with passwords.
 
-Gaps: re-authentication of a connection (KIP-368): sessions have no end here.
+After that the connection is closed with its next request, unless it has authenticated anew, as the same user.
+
+Gaps: ``connections.max.reauth.ms``.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         return request.response(error_code=CODE["ILLEGAL_SASL_STATE"], error_message="SaslHandshake comes first")
     try:
         reply = exchange.respond(request.body.auth_bytes)
+        if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
+            raise AuthenticationError("Cannot change principals during re-authentication")
     except AuthenticationError as error:
         code = CODE["SASL_AUTHENTICATION_FAILED"]
         return refused(session, broker, request.response(error_code=code, error_message=str(error)))
     if exchange.user is not None:
         finish(session, exchange)
-    return request.response(error_code=NONE, error_message=None, auth_bytes=reply)
+    lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.now_ms, 1)
+    return request.response(error_code=NONE, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms)
 
 
 API = Api(
@@ -39,7 +44,7 @@ API = Api(
     handle=handle,
     tier="T4",
     behaviour="A failure is answered after a delay, and closes the connection.",
-    notes={"v1+": "sessions last for ever (0)"},
-    gaps=("re-authentication: sessions have no end",),
+    notes={"v1+": "how long the session lasts: as long as the token; 0 for passwords: for ever"},
+    gaps=("connections.max.reauth.ms",),
     before_authentication=True,
 )

@@ -24,13 +24,15 @@ from kafkaframes.protocol.messages import Message
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Begin an exchange by the mechanism that the client has chosen."""
     session, offered = request.session, list(broker.credentials.mechanisms)
-    if session.is_authenticated or "sasl" in session.memory:
+    mechanism = request.body.mechanism
+    is_again = session.is_authenticated and session.memory.get("mechanism") == mechanism and request.version > 0
+    if "sasl" in session.memory or (session.is_authenticated and not is_again):
         return request.response(error_code=CODE["ILLEGAL_SASL_STATE"])
-    if request.body.mechanism not in offered:
+    if mechanism not in offered:
         session.memory["close"] = True
         return request.response(error_code=CODE["UNSUPPORTED_SASL_MECHANISM"], mechanisms=offered)
-    exchange = broker.credentials.exchange(request.body.mechanism, lambda: broker.clock.now_ms)
-    session.memory["sasl"] = exchange
+    exchange = broker.credentials.exchange(mechanism, lambda: broker.clock.now_ms)
+    session.memory |= {"sasl": exchange, "mechanism": mechanism}
     if request.version == 0:
         session.memory["raw"] = _raw(session, exchange, broker)
     return request.response(error_code=NONE, mechanisms=offered)
@@ -68,6 +70,7 @@ def refused(session: Session, broker: BrokerState, answer: Message | None) -> La
 def finish(session: Session, exchange: Exchange) -> None:
     """Let a client in who has proven who it is."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
+    session.expires_ms = exchange.expires_ms
     session.memory.pop("raw", None)
     session.memory.pop("sasl", None)
 

@@ -19,6 +19,7 @@ from kafkaframes.broker.security.scram import (
     ScramExchange,
     credential_of_password,
 )
+from kafkaframes.broker.security.tokens import expiry_ms
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 PASSWORD_MECHANISMS = (PLAIN, *HASHES)
@@ -34,6 +35,7 @@ class Exchange(Protocol):
     """One authentication under way."""
 
     user: str | None
+    expires_ms: int | None
 
     def respond(self, message: bytes) -> bytes:
         """Return the answer to the client's message; ``user`` is set when it has proven who it is.
@@ -49,6 +51,7 @@ class PlainExchange:
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
         self.user: str | None = None
+        self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
         """Return nothing, if the password is right.
@@ -85,6 +88,7 @@ class BearerExchange:
         self._now_ms = now_ms
         self._refusal: str | None = None
         self.user: str | None = None
+        self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
         """Return nothing for a right token.
@@ -101,7 +105,7 @@ class BearerExchange:
             user = self._check(match["token"], self._now_ms())
             if match["acting_for"] not in (None, "", user):
                 raise AuthenticationError("nobody may act for somebody else")
-            self.user = user
+            self.user, self.expires_ms = user, expiry_ms(match["token"])
         except AuthenticationError as error:
             self._refusal = str(error)
             return b'{"status":"invalid_token"}'

@@ -111,6 +111,7 @@ class ScramExchange:
         self._gs2 = ""
         self._nonce = ""
         self.user: str | None = None
+        self.expires_ms: int | None = None
         self._name = ""
 
     def respond(self, message: bytes) -> bytes:

@@ -87,6 +87,14 @@ def unsecured_token(token: str, now_ms: int) -> str:
     return UNSECURED_RULES.user_of(read.claims, now_ms)
 
 
+def expiry_ms(text: str) -> int | None:
+    """Return when a token that was taken expires; None for one of another form than a JSON web token's."""
+    try:
+        return int(_time(read_token(text).claims, "exp") * 1000)
+    except AuthenticationError:
+        return None
+
+
 def read_token(text: str) -> Token:
     """Return the parts of a token; nothing is verified.
 
