@@ -20,7 +20,7 @@ from urllib.request import url2pathname
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.security.tokens import ClaimRules, Token, decoded, read_token
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.scan.values.http_client import is_loopback, open_url
+from kafkaframes.storage.files.http_client import is_loopback, open_url
 
 Verify = Callable[[bytes, bytes], bool]  # signature, what is signed
 _MOST_BYTES: Final = 1 << 20

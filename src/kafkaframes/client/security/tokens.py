@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.errors.sensitive import without_secrets_in_text
-from kafkaframes.scan.values.http_client import open_url
+from kafkaframes.storage.files.http_client import open_url
 
 _ANSWER_SECONDS: Final = 10.0
 _LARGEST_ANSWER: Final = 1 << 20

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.scan.values.framing import BadValueError
-from kafkaframes.scan.values.http_client import open_url
+from kafkaframes.storage.files.http_client import open_url
 
 TIMEOUT_SECONDS: Final = 20.0
 _LARGEST: Final = 16 << 20
