@@ -11,6 +11,7 @@ from tests.capture.steps import copies_of, lines_of
 from kafkaframes.capture import container, packets
 from kafkaframes.capture.packets import MOST_PROBLEMS, PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.writer import file_header
 
 SECTION = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)
@@ -118,3 +119,40 @@ def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
     problems = windows(path).problems
     assert len(problems) == MOST_PROBLEMS
     assert problems[-1].reason == "more is damaged than is listed"
+
+
+@pytest.mark.parametrize("segment_bytes", [40, 1000])
+def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
+    """What waits for the rest of a frame is copied once a window, not once a file; rows are those of one file."""
+    asked, _, known = streams()
+    asked *= 20
+    files = []
+    tape = Tape()
+    for number, at in enumerate(range(0, len(asked), segment_bytes)):
+        tape.segment(CLIENT, at, asked[at : at + segment_bytes])
+        path = tmp_path / f"ring.pcapng{number}"
+        path.write_bytes(b"".join([file_header("test"), *tape.parts[1:]]))
+        tape.parts = tape.parts[:1]
+        files.append(str(path))
+    assert sum(1 for _ in Streams(PacketReader(files))) == 2
+    for window in (100, 2000, 1 << 20):
+        options = CaptureOptions(columns=("correlationId", "file"), window_bytes=window)
+        rows = read_capture(files, options).read_all().to_pylist()
+        starts = [(call[2], call[5] + len(asked) // 20 * turn) for turn in range(20) for call in known]
+        expected = [(number, files[start // segment_bytes]) for number, start in starts]
+        assert sorted((row["correlationId"], row["file"]) for row in rows) == sorted(expected)
+
+
+def test_a_table_of_rows_that_is_full_loses_no_file(tmp_path, monkeypatch):
+    asked, _, known = streams()
+    files = []
+    for number in range(40):
+        path = tmp_path / f"x{number}.pcapng"
+        tape = Tape(initial=number << 20)
+        for at in range(0, len(asked), 10):
+            tape.segment(CLIENT, at, asked[at : at + 10])
+        tape.parts.append(tape.talk.closing(CLIENT, tape.time, reset=True))
+        files.append(tape.write(path))
+    monkeypatch.setattr(packets, "_BYTES_OF_A_PACKET", 1 << 20)
+    rows = read_capture(files, CaptureOptions(columns=("correlationId",))).read_all()
+    assert rows.num_rows == 40 * len(known)

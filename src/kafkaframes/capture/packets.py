@@ -105,6 +105,17 @@ class Connections:
         return numbers
 
 
+@dataclass
+class _Filling:
+    """A window that is being filled: bytes up to ``filled``, rows up to ``row``. Small files share one."""
+
+    buf: Bytes
+    filled: int
+    rows: Ints
+    row: int
+    most: int  # where the bytes of files end
+
+
 class PacketReader:
     """Walks files and gives windows; what is carried over (``carried``) is set by whoever consumes them."""
 
@@ -128,6 +139,7 @@ class PacketReader:
         self._found = np.zeros(8, np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
+        self._filling: _Filling | None = None  # what the files before have begun
 
     def __iter__(self) -> Iterator[Window]:
         """Yield windows; the last one has ``last`` set, and there is always one."""
@@ -135,7 +147,9 @@ class PacketReader:
             self.file = number
             with open_bytes(path) as file:
                 yield from self._file(file, path)
-        yield self._window(self._buffer(0), 0, self._rows(), 0, last=True)
+        if self._filling is not None:
+            yield self._window(self._filling)
+        yield Window(self._buffer(0), self.carried[1], last=True)
 
     def _file(self, file: IO[bytes], path: str) -> Iterator[Window]:
         walk = _Walk(file, path)
@@ -146,10 +160,13 @@ class PacketReader:
                 self._note(FileProblem(self.file, 0, -1, error.reason))
                 return
             raise
-        while not walk.done:
-            buf, filled = self._filled(walk)
-            rows, row = self._scanned(walk, buf, filled)
-            yield self._window(buf, filled, rows, row, last=False)
+        goes_on = True
+        while goes_on:
+            filling = self._filled(walk)
+            goes_on = self._scanned(walk, filling)
+            if goes_on or filling.filled > len(self.carried[0]) + self.window_bytes // 2:
+                self._filling = None
+                yield self._window(filling)
         self._note_unsupported_links(walk)
 
     def _buffer(self, size: int) -> Bytes:
@@ -163,31 +180,41 @@ class PacketReader:
         buf[: len(carried)] = carried
         return buf
 
-    def _rows(self, size: int = 0) -> Ints:
+    def _rows(self, size: int) -> Ints:
         rows = self.carried[1]
         table = np.empty((len(rows) + size // _BYTES_OF_A_PACKET + 64, PACKET_COLUMNS), np.int64)
         table[: len(rows)] = rows
         return table
 
-    def _filled(self, walk: _Walk) -> tuple[Bytes, int]:
-        """Return a buffer with the rest of the last window's bytes and the next ones, and where they end."""
-        start = len(self.carried[0])
-        wanted = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else 0)
-        wanted = min(max(wanted, len(walk.rest)), LARGEST_PACKET * 2 + self.window_bytes)
-        buf = self._buffer(max(wanted, len(walk.rest)))
-        buf[start : start + len(walk.rest)] = walk.rest
-        at = start + len(walk.rest)
-        room = buf.data[at : start + max(wanted, len(walk.rest))]
+    def _filled(self, walk: _Walk) -> _Filling:
+        """Add the rest of the last window's bytes, and the next ones, to a window that has room."""
+        if self._filling is None:
+            self._filling = self._begun(walk)
+        filling = self._filling
+        rest = len(walk.rest)
+        if filling.filled + rest > filling.most:  # of a file's header, behind others
+            filling.most = filling.filled + rest
+        filling.buf[filling.filled : filling.filled + rest] = walk.rest
+        at = filling.filled + rest
+        room = filling.buf.data[at : filling.most]
         got, problem = read_into(walk.file, room, walk.path)
         if problem is not None:
-            self._note(FileProblem(self.file, walk.position + len(walk.rest) + got, -1, problem.reason))
+            self._note(FileProblem(self.file, walk.position + rest + got, -1, problem.reason))
         walk.ended = got < len(room)
-        return buf, at + got
+        walk.start, filling.filled = filling.filled, at + got
+        return filling
 
-    def _scanned(self, walk: _Walk, buf: Bytes, filled: int) -> tuple[Ints, int]:
-        """Walk the records of a window; leave the rest of the bytes with ``walk``."""
-        start = position = len(self.carried[0])
-        rows, row = self._rows(filled - start), len(self.carried[1])
+    def _begun(self, walk: _Walk) -> _Filling:
+        """Return a window that holds what is carried over, and has room for as many bytes as the walk needs."""
+        size = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else len(walk.rest))
+        size = max(min(size, LARGEST_PACKET * 2 + self.window_bytes), len(walk.rest))
+        buf, start = self._buffer(size), len(self.carried[0])
+        return _Filling(buf, start, self._rows(size), len(self.carried[1]), start + size)
+
+    def _scanned(self, walk: _Walk, filling: _Filling) -> bool:
+        """Walk the records of a window; leave the rest of the bytes with ``walk``; return whether the file goes on."""
+        buf, filled, rows, row = filling.buf, filling.filled, filling.rows, filling.row
+        start = position = walk.start
         container = walk.container
         known = self.connections
         while True:
@@ -210,7 +237,8 @@ class PacketReader:
         walk.take(buf[position:filled], position - start, stuck=position == start and status in (MORE, BLOCK))
         if walk.done and len(walk.rest):
             self._note(FileProblem(self.file, walk.position, len(walk.rest), "the file ends inside a packet"))
-        return rows, row
+        filling.row = row
+        return not walk.done
 
     def _skipped(self, walk: _Walk, buf: Bytes, position: int, filled: int, here: int) -> int:
         """Go on behind damage, at the next record that is followed by another one."""
@@ -235,13 +263,11 @@ class PacketReader:
         elif len(self.problems) < MOST_PROBLEMS:
             self.problems.append(problem._replace(size=-1, reason="more is damaged than is listed"))
 
-    def _window(self, buf: Bytes, filled: int, rows: Ints, row: int, *, last: bool) -> Window:
-        if last:
-            row = len(self.carried[1])
-        rows = rows[:row]
+    def _window(self, filling: _Filling) -> Window:
+        buf, rows = filling.buf, filling.rows[: filling.row]
         if self.counters[FRAGMENTS]:
-            buf, rows = self._whole_datagrams(buf, max(filled, len(self.carried[0])), rows)
-        return Window(buf, rows, last)
+            buf, rows = self._whole_datagrams(buf, filling.filled, rows)
+        return Window(buf, rows, last=False)
 
     def _whole_datagrams(self, buf: Bytes, filled: int, rows: Ints) -> tuple[Bytes, Ints]:
         """Put fragments together; the segments in them come behind the others."""
@@ -295,6 +321,7 @@ class _Walk:
         self.position = 0  # in the (decompressed) file, of the first byte of ``rest``
         self.number = 0  # packets so far
         self.rest: Bytes = np.zeros(0, np.uint8)
+        self.start = 0  # in the window, of the first byte that is not walked
         self.ended = False
         self.stuck = False
         self.done = False
@@ -315,7 +342,7 @@ class _Walk:
         self.position += consumed
         self.rest = rest.copy()
         self.stuck = stuck
-        self.done = self.ended and (stuck or not len(rest) or consumed == 0)
+        self.done = self.ended and (stuck or not len(rest))
 
 
 def _take_blocks(walk: _Walk, blocks: memoryview, position: int) -> int:
