@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import chain
 
 from kafkaframes.capture.layout import ACK, PSH
 from kafkaframes.capture.writer import Conversation, _record, file_header
@@ -43,10 +44,12 @@ def calls():
     yield 10, 1, message("FindCoordinatorRequest")(key="g"), message("FindCoordinatorResponse")(host="h", port=1)
 
 
-def streams(client_id="tester"):
+def streams(client_id="tester", *, rounds=1):
     """Return the bytes of both sides, and of each call (key, version, correlation id, request size, response size)."""
     asked, answered, known = b"", b"", []
-    for number, (key, version, request, response) in enumerate(calls(), 100):
+    for number, (key, version, request, response) in enumerate(
+        chain.from_iterable(calls() for _ in range(rounds)), 100
+    ):
         one = framed(encode_request(request, version, correlation_id=number, client_id=client_id))
         other = b"" if response is None else framed(encode_response(response, version, correlation_id=number))
         known.append((key, version, number, len(one) - 4, len(other) - 4 if other else None, len(asked), len(answered)))
@@ -64,10 +67,14 @@ class Tape:
         if opening:
             self.parts.append(self.talk.opening(self.time))
 
-    def segment(self, side, offset, data):
+    def segment(self, side, offset, data, *, captured=None):
+        """Send a segment, of which the capture has ``captured`` bytes, by default all."""
         self.time += 1_000_000
         packet = self.talk._packet(side, self.talk.at(offset), self.talk.at(0), PSH | ACK, data)
-        self.parts.append(_record(self.time, packet))
+        left_out = 0 if captured is None else len(data) - captured
+        record = bytearray(_record(self.time, packet[: len(packet) - left_out]))
+        struct.pack_into("<I", record, 24, len(packet))
+        self.parts.append(bytes(record))
         return self
 
     def write(self, path):

@@ -146,3 +146,16 @@ def test_one_direction_only(path):
     answers = found(Tape().segment(SERVER, 0, ANSWERED).write(path))
     assert {row[2] for row in answers} == {call[2] for call in KNOWN if call[4] is not None}
     assert all(row[7] == "missing" and row[0] is None for row in answers)
+
+
+def test_records_behind_a_hole_are_no_request(path):
+    """A batch at offset 0 looks like Produce 0 without a client id, and ends where its request does."""
+    (produce,) = [call for call in KNOWN if call[2] == 102]
+    for lost in range(produce[5] + 1, produce[5] + 60):
+        rows = found(Tape().segment(CLIENT, lost, ASKED[lost:]).write(path), ports=(9092,))
+        assert {row for row in rows if row[7] == "whole"} <= {(*row[:4], None, *row[5:]) for row in sent_alone()}, lost
+
+
+def sent_alone():
+    """Return the requests as they are seen without responses, and without those before them."""
+    return [(*row[:6], None, "whole", "none" if row[8] == "none" else "missing") for row in expected()]

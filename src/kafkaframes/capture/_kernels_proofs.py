@@ -145,7 +145,8 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
     """Say whether a request starts at ``at``: FOUND, NOWHERE, or MAYBE where its end is not there yet.
 
     Its header must be that of an API and version that exist, with a readable client id; and the client id is this
-    connection's, or the frame ends where a segment does, or another such header follows.
+    connection's, or the frame ends where a segment does, or another such header of the same client id follows.
+    Records look like a Produce 0 of no client id, up to the end of the request that holds them.
     """
     address, got = peek(buf, extents, extent, last, at, PEEK, scratch)
     if got < 14 or load_u8(address, 0) > 6:
@@ -160,9 +161,10 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
         return MAYBE
     if extents[extent, E_OFFSET] == at and _is_end(extents, extent, last, end):
         return FOUND
+    own_hash = parsed[P_HASH]
     address, got = peek(buf, extents, extent, last, end, PEEK, scratch)
     parse(address, got, apis, parsed)
-    return FOUND if parsed[P_STRICT] else NOWHERE
+    return FOUND if parsed[P_STRICT] and parsed[P_HASH] == own_hash else NOWHERE
 
 
 @device

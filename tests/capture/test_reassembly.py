@@ -1,0 +1,137 @@
+"""Segments split, mixed, repeated, overlapping, lost and cut, over files and windows of any size: as the reference."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.capture.conversation import CLIENT, SERVER, Tape, streams
+from tests.capture.reference import Frame, Side
+
+from kafkaframes.capture.layout import (
+    CALL_REQUEST,
+    CALL_RESPONSE,
+    F_HAVE,
+    F_OFFSET,
+    F_RESPONSE,
+    F_SIZE,
+)
+from kafkaframes.capture.packets import PacketReader
+from kafkaframes.capture.streams import Streams
+from kafkaframes.capture.writer import file_header
+
+STREAMS = streams(rounds=3)[:2]
+SIDES = st.sampled_from((CLIENT, SERVER))
+SIZES = st.one_of(st.integers(1, 30), st.integers(1, 400))
+WINDOWS = (200, 1500, 1 << 20)
+
+
+def frames_of(files, window_bytes):
+    """Return what the reader gives, each frame with its bytes."""
+    found = {}
+    for made in Streams(PacketReader(files, window_bytes=window_bytes), ports=(9092,)):
+        for call in made.calls:
+            for row in (int(call[CALL_REQUEST]), int(call[CALL_RESPONSE])):
+                if row < 0:
+                    continue
+                facts = made.frames[row]
+                frame = Frame(*(int(facts[column]) for column in (F_RESPONSE, F_OFFSET, F_SIZE, F_HAVE)))
+                assert frame not in found, "given twice"
+                found[frame] = made.bytes_of(np.array([row]))[0][: frame.have].tobytes()
+    return found
+
+
+class Reassembly(RuleBasedStateMachine):
+    """Two sides send; what the capture has of it, and in which order, is drawn."""
+
+    @initialize(initial=st.sampled_from((0, 2**32 - 300)))
+    def begin(self, initial):
+        self.tape = Tape(initial=initial)
+        self.files = []
+        self.sides = [Side(side, stream) for side, stream in enumerate(STREAMS)]
+        self.sent = [0, 0]
+        self.held = []
+        self.snapped = [set(), set()]
+
+    def take(self, side, size):
+        start = self.sent[side]
+        self.sent[side] = min(start + size, len(STREAMS[side]))
+        return start, self.sent[side]
+
+    def record(self, side, start, end, captured=None):
+        if start < end:
+            self.tape.segment(side, start, STREAMS[side][start:end], captured=captured)
+            self.sides[side].add(start, end if captured is None else start + captured)
+
+    @rule(side=SIDES, size=SIZES)
+    def send(self, side, size):
+        self.record(side, *self.take(side, size))
+
+    @rule(side=SIDES, size=SIZES)
+    def hold(self, side, size):
+        self.held.append((side, *self.take(side, size)))
+
+    @rule(index=st.integers(0, 5))
+    def release(self, index):
+        if index < len(self.held):
+            self.record(*self.held.pop(index))
+
+    @rule(side=SIDES, size=SIZES)
+    def lose(self, side, size):
+        self.take(side, size)
+
+    @rule(side=SIDES, back=st.integers(1, 500), size=SIZES)
+    def repeat(self, side, back, size):
+        start = max(self.sent[side] - back, 0)
+        end = min(start + size, self.sent[side])
+        if self.snapped[side].isdisjoint(range(start, end)):  # a reader does not wait for what was cut to come again
+            self.record(side, start, end)
+
+    @rule(side=SIDES, size=SIZES, captured=st.integers(0, 60))
+    def snap(self, side, size, captured):
+        start, end = self.take(side, size)
+        self.record(side, start, end, min(captured, end - start))
+        self.snapped[side].update(range(start + captured, end))
+
+    @rule()
+    def rotate(self):
+        self.files.append(b"".join(self.tape.parts))
+        self.tape.parts = [file_header("test")]
+
+    def teardown(self):
+        if not hasattr(self, "tape"):
+            return
+        for held in self.held:
+            self.record(*held)
+        for side in (CLIENT, SERVER):
+            while self.sent[side] < len(STREAMS[side]):
+                self.record(side, *self.take(side, 300))
+        self.rotate()
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / f"x{number}.pcapng" for number in range(len(self.files))]
+            for path, data in zip(paths, self.files, strict=True):
+                path.write_bytes(data)
+            for window in WINDOWS:
+                self.compare(frames_of([str(path) for path in paths], window), window)
+
+    def compare(self, found, window):
+        client, server = self.sides
+        for frame, data in found.items():
+            start = frame.offset + 4
+            assert data == STREAMS[frame.side][start : start + frame.have], frame
+        sent = {frame for side in self.sides for frame in side.frames()}
+        whole = {frame for frame in found if frame.have == frame.size}
+        assert whole <= sent, "a frame that nobody sent"
+        requests = client.numbers() if window == WINDOWS[-1] else set()  # else they may come in a later window
+        must = {*client.certain(), *server.certain(requests)}
+        assert must <= found.keys(), "a frame is missing, or has more or fewer bytes"
+        if all(side.there.issuperset(range(len(side.stream))) for side in self.sides):
+            assert found.keys() == sent
+
+
+TestReassembly = Reassembly.TestCase
+TestReassembly.settings = settings(stateful_step_count=40)
