@@ -165,9 +165,21 @@ def come_back(driver: Part, checkpoint: Path, *, restored: bool) -> str:
     shutil.rmtree(copy, ignore_errors=True)
     if newer.exists():
         newer.rename(copy)
-    newest = max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")), default=-1)
+    newest = newest_of(checkpoint)
     driver.start("skip" if restored else "error")
     return f"driver, {'restored' if restored else 'again'} at micro-batch {newest}"
+
+
+def newest_of(checkpoint: Path) -> int:
+    """Return the newest micro-batch that a checkpoint has as done; -1 for none."""
+    return max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")), default=-1)
+
+
+def wait_for_progress(checkpoint: Path, before: int) -> None:
+    """Wait until a micro-batch is done, a minute at most: what is hurt is at work then, not on its way up."""
+    deadline = time.monotonic() + 60
+    while newest_of(checkpoint) <= before and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random) -> str:
@@ -221,8 +233,10 @@ def run(folder: str, most: int, rng: random.Random, deadline: float) -> None:
         driver.start("error")
         total, rounds = 0, 0
         while rounds < most and time.monotonic() < deadline:
+            before = newest_of(checkpoint)
             produce(servers, total)
             total += ROWS
+            wait_for_progress(checkpoint, before)
             time.sleep(rng.random() * 2)
             done = [hurt(broker, driver, checkpoint, rng) for _ in range(rng.choice((1, 1, 1, 2)))]
             print(f"round {rounds}: {', then '.join(done)}", flush=True)
