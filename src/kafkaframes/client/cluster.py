@@ -7,6 +7,7 @@ Everything above (producer, consumer, admin) asks here: ``any_broker``, ``reques
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -112,6 +113,12 @@ class ClusterClient:
             except (NetworkError, BrokerError) as failed:
                 error = failed
         raise error
+
+    async def sent(self) -> None:
+        """Wait until sockets have all that was written, at most ``request_timeout_ms``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
+                await asyncio.gather(*(known.sent() for known in self._connections.values()))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -33,6 +33,7 @@ from kafkaframes.records.memory import Recycler
 _SASL_HANDSHAKE_VERSION: Final = 1
 _SASL_AUTHENTICATION_FAILED: Final = 58
 _KEPT_BYTES: Final = 64 << 20  # of memory for answers, by connection
+_SENT_STEP_S: Final = 0.005
 _LONG: Final = 16 << 10  # bytes that are rather written by themselves than copied
 
 
@@ -245,6 +246,12 @@ class Connection:
     async def writable(self) -> None:
         """Wait until the connection takes more."""
         await self._wire.writable()
+
+    async def sent(self) -> None:
+        """Wait until the socket has all that was written, or the connection has ended."""
+        wire = self._wire
+        while wire.ended is None and wire.transport is not None and wire.transport.get_write_buffer_size():
+            await asyncio.sleep(_SENT_STEP_S)
 
     @property
     def takes_more(self) -> bool:

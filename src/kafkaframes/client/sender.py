@@ -97,8 +97,10 @@ class Sender:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Wait until everything that was put has a result, good or bad."""
+        """Wait until everything that was put has a result, good or bad; without acks, until sockets have it."""
         await self._drained.wait()
+        if self._settings.required_acks == 0:
+            await self._cluster.sent()
 
     def end_waiting(self, error: Exception) -> None:
         """End everything that waits and is not under way."""
