@@ -18,6 +18,7 @@ from tests.spark.topics import committed
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
+from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
@@ -147,15 +148,19 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
     monkeypatch.setattr(sink, "send", lambda *given: (given[-1].share_transaction(), sink.Sent(0, sink._now_ms()))[1])
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):
-        one.write(None, batch_id)
+        one.write(None, batch(batch_id))
     assert len(asked) == 1
-    other.write(None, 3)
-    one.write(None, 4)
+    other.write(None, batch(3))
+    one.write(None, batch(4))
     assert len(asked) == 3
-    one.write(None, 4)  # was committed, and is not written again
+    one.write(None, batch(4))  # was committed, and is not written again
     assert len(asked) == 3
-    one.write(None, 5)  # the time before has used up an epoch: somebody else may have been there
+    one.write(None, batch(5))  # the time before has used up an epoch: somebody else may have been there
     assert len(asked) == 4
+
+
+def batch(number):
+    return StreamBatch("q", number, ends=(f'{{"in":{{"0":{number}}}}}',))
 
 
 def new_sink(options):
