@@ -6,14 +6,22 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.broker.conftest import Asker
+from tests.interop.access_script import CASES, TOPICS, Cluster, fields_at, restore
+from tests.interop.broker_script import Client
 
 from kafkaframes.broker.access import OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.api import CloseConnection
+from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAccess
+from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.table import all_apis
 from kafkaframes.protocol.messages import message
+from kafkaframes.records.build import build_records
 
 ADMIN, ALICE = "User:admin", "User:alice"
 NOTHING_NEEDED = {
@@ -162,3 +170,117 @@ def test_members_of_groups_are_hidden_from_those_who_may_not_describe_their_topi
         assert (row.error_code, row.members) == (CODE["TOPIC_AUTHORIZATION_FAILED"], [])
         (row,) = both.admin.ask(api, version, group_ids=[group]).groups
         assert len(row.members) == 1
+
+
+class Direct(Client):
+    """A client of the interop's script, without sockets."""
+
+    def __init__(self, asker):
+        super().__init__(0)
+        self.asker = asker
+
+    def ask(self, name, version, body, *, timeout=20.0):
+        return self.asker.ask(name, version, body=body)
+
+
+FIRST_OFFSET = 0x5EC0DE5EC0DE0000  # of a record of the hidden topic; no other number of 8 bytes looks like it
+ALL_CASES = [
+    (api, version, number)
+    for api in all_apis().values()
+    if api.name in CASES
+    for version in range(api.range[0], api.range[1] + 1)
+    for number, one in enumerate(CASES[api.name])
+    if version >= one.first
+]
+# Operations that show a topic's id, or offsets; all but those for its settings.
+SHOWING = tuple(one for one in OF_RESOURCE["TOPIC"] if one not in ("CREATE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
+HIDING = {
+    "nobody": (),
+    "the other topic": (
+        *(rule("ALL", resource, "*") for resource in ("GROUP", "TRANSACTIONAL_ID")),
+        rule("ALL", "TOPIC", "open"),
+    ),
+    "all but the topic": (
+        *(rule("ALL", resource, "*") for resource in ("GROUP", "TRANSACTIONAL_ID", "TOPIC")),
+        rule("ALL", "TOPIC", "secret", permission=DENY),
+    ),
+    "only its settings": (rule("DESCRIBE_CONFIGS", "TOPIC", "*"), rule("ALL", "GROUP", "*")),
+}
+ANY_RULE = (
+    st.builds(
+        rule,
+        st.sampled_from(("ALL", *OF_RESOURCE["TOPIC"])),
+        st.just("TOPIC"),
+        st.sampled_from(("open", "secret", "*")),
+        permission=st.sampled_from((ALLOW, DENY)),
+    )
+    | st.builds(
+        rule, st.sampled_from(("ALL", "READ", "DESCRIBE", "DELETE")), st.just("GROUP"), st.sampled_from(("*", "g-new"))
+    )
+    | st.builds(rule, st.sampled_from(("ALL", "WRITE", "DESCRIBE")), st.just("TRANSACTIONAL_ID"), st.just("*"))
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    state = open_broker(settings=BrokerSettings({}))
+    state.access = AclAccess(super_users=[ADMIN])
+    admin = Asker(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
+    made = Cluster(Direct(admin), {})
+    made.make()
+    state.configure_topic(state.topics["secret"], {"kafkaframes.on.noncontiguous": "keep"})
+    assert admin.produce(build_records({"value": [b"x"]}, base_offset=FIRST_OFFSET), topic="secret").error_code == 0
+    yield made
+    state.logs.abandon()
+
+
+class TestWhatAnswersShow:
+    """No name, id or offset of a topic is in an answer to somebody who may do nothing that shows it.
+
+    Rights to the cluster show topics (DescribeLogDirs, ListConfigResources): nobody here has one.
+    """
+
+    def check(self, cluster, rules, api, version, number):
+        state = cluster.admin.asker.state
+        for name in TOPICS:  # a request may have deleted it
+            if name not in state.topics:
+                state.create_topic(name, 2)
+        state.access = AclAccess(rules, super_users=[ADMIN])
+        session = Session(number=2, principal=ALICE, peer="127.0.0.1:2")
+        if any(state.access.allows(session, one, "TOPIC", "secret") for one in SHOWING):
+            return
+        alice = Asker(state, session)
+        if api.name == "DeleteTopics":
+            restore(cluster)
+        body = fields_at(api.name, version, CASES[api.name][number].make(cluster, version, str(uuid4())))
+        try:
+            answer = alice.ask(api.name, version, body=body)
+        except CloseConnection:
+            return
+        raw = b"" if answer is None else answer.encode(version)
+        for needle in self.needles(state):
+            assert needle not in raw or needle in alice.last_request.data, f"{api.name} {version} shows {needle!r}"
+
+    def needles(self, state):
+        yield b"secret"
+        yield state.topics["secret"].topic_id.bytes
+        for offset in (FIRST_OFFSET, FIRST_OFFSET + 1):
+            yield offset.to_bytes(8, "big")
+
+    @pytest.mark.parametrize("rules", HIDING.values(), ids=HIDING)
+    @pytest.mark.parametrize(("api", "version", "number"), ALL_CASES, ids=lambda one: getattr(one, "name", str(one)))
+    def test_nothing_of_a_hidden_topic(self, cluster, rules, api, version, number):
+        self.check(cluster, rules, api, version, number)
+
+    @given(st.lists(ANY_RULE, max_size=5), st.sampled_from(ALL_CASES))
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_nothing_whatever_the_rules_are(self, cluster, rules, case):
+        self.check(cluster, rules, *case)
+
+    def test_the_search_finds_what_is_shown(self, cluster):
+        answer = cluster.admin.asker.ask("Metadata", 12, topics=None).encode(12)
+        name, topic_id, *_ = self.needles(cluster.admin.asker.state)
+        assert name in answer
+        assert topic_id in answer
+        fetched = cluster.admin.asker.fetch(FIRST_OFFSET, topic="secret", version=11)
+        assert fetched.high_watermark == FIRST_OFFSET + 1

@@ -77,10 +77,11 @@ def _change(request: Request, broker: BrokerState, kind: int, name: str, make: C
     """Change the settings of a resource; return an error code and a message."""
     if broker.is_read_only:
         return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
-    if kind not in (*_CHANGERS, BROKER_LOGGER):
+    is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
+    if kind not in _CHANGERS and not is_level:
         return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}"
     code = denied_to(request, broker, kind, name)
-    if code != NONE or kind == BROKER_LOGGER:
+    if code != NONE or is_level:
         return code, None
     try:
         return _CHANGERS[kind](broker, name, make, request.body.validate_only)

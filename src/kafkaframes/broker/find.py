@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkaframes.broker.access import denied
+from kafkaframes.broker.access import CLUSTER_NAME, denied
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
@@ -28,13 +28,19 @@ def find_topic(
     topic_id: UUID = NO_UUID,
     *,
     by_id: bool = False,
+    right: str = "TOPIC",
 ) -> FoundTopic:
-    """Find a topic by name, or by its id, and look whether the client has the right that its API declares."""
+    """Find a topic by name, or by its id, and look whether the client has the right that its API declares.
+
+    Args:
+        right: to the topic, or to the cluster.
+    """
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
     unknown = CODE["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
     if by_id and topic is None:
         return FoundTopic(None, unknown)
-    code = denied(request, broker.access, "TOPIC", topic.name if topic else name)
+    resource = CLUSTER_NAME if right == "CLUSTER" else topic.name if topic else name
+    code = denied(request, broker.access, right, resource)
     if code != NONE:
         return FoundTopic(None, code)
     return FoundTopic(topic, NONE if topic is not None else unknown)

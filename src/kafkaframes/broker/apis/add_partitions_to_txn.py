@@ -94,9 +94,10 @@ def _unless_refused(request: Request, broker: BrokerState, wanted: list[TopicPar
 
 
 def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> int:
-    if request.version < _FIRST_WITH_MANY and broker.is_internal(where.topic):
+    is_client = request.version < _FIRST_WITH_MANY
+    if is_client and broker.is_internal(where.topic):
         return CODE["TOPIC_AUTHORIZATION_FAILED"]
-    code = denied(request, broker.access, "TOPIC", where.topic)
+    code = denied(request, broker.access, "TOPIC", where.topic) if is_client else NONE
     there = broker.partition(where.topic, where.partition) is not None
     return code or (NONE if there else CODE["UNKNOWN_TOPIC_OR_PARTITION"])
 
@@ -135,7 +136,7 @@ API = Api(
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", until=3),
         Right("CLUSTER_ACTION", "CLUSTER", since=4),
-        Right("WRITE", "TOPIC", each="each topic, if it does not only verify"),
+        Right("WRITE", "TOPIC", each="each topic", until=3),
     ),
     refuse=_refuse,
 )

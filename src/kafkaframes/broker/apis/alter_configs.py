@@ -26,6 +26,6 @@ API = Api(
     rights=(
         Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
         Right("ALTER_CONFIGS", "GROUP", each="each group"),
-        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, and client metrics"),
     ),
 )

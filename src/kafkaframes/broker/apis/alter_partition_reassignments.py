@@ -7,6 +7,7 @@ Gaps: replicas beside the first are nominal. No move is ever under way, so none 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
@@ -17,18 +18,26 @@ from kafkaframes.broker.state import BrokerState
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Move each partition."""
+    return _answer(request, NONE, lambda topic, one: _move(broker, topic, one.partition_index, one.replicas))
+
+
+def _refuse(request: Request, code: int) -> Answer:
+    return _answer(request, code, lambda *_: (code, None))
+
+
+def _answer(request: Request, code: int, move: Callable[[str, Any], tuple[int, str | None]]) -> Answer:
+    types = request.types
     topics = []
     for asked in request.body.topics:
-        rows = [_row(request, broker, asked.name, one) for one in asked.partitions]
-        topics.append(request.types.ReassignableTopicResponse(name=asked.name, partitions=rows))
+        moves = [(one.partition_index, *move(asked.name, one)) for one in asked.partitions]
+        rows = [
+            types.ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
+            for index, code, message in moves
+        ]
+        topics.append(types.ReassignableTopicResponse(name=asked.name, partitions=rows))
     allows = request.body.allow_replication_factor_change or not topics  # without topics Kafka tells the default
-    return request.response(error_message=None, responses=topics, allow_replication_factor_change=allows)
-
-
-def _row(request: Request, broker: BrokerState, topic: str, asked: Any) -> Any:
-    code, message = _move(broker, topic, asked.partition_index, asked.replicas)
-    return request.types.ReassignablePartitionResponse(
-        partition_index=asked.partition_index, error_code=code, error_message=message
+    return request.response(
+        error_code=code, error_message=None, responses=topics, allow_replication_factor_change=bool(code) or allows
     )
 
 
@@ -52,4 +61,5 @@ API = Api(
     behaviour="A partition moves to the first node of the list at once.",
     gaps=("replicas beside the first are nominal", "no move is ever under way, so none can be cancelled"),
     rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse,
 )

@@ -155,7 +155,7 @@ def _leaders(broker: BrokerState, asked: Any) -> list[int]:
 def _describe(request: Request, broker: BrokerState, row: Any, count: int, configs: dict[str, str]) -> None:
     row.topic_config_error_code = denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
     if row.topic_config_error_code != NONE:
-        row.configs = None
+        row.configs = []
         return
     row.num_partitions, row.replication_factor = count, 1
     row.configs = [

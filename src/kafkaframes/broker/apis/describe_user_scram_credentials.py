@@ -43,10 +43,17 @@ def _row(request: Request, broker: BrokerState, user: str, *, is_twice: bool) ->
     return row
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    row = request.types.DescribeUserScramCredentialsResult
+    rows = [row(user=one.name, error_code=code) for one in request.body.users or ()]
+    return request.response(error_code=code, results=rows)
+
+
 API = Api(
     name="DescribeUserScramCredentials",
     handle=handle,
     tier="T4",
     behaviour="Mechanisms and iterations of each user.",
     rights=(Right("DESCRIBE", "CLUSTER"),),
+    refuse=_refuse,
 )

@@ -159,6 +159,7 @@ class Fetch:
         has_limit = version >= _FIRST_WITH_LIMIT
         most = min(body.max_bytes if has_limit else _NO_LIMIT, broker.settings.number("fetch.max.bytes"))
         replica = max(body.replica_id, body.replica_state.replica_id)
+        self._needs = "TOPIC" if replica < 0 else "CLUSTER"
         isolation = isolation_of(body.isolation_level, replica)
         stretch_bytes = STRETCH_BYTES if request.session.sends_files else None
         self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
@@ -186,6 +187,7 @@ class Fetch:
                     name,
                     topic_id,
                     by_id=self._request.version >= _FIRST_BY_ID,
+                    right=self._needs,
                 )
             try:
                 read, partition = self._read(*topics[name, topic_id], index, asked.fields, size=size, held=held)
@@ -299,5 +301,8 @@ API = Api(
         "v16+": "addresses of current leaders",
     },
     gaps=("a replica id is taken as a reader of the whole log: there are no followers",),
-    rights=(Right("READ", "TOPIC", each="each topic"),),
+    rights=(
+        Right("READ", "TOPIC", each="each topic, for a consumer"),
+        Right("CLUSTER_ACTION", "CLUSTER", each="every topic, for a follower", denied="TOPIC_AUTHORIZATION_FAILED"),
+    ),
 )

@@ -79,6 +79,11 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return later
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    name = "" if request.version < _FIRST_WITH_NULL_PROTOCOL else None
+    return request.response(error_code=code, generation_id=-1, protocol_name=name)
+
+
 API = Api(
     name="JoinGroup",
     handle=handle,
@@ -91,4 +96,5 @@ API = Api(
         "v9+": "a static leader that comes back may skip the assignment",
     },
     rights=(Right("READ", "GROUP", "group_id"),),
+    refuse=_refuse,
 )

@@ -130,8 +130,11 @@ def _asked_topics(request: Request, broker: BrokerState, failed: Mapping[str, in
     ids = _ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)
-        if topic is None or not may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
-            yield _missing(request, None, CODE["UNKNOWN_TOPIC_ID"], topic_id)
+        code = CODE["UNKNOWN_TOPIC_ID"]
+        if topic is not None:
+            code = denied(request, broker.access, "TOPIC", topic.name, "DESCRIBE")
+        if topic is None or code != NONE:
+            yield _missing(request, None, code, topic_id)
         else:
             yield topic_row(request, broker, topic)
     for name in dict.fromkeys(one.name for one in (() if ids else request.body.topics)):
@@ -202,7 +205,7 @@ API = Api(
         "v10+": "topic ids; v12+ by topic id alone",
     },
     rights=(
-        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out; by id, UNKNOWN_TOPIC_ID"),
+        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
         Right("CREATE", "TOPIC", each="each topic that is made", or_cluster="CREATE"),
     ),
 )

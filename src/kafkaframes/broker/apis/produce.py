@@ -50,10 +50,15 @@ class TopicOutcomes(NamedTuple):
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Append partition by partition; one that is refused does not touch the others."""
     body = request.body
+    refusal = _refusal(request, broker)
     done = []
     for asked in body.topic_data:
         if not asked.partition_data:
             continue  # Kafka answers partition by partition: a topic without any is not there
+        if refusal != NONE:
+            outcomes = [(one.index, Outcome(refusal)) for one in asked.partition_data]
+            done.append(TopicOutcomes(asked.name, asked.topic_id, None, outcomes))
+            continue
         found = find_topic(
             request,
             broker,
@@ -115,20 +120,27 @@ def _may_write_internal(request: Request) -> bool:
     return request.client_id == "__admin_client"  # Kafka's AuthHelper: tools that write internal topics
 
 
+def _is_transactional(records: bytes) -> bool:
+    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
+        return False
+    return bool(int.from_bytes(records[_AT_ATTRIBUTES : _AT_ATTRIBUTES + 2], "big") & TRANSACTIONAL)
+
+
+def _refusal(request: Request, broker: BrokerState) -> int:
+    """Return why a request with a batch of a transaction is refused whole: nobody's id, or another's."""
+    rows = (row for topic in request.body.topic_data for row in topic.partition_data)
+    if not any(_is_transactional(row.records or b"") for row in rows):
+        return NONE
+    transactional_id = request.body.transactional_id
+    if transactional_id is None:
+        return CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+    return denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
+
+
 def _transaction_code(request: Request, broker: BrokerState, name: str, index: int, records: bytes) -> int:
     """Ask the transaction coordinator about a batch of a transaction (KIP-890); other batches pass."""
     transactional_id = request.body.transactional_id
-    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
-        return NONE
-    attributes = int.from_bytes(records[_AT_ATTRIBUTES : _AT_ATTRIBUTES + 2], "big")
-    if not attributes & TRANSACTIONAL:
-        return NONE
-    if transactional_id is None:
-        return CODE["INVALID_RECORD"] if request.version >= _FIRST_IMPLICIT else NONE
-    refusal = denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
-    if refusal != NONE:
-        return refusal
-    if broker.transactions is None:
+    if not _is_transactional(records) or broker.transactions is None:
         return NONE
     at = BATCH_V2.place_of("producer_id")
     producer_id = int.from_bytes(records[at : at + 8], "big", signed=True)
@@ -184,7 +196,7 @@ API = Api(
         "v13+": "topics by id",
     },
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", each="the transactional id, if a batch is of a transaction"),
+        Right("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is of a transaction"),
         Right("WRITE", "TOPIC", each="each topic"),
     ),
 )

@@ -142,7 +142,9 @@ class AclAccess:
         return any(acl.permission == ALLOW and not any(no.covers(acl) for no in denying) for acl in writing)
 
     def operations(self, session: Session, resource: str, name: str) -> int:
-        """Return what the client may do, one bit for each operation's number."""
+        """Return what the client may do, one bit for each operation's number; 0 where it may not describe it."""
+        if not self.allows(session, "DESCRIBE", resource, name):
+            return 0
         allowed = (one for one in OF_RESOURCE[resource] if self.allows(session, one, resource, name))
         return sum(1 << OPERATIONS[one] for one in allowed)
 

@@ -1,0 +1,813 @@
+"""Every API at every version, by clients of every right, to two brokers: which answers differ.
+
+A client is a SASL user with rules of its own: one right alone, all rights but one, some names, some addresses. All
+users, rules, topics and groups are made first, by a super user; then each request is sent by each user to both brokers.
+Requests change as little as they can (``validate_only``, members and transactions that there are not), so that what
+one user does is not in the answer to the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from tests.interop.broker_script import NOW, Client, Difference, Step, as_json, differences, ranges
+
+from kafkaframes.broker.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.security.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
+from kafkaframes.protocol.messages import message
+from kafkaframes.records.build import build_records
+
+TOPICS = ("open", "secret")
+RIGHTS_ERRORS = frozenset((29, 30, 31, 53))
+_READY_SECONDS = 120
+_PASSWORD = "pw"
+
+
+# ------------------------------------------------------------------------------------------------ users
+
+
+class Rule(NamedTuple):
+    """One rule of a user; on every name, unless it says another."""
+
+    resource: str
+    operation: str = "ALL"
+    permission: int = ALLOW
+    name: str = ""
+    pattern: int = LITERAL
+    host: str = "*"
+
+
+EVERYTHING = tuple(Rule(resource) for resource in OF_RESOURCE)
+_OTHERS = tuple(Rule(resource) for resource in OF_RESOURCE if resource != "TOPIC")
+PAIRS = tuple((resource, one) for resource, operations in OF_RESOURCE.items() for one in operations)
+USERS: dict[str, tuple[Rule, ...]] = {
+    "nobody": (),
+    "all": EVERYTHING,
+    **{f"only-{one}-{resource}": (Rule(resource, one),) for resource, one in PAIRS},
+    **{f"all-but-{one}-{resource}": (*EVERYTHING, Rule(resource, one, DENY)) for resource, one in PAIRS},
+    "literal": (*_OTHERS, Rule("TOPIC", name="open")),
+    "prefixed": (*_OTHERS, Rule("TOPIC", name="op", pattern=PREFIXED)),
+    "deny-literal": (*EVERYTHING, Rule("TOPIC", permission=DENY, name="secret")),
+    "deny-prefixed": (*EVERYTHING, Rule("TOPIC", permission=DENY, name="se", pattern=PREFIXED)),
+    "read-one": (*_OTHERS, Rule("TOPIC", "READ", name="open")),
+    "write-one": (Rule("TOPIC", "WRITE", name="open"),),
+    "write-none": (Rule("TOPIC", "WRITE", name="open"), Rule("TOPIC", "WRITE", DENY, "op", PREFIXED)),
+    "group-and-topic": (Rule("GROUP", "READ"), Rule("TOPIC", "READ", name="open")),
+    "elsewhere": tuple(rule._replace(host="10.9.9.9") for rule in EVERYTHING),
+    "here": tuple(rule._replace(host="127.0.0.1") for rule in EVERYTHING),
+    "denied-here": (
+        *EVERYTHING,
+        Rule("TOPIC", "READ", DENY, host="127.0.0.1"),
+        Rule("GROUP", "READ", DENY, host="::1"),
+    ),
+}
+
+
+@dataclass
+class User(Client):
+    """A client that says who it is."""
+
+    name: str = ""
+
+    def ask(self, name: str, version: int, body: Any, *, timeout: float = 20.0) -> Any:
+        if self.peer is None and self.name:
+            signed, self.name = self.name, ""
+            super().ask("SaslHandshake", 1, message("SaslHandshakeRequest")(mechanism="PLAIN"))
+            token = f"\0{signed}\0{_PASSWORD}".encode()
+            answer = super().ask("SaslAuthenticate", 1, message("SaslAuthenticateRequest")(auth_bytes=token))
+            self.name = signed
+            assert answer.error_code == 0, answer
+        return super().ask(name, version, body, timeout=timeout)
+
+
+def passwords() -> dict[str, str]:
+    """Return the users' passwords."""
+    return dict.fromkeys(USERS, _PASSWORD)
+
+
+def rules() -> Iterator[Any]:
+    """Yield the rows of CreateAcls."""
+    made = message("CreateAclsRequest").AclCreation
+    for user, own in USERS.items():
+        for rule in own:
+            yield made(
+                resource_type=RESOURCE_TYPES[rule.resource],
+                resource_name=rule.name or (CLUSTER_NAME if rule.resource == "CLUSTER" else "*"),
+                resource_pattern_type=rule.pattern,
+                principal=f"User:{user}",
+                host=rule.host,
+                operation=ALL if rule.operation == "ALL" else OPERATIONS[rule.operation],
+                permission_type=rule.permission,
+            )
+
+
+# ------------------------------------------------------------------------------------------------ what there is
+
+
+@dataclass
+class Cluster:
+    """One broker: its super user, its users, and the names of its ids."""
+
+    admin: Client
+    users: dict[str, User]
+    members: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plain_port: int, sasl_port: int) -> Cluster:
+        return cls(Client(plain_port), {name: User(sasl_port, name=name) for name in USERS})
+
+    def close(self) -> None:
+        for one in (self.admin, *self.users.values()):
+            one.close()
+
+    def id(self, topic: str) -> UUID:
+        return self.admin.topic_ids[topic]
+
+    def do(self, api: str, version: int, *, ok: tuple[int, ...] = (0,), **fields: Any) -> Any:
+        """Send a request of the super user until its error passes: a fresh Kafka makes internal topics first."""
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            answer = self.admin.ask(api, version, message(f"{api}Request")(**fields))
+            code = getattr(answer, "error_code", 0) if not isinstance(answer, str) else -1
+            if code in ok:
+                return answer
+            assert time.monotonic() < deadline, f"{api}: {answer}"
+            time.sleep(0.2)
+
+    def make(self) -> None:
+        """Make topics, rules and groups."""
+        creatable = message("CreateTopicsRequest").CreatableTopic
+        keep = [message("CreateTopicsRequest").CreatableTopicConfig(name="retention.ms", value="-1")]
+        rows = [creatable(name=name, num_partitions=2, replication_factor=1, configs=keep) for name in TOPICS]
+        self.do("CreateTopics", 5, topics=rows, timeout_ms=30_000)
+        answer = self.do("CreateAcls", 2, creations=list(rules()))
+        assert not any(row.error_code for row in answer.results)
+        self.admin.find_topics(12)
+        for kind, key in ((0, "g"), (1, "tx")):
+            self.do("FindCoordinator", 3, key=key, key_type=kind)
+        self._commit()
+        self._join()
+        self._begin()
+
+    def _commit(self) -> None:
+        types = message("OffsetCommitRequest")
+        rows = [
+            types.OffsetCommitRequestTopic(
+                name=name, partitions=[types.OffsetCommitRequestPartition(partition_index=0, committed_offset=3)]
+            )
+            for name in TOPICS
+        ]
+        fields = {"generation_id_or_member_epoch": -1, "topics": rows}
+        while self.do("OffsetCommit", 8, group_id="g-plain", **fields).topics[0].partitions[0].error_code:
+            time.sleep(0.2)
+
+    def _join(self) -> None:
+        beat = {"rebalance_timeout_ms": 600_000, "topic_partitions": [], "subscribed_topic_names": list(TOPICS)}
+        self.do("ConsumerGroupHeartbeat", 1, group_id="g-new", member_id=str(uuid4()), member_epoch=0, **beat)
+        for group in ("g-share", "g-share-left"):
+            member = str(uuid4())
+            self._wait_for_assignment(group, member)
+        self.do("ShareGroupHeartbeat", 1, group_id=group, member_id=member, member_epoch=-1)
+
+    def _wait_for_assignment(self, group: str, member: str) -> None:
+        """Send heartbeats of a share group until its member has partitions, which Kafka prepares first."""
+        epoch, fields = 0, {"subscribed_topic_names": list(TOPICS)}
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            given = {"group_id": group, "member_id": member, "member_epoch": epoch}
+            answer = self.do("ShareGroupHeartbeat", 1, **given, **fields)
+            if answer.assignment is not None and len(answer.assignment.topic_partitions) == len(TOPICS):
+                return
+            assert time.monotonic() < deadline, answer
+            epoch, fields = answer.member_epoch, {}
+            time.sleep(0.2)
+
+    def _begin(self) -> None:
+        given = self.do("InitProducerId", 4, transactional_id="tx-open", transaction_timeout_ms=800_000)
+        topic = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic
+        self.do(
+            "AddPartitionsToTxn",
+            3,
+            v3_and_below_transactional_id="tx-open",
+            v3_and_below_producer_id=given.producer_id,
+            v3_and_below_producer_epoch=given.producer_epoch,
+            v3_and_below_topics=[topic(name=name, partitions=[0]) for name in TOPICS],
+        )
+
+    def wait_for_rules(self) -> None:
+        """Wait until the last user's rules are in force."""
+        body = message("MetadataRequest")(topics=None)
+        deadline = time.monotonic() + _READY_SECONDS
+        while len(self.users["denied-here"].ask("Metadata", 8, body).topics) < len(TOPICS):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+# ------------------------------------------------------------------------------------------------ requests
+
+Make = Callable[[Cluster, int, str], Any]  # of a version and a name that no other request has
+ANY = ("open", "secret", "none")
+
+
+class Case(NamedTuple):
+    """A request; ``label`` tells it from others of the API, ``only_rights``: only errors of rights are compared."""
+
+    make: Make
+    label: str = ""
+    first: int = 0
+    only_rights: bool = False
+
+
+def case(label: str = "", *, first: int = 0, only_rights: bool = False, **fields: Any) -> Case:
+    """Return a request of these fields; those that a version lacks are left out."""
+    return Case(lambda cluster, version, fresh: fields, label, first, only_rights)
+
+
+def topics(api: str, struct: str, part: str, field_of_parts: str, *, topic: str = "name", **row: Any) -> Make:
+    """Return a maker of a request with a row of a partition for each topic."""
+    types = message(f"{api}Request")
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        parts = [getattr(types, part)(**row)] if part else [0]
+        return {"topics": [getattr(types, struct)(**{topic: name, field_of_parts: parts}) for name in ANY]}
+
+    return make
+
+
+def produce(cluster: Cluster, version: int, fresh: str) -> Any:
+    types = message("ProduceRequest")
+    rows = []
+    for name in TOPICS:
+        records = build_records({"value": [b"x"], "timestamp": [NOW]}, record_format=2 if version > 2 else version // 2)
+        named = {"topic_id": cluster.id(name)} if version >= 13 else {"name": name}
+        row = types.PartitionProduceData(index=0, records=records)
+        rows.append(types.TopicProduceData(**named, partition_data=[row]))
+    return {"acks": 1, "timeout_ms": 5000, "topic_data": rows}
+
+
+def produce_in_transaction(cluster: Cluster, version: int, fresh: str) -> Any:
+    made = produce(cluster, version, fresh)
+    for topic in made["topic_data"]:
+        topic.partition_data[0].records = build_records(
+            {"value": [b"x"], "timestamp": [NOW]},
+            producer_id=77,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    return made | {"transactional_id": "tx-none", "acks": -1}
+
+
+def produce_without_id(cluster: Cluster, version: int, fresh: str) -> Any:
+    return produce_in_transaction(cluster, version, fresh) | {"transactional_id": None}
+
+
+def fetch(replica: int) -> Make:
+    types = message("FetchRequest")
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        row = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
+        rows = [
+            types.FetchTopic(**({"topic_id": cluster.id(name)} if version >= 13 else {"topic": name}), partitions=[row])
+            for name in TOPICS
+        ]
+        fields = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 100, "topics": rows, "session_epoch": -1}
+        if version >= 15:
+            return fields | {"replica_state": types.ReplicaState(replica_id=replica)}
+        return fields | {"replica_id": replica}
+
+    return make
+
+
+def metadata(cluster: Cluster, version: int, fresh: str) -> Any:
+    row = message("MetadataRequest").MetadataRequestTopic
+    ask = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    names = ANY if version >= 4 else TOPICS  # older requests create what there is not
+    return {"topics": [row(name=name) for name in names], "allow_auto_topic_creation": False} | ask
+
+
+def metadata_by_id(cluster: Cluster, version: int, fresh: str) -> Any:
+    row = message("MetadataRequest").MetadataRequestTopic
+    return {"topics": [row(name=None, topic_id=cluster.id(name)) for name in TOPICS]}
+
+
+def metadata_that_creates(cluster: Cluster, version: int, fresh: str) -> Any:
+    return {"topics": [message("MetadataRequest").MetadataRequestTopic(name=f"tmp-{fresh}")]}
+
+
+def committed(api: str, **more: Any) -> Make:
+    types = message(f"{api}Request")
+    struct = getattr(types, f"{api}RequestTopic")
+    part = getattr(types, f"{api}RequestPartition")
+    by_id_since = {"OffsetCommit": 10, "TxnOffsetCommit": 6}[api]
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        names = ANY if version < by_id_since else TOPICS
+        rows = []
+        for name in names:
+            named = {"topic_id": cluster.id(name)} if version >= by_id_since else {"name": name}
+            rows.append(struct(**named, partitions=[part(partition_index=0, committed_offset=3)]))
+        return {"group_id": "g-plain", "topics": rows} | more
+
+    return make
+
+
+def offsets(names: tuple[str, ...] | None, group: str = "g-plain") -> Make:
+    types = message("OffsetFetchRequest")
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        if version < 8:
+            rows = [types.OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in names or ()]
+            return {"group_id": group, "topics": None if names is None else rows}
+        rows = []
+        for name in names or ():
+            if version < 10 or name in TOPICS:
+                named = {"topic_id": cluster.id(name)} if version >= 10 else {"name": name}
+                rows.append(types.OffsetFetchRequestTopics(**named, partition_indexes=[0]))
+        asked = types.OffsetFetchRequestGroup(group_id=group, topics=None if names is None else rows)
+        return {"groups": [asked]}
+
+    return make
+
+
+def coordinator(kind: int, key: str) -> Make:
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        keys = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
+        return {"key_type": kind} | keys
+
+    return make
+
+
+def delete_topics(*, by_id: bool = False, unknown: bool = False) -> Make:
+    """Delete a topic, which is made again first, if it is not there."""
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        if by_id:
+            state = message("DeleteTopicsRequest").DeleteTopicState
+            return {"timeout_ms": 9000, "topics": [state(name=None, topic_id=cluster.admin.topic_ids["victim"])]}
+        names = ["none"] if unknown else ["victim"]
+        state = message("DeleteTopicsRequest").DeleteTopicState
+        return {"timeout_ms": 9000} | (
+            {"topics": [state(name=name) for name in names]} if version >= 6 else {"topic_names": names}
+        )
+
+    return make
+
+
+def transaction(cluster: Cluster, version: int, fresh: str, *, verify: bool = False) -> Any:
+    types = message("AddPartitionsToTxnRequest")
+    rows = [types.AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in TOPICS]
+    if version < 4:
+        return {
+            "v3_and_below_transactional_id": "tx-none",
+            "v3_and_below_producer_id": 77,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": rows,
+        }
+    one = types.AddPartitionsToTxnTransaction(
+        transactional_id="tx-none", producer_id=77, producer_epoch=0, verify_only=verify, topics=rows
+    )
+    return {"transactions": [one]}
+
+
+def markers(cluster: Cluster, version: int, fresh: str) -> Any:
+    types = message("WriteTxnMarkersRequest")
+    topic = types.WritableTxnMarkerTopic(name="none", partition_indexes=[0])
+    marker = types.WritableTxnMarker(producer_id=77, producer_epoch=0, transaction_result=False, topics=[topic])
+    return {"markers": [marker]}
+
+
+RESOURCES = ((2, "open"), (2, "secret"), (2, "none"), (4, "1"), (4, ""), (8, "1"), (16, "metrics"), (32, "g-plain"))
+_SETTING = {
+    2: ("retention.ms", "1000000"),
+    4: ("message.max.bytes", "2000000"),
+    8: ("kafka.none", "INFO"),
+    16: ("interval.ms", "60000"),
+    32: ("consumer.session.timeout.ms", "50000"),
+}
+
+
+def described(kind: int, name: str) -> Case:
+    row = message("DescribeConfigsRequest").DescribeConfigsResource
+    one = row(resource_type=kind, resource_name=name, configuration_keys=["none"])
+    return case(f"{kind} {name}", resources=[one], only_rights=kind in (8, 16))
+
+
+def altered(api: str, kind: int, name: str) -> Case:
+    types = message(f"{api}Request")
+    key, value = _SETTING[kind]
+    row = types.AlterableConfig(name=key, value=value)
+    one = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])
+    # What is wrong with a setting is another test's matter: of these, the answers' rights are compared.
+    return case(f"{kind} {name}", resources=[one], validate_only=True, only_rights=kind in (4, 8))
+
+
+def beat(api: str, *, pattern: str | None = None) -> Make:
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        fields = {"group_id": f"tmp-{fresh}", "member_id": str(uuid4()), "member_epoch": 0}
+        if api == "ConsumerGroupHeartbeat":
+            fields |= {"rebalance_timeout_ms": 5000, "topic_partitions": []}
+        if pattern is not None:
+            return fields | {"subscribed_topic_regex": pattern}
+        return fields | {"subscribed_topic_names": list(TOPICS)}
+
+    return make
+
+
+def share_fetch(api: str) -> Make:
+    types = message(f"{api}Request")
+    struct, part = (
+        (types.FetchTopic, types.FetchPartition)
+        if api == "ShareFetch"
+        else (
+            types.AcknowledgeTopic,
+            types.AcknowledgePartition,
+        )
+    )
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        rows = [struct(topic_id=cluster.id(name), partitions=[part(partition_index=0)]) for name in TOPICS]
+        fields: dict[str, Any] = {"group_id": "g-share", "member_id": str(uuid4()), "topics": rows}
+        if api == "ShareFetch":
+            fields |= {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 100, "max_records": 1, "batch_size": 1}
+        return fields | {"share_session_epoch": 0}
+
+    return make
+
+
+def share_offsets(api: str) -> Make:
+    types = message(f"{api}Request")
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        if api == "DeleteShareGroupOffsets":
+            rows = [types.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in ANY]
+            return {"group_id": "g-share-left", "topics": rows}
+        part = types.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+        rows = [types.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[part]) for name in ANY]
+        return {"group_id": "g-share-left", "topics": rows}
+
+    return make
+
+
+def share_described(names: tuple[str, ...] | None) -> Make:
+    types = message("DescribeShareGroupOffsetsRequest")
+
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        rows = [types.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0]) for name in names or ()]
+        group = types.DescribeShareGroupOffsetsRequestGroup(group_id="g-share", topics=None if names is None else rows)
+        return {"groups": [group]}
+
+    return make
+
+
+def _rows(api: str, struct: str, **fields: Any) -> Any:
+    return getattr(message(f"{api}Request"), struct)(**fields)
+
+
+_OPERATIONS = {"include_authorized_operations": True}
+_FILTER = {
+    "resource_type_filter": 1,
+    "pattern_type_filter": 3,
+    "principal_filter": "User:literal",
+    "operation": 1,
+    "permission_type": 1,
+}
+CASES: Mapping[str, tuple[Case, ...]] = {
+    "Produce": (
+        Case(produce),
+        Case(produce_in_transaction, "transactional", first=3),
+        Case(produce_without_id, "no id", first=3),
+    ),
+    "Fetch": (Case(fetch(-1)), Case(fetch(5), "follower", only_rights=True)),
+    "ListOffsets": (
+        Case(topics("ListOffsets", "ListOffsetsTopic", "ListOffsetsPartition", "partitions", timestamp=-1)),
+    ),
+    "Metadata": (
+        case("all", first=1, topics=None),
+        case("empty", topics=[]),
+        Case(metadata, "named"),
+        Case(metadata_by_id, "by id", first=12),
+        Case(metadata_that_creates, "creates", only_rights=True),
+    ),
+    "OffsetCommit": (Case(committed("OffsetCommit", generation_id_or_member_epoch=-1)),),
+    "OffsetFetch": (
+        Case(offsets(ANY)),
+        Case(offsets(None), "all", first=2),
+        Case(offsets(ANY, "none"), "no group"),
+    ),
+    "FindCoordinator": (
+        Case(coordinator(0, "g"), "group"),
+        Case(coordinator(1, "tx"), "transaction", first=1),
+        Case(coordinator(2, "g:AAAAAAAAAAAAAAAAAAAAAQ:0"), "share", first=6, only_rights=True),
+    ),
+    "JoinGroup": (case(group_id="g-none", session_timeout_ms=1, protocol_type="consumer"),),
+    "Heartbeat": (case(group_id="g-none", member_id="m"),),
+    "LeaveGroup": (case(group_id="g-none", member_id="m"),),
+    "SyncGroup": (case(group_id="g-none", member_id="m", protocol_type="consumer", protocol_name="range"),),
+    "DescribeGroups": (case(groups=["g-plain", "none"], **_OPERATIONS),),
+    "ListGroups": (case(),),
+    "ApiVersions": (case(client_software_name="a", client_software_version="1", only_rights=True),),
+    "CreateTopics": (
+        case(
+            topics=[
+                _rows("CreateTopics", "CreatableTopic", name=name, num_partitions=1, replication_factor=1)
+                for name in ("open", "opened", "new")
+            ],
+            timeout_ms=9000,
+            validate_only=True,
+        ),
+    ),
+    "DeleteTopics": (
+        Case(delete_topics(unknown=True), "unknown"),
+        Case(delete_topics(), "named"),
+        Case(delete_topics(by_id=True), "by id", first=6),
+    ),
+    "DeleteRecords": (
+        Case(
+            topics("DeleteRecords", "DeleteRecordsTopic", "DeleteRecordsPartition", "partitions", offset=0),
+        ),
+    ),
+    "InitProducerId": (
+        case("plain", transactional_id=None),
+        Case(lambda cluster, version, fresh: {"transactional_id": f"t{fresh}", "transaction_timeout_ms": 60_000}, "tx"),
+    ),
+    "OffsetForLeaderEpoch": (
+        Case(
+            topics(
+                "OffsetForLeaderEpoch",
+                "OffsetForLeaderTopic",
+                "OffsetForLeaderPartition",
+                "partitions",
+                topic="topic",
+                leader_epoch=0,
+            )
+        ),
+    ),
+    "AddPartitionsToTxn": (
+        Case(transaction),
+        Case(lambda *given: transaction(*given, verify=True), "verify", first=4),
+    ),
+    "AddOffsetsToTxn": (case(transactional_id="tx-none", producer_id=77, group_id="g-plain"),),
+    "EndTxn": (case(transactional_id="tx-none", producer_id=77),),
+    "WriteTxnMarkers": (Case(markers),),
+    "TxnOffsetCommit": (Case(committed("TxnOffsetCommit", transactional_id="tx-none", producer_id=77)),),
+    "DescribeAcls": (case(**_FILTER),),
+    "CreateAcls": (
+        case(
+            creations=[
+                _rows(
+                    "CreateAcls",
+                    "AclCreation",
+                    resource_type=2,
+                    resource_name="ghost",
+                    principal="User:ghost",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
+            ]
+        ),
+    ),
+    "DeleteAcls": (
+        case(filters=[_rows("DeleteAcls", "DeleteAclsFilter", **(_FILTER | {"principal_filter": "User:phantom"}))]),
+    ),
+    "DescribeConfigs": tuple(described(*one) for one in RESOURCES),
+    "AlterConfigs": tuple(altered("AlterConfigs", *one) for one in RESOURCES),
+    "IncrementalAlterConfigs": tuple(altered("IncrementalAlterConfigs", *one) for one in RESOURCES),
+    "AlterReplicaLogDirs": (
+        case(
+            dirs=[
+                _rows(
+                    "AlterReplicaLogDirs",
+                    "AlterReplicaLogDir",
+                    path="/nowhere",
+                    topics=[_rows("AlterReplicaLogDirs", "AlterReplicaLogDirTopic", name="open", partitions=[0])],
+                )
+            ]
+        ),
+    ),
+    "DescribeLogDirs": (
+        case(topics=[_rows("DescribeLogDirs", "DescribableLogDirTopic", topic="open", partitions=[0])]),
+    ),
+    "CreatePartitions": (
+        case(
+            topics=[
+                _rows("CreatePartitions", "CreatePartitionsTopic", name=name, count=5, assignments=None) for name in ANY
+            ],
+            timeout_ms=9000,
+            validate_only=True,
+        ),
+    ),
+    "DeleteGroups": (case(groups_names=["none"]),),
+    "ElectLeaders": (
+        case(
+            topic_partitions=[_rows("ElectLeaders", "TopicPartitions", topic="open", partitions=[0])], timeout_ms=9000
+        ),
+    ),
+    "AlterPartitionReassignments": (
+        case(
+            topics=[
+                _rows(
+                    "AlterPartitionReassignments",
+                    "ReassignableTopic",
+                    name="none",
+                    partitions=[
+                        _rows("AlterPartitionReassignments", "ReassignablePartition", partition_index=0, replicas=[1])
+                    ],
+                )
+            ],
+            timeout_ms=9000,
+        ),
+    ),
+    "ListPartitionReassignments": (case(topics=None, timeout_ms=9000),),
+    "OffsetDelete": (
+        Case(
+            lambda *given: (
+                {"group_id": "g-plain"}
+                | topics(
+                    "OffsetDelete",
+                    "OffsetDeleteRequestTopic",
+                    "OffsetDeleteRequestPartition",
+                    "partitions",
+                    partition_index=1,
+                )(*given)
+            )
+        ),
+    ),
+    "DescribeClientQuotas": (case(),),
+    "AlterClientQuotas": (
+        case(
+            entries=[
+                _rows(
+                    "AlterClientQuotas",
+                    "EntryData",
+                    entity=[_rows("AlterClientQuotas", "EntityData", entity_type="user", entity_name="u")],
+                    ops=[_rows("AlterClientQuotas", "OpData", key="consumer_byte_rate", value=1.0)],
+                )
+            ],
+            validate_only=True,
+        ),
+    ),
+    "DescribeUserScramCredentials": (case(users=[_rows("DescribeUserScramCredentials", "UserName", name="none")]),),
+    "AlterUserScramCredentials": (
+        case(
+            deletions=[_rows("AlterUserScramCredentials", "ScramCredentialDeletion", name="none", mechanism=1)],
+        ),
+    ),
+    "DescribeQuorum": (
+        case(
+            topics=[
+                _rows(
+                    "DescribeQuorum",
+                    "TopicData",
+                    topic_name="__cluster_metadata",
+                    partitions=[_rows("DescribeQuorum", "PartitionData", partition_index=0)],
+                )
+            ],
+            only_rights=True,
+        ),
+    ),
+    "UpdateFeatures": (
+        case(
+            feature_updates=[_rows("UpdateFeatures", "FeatureUpdateKey", feature="none", max_version_level=1)],
+            only_rights=True,
+        ),
+    ),
+    "DescribeCluster": (case(include_cluster_authorized_operations=True),),
+    "DescribeProducers": (
+        Case(
+            lambda *given: {
+                "topics": [_rows("DescribeProducers", "TopicRequest", name=name, partition_indexes=[0]) for name in ANY]
+            }
+        ),
+    ),
+    "DescribeTransactions": (case(transactional_ids=["tx-open", "none"], only_rights=True),),
+    "ListTransactions": (case(state_filters=["Ongoing"]),),
+    "ConsumerGroupHeartbeat": (
+        Case(beat("ConsumerGroupHeartbeat")),
+        Case(beat("ConsumerGroupHeartbeat", pattern="[o-s].*"), "pattern", first=1, only_rights=True),
+    ),
+    "ConsumerGroupDescribe": (case(group_ids=["g-new", "none"], **_OPERATIONS),),
+    "ListConfigResources": (case(resource_types=[4], first=1), case("old", only_rights=True)),
+    "DescribeTopicPartitions": (
+        case("all", response_partition_limit=2000),
+        case(
+            "named",
+            topics=[_rows("DescribeTopicPartitions", "TopicRequest", name=name) for name in ANY],
+            response_partition_limit=2000,
+        ),
+    ),
+    "ShareGroupHeartbeat": (Case(beat("ShareGroupHeartbeat"), only_rights=True),),
+    "ShareGroupDescribe": (case(group_ids=["g-share", "none"], only_rights=True, **_OPERATIONS),),
+    "ShareFetch": (Case(share_fetch("ShareFetch"), only_rights=True),),
+    "ShareAcknowledge": (Case(share_fetch("ShareAcknowledge"), only_rights=True),),
+    "DescribeShareGroupOffsets": (
+        Case(share_described(ANY), only_rights=True),
+        Case(share_described(None), "all", only_rights=True),
+    ),
+    "AlterShareGroupOffsets": (Case(share_offsets("AlterShareGroupOffsets"), only_rights=True),),
+    "DeleteShareGroupOffsets": (Case(share_offsets("DeleteShareGroupOffsets"), only_rights=True),),
+}
+
+
+# ------------------------------------------------------------------------------------------------ comparing
+
+
+_OF_A_RELEASE = ("configs",)  # of CreateTopics, where the rights to them have an error of their own
+
+
+def plain(value: Any, cluster: Cluster) -> Any:
+    """Return an answer's JSON with names for topic ids, and without Kafka's own topics and what requests have made."""
+    names = {str(id_): name for name, id_ in cluster.admin.topic_ids.items()}
+    if isinstance(value, list):
+        return sorted((plain(one, cluster) for one in value if not _is_made(one)), key=_order)
+    if not isinstance(value, dict):
+        return value
+    rest = {key: plain(one, cluster) for key, one in value.items() if key not in ("topicId", *_OF_A_RELEASE)}
+    return rest | ({"topicOf": names.get(_uuid(value["topicId"]), "")} if "topicId" in value else {})
+
+
+def _order(row: Any) -> str:
+    keys = ("topicOf", "topicName", "resourceType", "resourceName")
+    return str([row.get(key) for key in keys]) if isinstance(row, dict) else str(row)
+
+
+def _uuid(text: Any) -> str:
+    import base64
+
+    try:
+        return str(UUID(bytes=base64.urlsafe_b64decode(f"{text}==")))
+    except ValueError:
+        return str(text)
+
+
+def _is_made(row: Any) -> bool:
+    if not isinstance(row, dict):
+        return False
+    named = (row.get(key) or "" for key in ("name", "topicName", "groupId", "resourceName"))
+    return any(name.startswith(("__", "tmp-")) for name in named if isinstance(name, str))
+
+
+def rights_errors(value: Any) -> list[Any]:
+    """Return the errors of rights in an answer, in order."""
+    if isinstance(value, dict):
+        own = [value["errorCode"]] if value.get("errorCode") in RIGHTS_ERRORS else []
+        return own + [code for key in sorted(value) for code in rights_errors(value[key])]
+    return [code for one in value for code in rights_errors(one)] if isinstance(value, list) else []
+
+
+def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
+    """Return a request with those of the fields that its version has."""
+    made = message(f"{api}Request")
+    known = {one.snake_name for one in made.spec.struct.fields if one.versions.contains(version)}
+    return made(**{key: value for key, value in fields.items() if key in known})
+
+
+def play(ours: Cluster, theirs: Cluster, apis: Collection[str] = tuple(CASES)) -> tuple[list[Difference], int]:
+    """Send every request by every user to both; return what differs, and how many were sent to each."""
+    own, other = ranges(ours.admin), ranges(theirs.admin)
+    found: list[Difference] = []
+    count = 0
+    for api, cases in ((api, CASES[api]) for api in apis):
+        low, high = max(own[api][0], other[api][0]), min(own[api][1], other[api][1])
+        for version in range(max(low, 3) if api == "Produce" else low, high + 1):
+            for one in cases:
+                for user in USERS if version >= one.first else ():
+                    count += 1
+                    found += compared(ours, theirs, user, api, version, one, str(count))
+    return found, count
+
+
+def compared(
+    ours: Cluster, theirs: Cluster, user: str, api: str, version: int, one: Case, fresh: str
+) -> list[Difference]:
+    """Send one request to both brokers."""
+    answers = []
+    for cluster in (ours, theirs):
+        if api == "DeleteTopics":
+            restore(cluster)
+        body = fields_at(api, version, one.make(cluster, version, fresh))
+        answer = plain(as_json(cluster.users[user].ask(api, version, body), version), cluster)
+        answers.append(rights_errors(answer) if one.only_rights else answer)
+    return list(differences(Step(api, version, None, f"{one.label} {user}"), *answers))
+
+
+def restore(cluster: Cluster) -> None:
+    """Make the topic that is deleted, if it is not there."""
+    if "victim" in cluster.admin.topic_ids:
+        row = message("MetadataRequest").MetadataRequestTopic(name="victim")
+        body = message("MetadataRequest")(topics=[row], allow_auto_topic_creation=False)
+        if cluster.admin.ask("Metadata", 9, body).topics[0].error_code == 0:
+            return
+    types = message("CreateTopicsRequest")
+    row = types.CreatableTopic(name="victim", num_partitions=1, replication_factor=1)
+    cluster.do("CreateTopics", 5, topics=[row], timeout_ms=30_000)
+    deadline = time.monotonic() + _READY_SECONDS
+    cluster.admin.topic_ids.pop("victim", None)
+    while "victim" not in cluster.admin.topic_ids:
+        assert time.monotonic() < deadline
+        cluster.admin.find_topics(12)

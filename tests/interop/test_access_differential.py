@@ -1,0 +1,68 @@
+"""The embedded broker's access rights beside Kafka's StandardAuthorizer: every API and version, every right."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from tests.interop.access_script import Cluster, passwords, play
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.broker.security.options import Security
+
+LEAST_REQUESTS = 10_000
+SHARED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": "1800000",
+    "group.share.session.timeout.ms": "1800000",
+}
+MOST = {"group.consumer.max.session.timeout.ms": "1800000", "group.share.max.session.timeout.ms": "1800000"}
+
+
+def sasl(node, port):
+    """Give a node of Kafka a second listener, whose users authenticate."""
+    users = " ".join(f'user_{name}="{password}"' for name, password in passwords().items())
+    node.properties |= {
+        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port},"
+        f"CONTROLLER://127.0.0.1:{node._second_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+    }
+    return node
+
+
+@pytest.fixture
+def clusters(kafka, tmp_path):
+    ports = [kafka.module.free_port(), kafka.module.free_port()]
+    listeners = [ListenerOptions(), ListenerOptions(protocol="SASL_PLAINTEXT", port=ports[0])]
+    security = Security(users=passwords(), mechanisms=("PLAIN",))
+    with (
+        Broker(config=SHARED, listeners=listeners, security=security) as broker,
+        sasl(kafka(tmp_path, SHARED | MOST), ports[1]) as node,
+    ):
+        both = Cluster.of(broker.port, ports[0]), Cluster.of(node.port, ports[1])
+        for one in both:
+            one.make()
+            one.wait_for_rules()
+        yield both
+        for one in both:
+            one.close()
+
+
+@pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)
+def test_rights_are_those_of_kafka(clusters):
+    began = time.monotonic()
+    found, count = play(*clusters)
+    print(f"{count} requests in {time.monotonic() - began:.0f} s, {len(found)} differences")
+    assert count >= LEAST_REQUESTS
+    kinds = Counter((one.step.name, one.step.version, one.path) for one in found)
+    lines = [f"{len(found)} differences in {count} requests", *(f"{number} {kind}" for kind, number in kinds.items())]
+    assert not found, "\n".join([*lines, *map(str, found[:300])])
