@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 import pytest
-from tests.interop.access_script import Cluster, passwords, play
+from tests.interop.access_script import PATTERN_USERS, Cluster, by_pattern, passwords, play
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.listeners import ListenerOptions
@@ -59,6 +59,9 @@ def clusters(kafka, tmp_path):
 
 @pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)
 def test_rights_are_those_of_kafka(clusters):
+    own = {user: by_pattern(clusters[0], user) for user in PATTERN_USERS}
+    assert own["prefixed"] == {"open"}
+    assert {user: by_pattern(clusters[1], user, own[user]) for user in PATTERN_USERS} == own
     began = time.monotonic()
     found, count = play(*clusters)
     print(f"{count} requests in {time.monotonic() - began:.0f} s, {len(found)} differences")

@@ -45,7 +45,7 @@ def _row(request: Request, broker: BrokerState, user: str, *, is_twice: bool) ->
 
 def _refuse(request: Request, code: int) -> Answer:
     row = request.types.DescribeUserScramCredentialsResult
-    rows = [row(user=one.name, error_code=code) for one in request.body.users or ()]
+    rows = [row(error_code=code) for _ in request.body.users or ()]
     return request.response(error_code=code, results=rows)
 
 
