@@ -57,9 +57,18 @@ def connect(port: int) -> socket.socket:
 
 def read(connection: socket.socket) -> bytes:
     """Read one answer, without its size and correlation id."""
-    with connection.makefile("rb") as file:
-        (size,) = struct.unpack(">i", file.read(4))
-        return file.read(size)[4:]
+    (size,) = struct.unpack(">i", _taken(connection, 4))
+    return _taken(connection, size)[4:]
+
+
+def _taken(connection: socket.socket, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        more = connection.recv(min(size - len(found), 1 << 20))
+        if not more:
+            raise ConnectionError("the broker has closed the connection")
+        found += more
+    return bytes(found)
 
 
 def call(connection: socket.socket, name: str, version: int, **fields: Any) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.spec import catalog
+from kafkaframes.wire.parts import Part
 
 
 class CloseConnection(Exception):  # noqa: N818  (a command to the shell, not an error of the caller)
@@ -23,7 +24,7 @@ class Encoded:
         parts: of the body, without frame and header.
     """
 
-    parts: Sequence[bytes | memoryview]
+    parts: Sequence[bytes | memoryview | Part]
 
 
 class Later:
@@ -57,7 +58,9 @@ class Later:
 
     def follow(self, answer: Answer) -> None:
         """Give an answer that may itself come later."""
-        if isinstance(answer, Later):
+        if isinstance(answer, Later) and self.is_done:  # abandoned
+            answer.abandon()
+        elif isinstance(answer, Later):
             answer.when_complete(lambda other: self.complete(other.answer))
             self.when_abandoned(answer.abandon)
         else:

@@ -68,6 +68,16 @@ class Changes:
             raise later.error
         return later
 
+    def beside(self, steps: Steps[Answer]) -> Answer:
+        """Take the steps of an answer that changes nothing, beside the changes; it comes later, and may wait itself."""
+        turns, later = Changes(), Later()
+        turns.next_turn = self.next_turn
+        answer = turns.run(steps)
+        if not isinstance(answer, Later):
+            return answer
+        answer.when_complete(lambda done: later.fail(done.error) if done.error else later.follow(done.answer))
+        return later
+
     def _turn(self) -> None:
         self._is_due = False
         if not self._waiting:  # stopped

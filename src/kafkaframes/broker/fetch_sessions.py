@@ -68,6 +68,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def count(self, session_id: int) -> int:
+        """Return how many partitions a session has; 0 where there is none."""
+        session = self._by_id.get(session_id)
+        return 0 if session is None else len(session.partitions)
+
     def find(self, session_id: int, epoch: int, *, uses_ids: bool) -> tuple[FetchSession | None, int]:
         """Return the session of an incremental fetch, or None and an error code; its epoch goes on."""
         session = self._by_id.get(session_id)

@@ -13,6 +13,8 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
 
 ANONYMOUS = "User:ANONYMOUS"
+_LONG = 64 << 10  # bytes of a request
+_LONG_BYTES = {"Produce": 2 << 20}  # most of it are records
 
 ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # of an API key, and "request" or "response"
 
@@ -129,6 +131,11 @@ class Request:
             except DecodeError as error:
                 raise CloseConnection(str(error.within(cls.__name__))) from error
         return self._body
+
+    @property
+    def may_be_long(self) -> bool:
+        """Whether it is large enough to have lists that take long to decode."""
+        return not self.is_unknown_version and len(self.data) > _LONG_BYTES.get(self.api.name, _LONG)
 
     @property
     def types(self) -> Any:

@@ -17,7 +17,7 @@ from itertools import count
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded, Later
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.commit import GroupCommit
-from kafkaframes.broker.dispatch import Buffers, Dispatcher
+from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
 from kafkaframes.broker.outbox import CAN_SEND_FILES, Outbox
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
@@ -188,6 +188,9 @@ class Connection(asyncio.BufferedProtocol):
             self._answer_raw(raw(frame), out)
             return
         request = self._dispatcher.request_of(frame, self.session)
+        if request.may_be_long and self.session.is_authenticated:
+            self._answer_apart(request)
+            return
         answer = self._dispatcher.answer(request)
         if isinstance(answer, Later) and not answer.is_done:
             self._later = answer
@@ -207,6 +210,50 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
         answer.when_complete(end)
+
+    def _answer_apart(self, request: Request) -> None:
+        """Answer a request that may have long lists: it is decoded, and its answer encoded, beside the loop."""
+        self._later = later = Later()
+        later.when_complete(lambda done: self._late(request, done))
+        decoding = self._server.loop.run_in_executor(None, lambda: request.body)
+        decoding.add_done_callback(lambda done: self._decoded(request, later, done.exception()))
+
+    def _decoded(self, request: Request, later: Later, error: BaseException | None) -> None:
+        if later.is_done:  # the connection is gone
+            return
+        try:
+            if error is not None:
+                raise error
+            answer = self._dispatcher.answer(request)
+        except (CloseConnection, DecodeError) as reason:
+            self._server.closed(self.session, str(reason))
+            self.close()
+        except Exception as failure:
+            later.fail(failure)
+        else:
+            if isinstance(answer, Later):
+                later.when_abandoned(answer.abandon)
+                answer.when_complete(lambda done: self._encode_apart(request, later, done.answer, done.error))
+            else:
+                self._encode_apart(request, later, answer)
+
+    def _encode_apart(self, request: Request, later: Later, answer: Answer, error: Exception | None = None) -> None:
+        def encoded(done: asyncio.Future[Buffers]) -> None:
+            failure = done.exception()
+            if failure is None:
+                later.complete(Encoded(done.result()))
+            else:
+                later.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
+
+        if error is not None:
+            later.fail(error)
+        elif isinstance(answer, Message):
+            message, version = answer, request.version
+            encoding = self._server.loop.run_in_executor(None, lambda: together(message.encode_parts(version)))
+            encoding.add_done_callback(encoded)
+        else:
+            assert not isinstance(answer, Later)
+            later.complete(answer)
 
     def _late(self, request: Request, later: Later) -> None:
         """Send the answer that was waited for, and go on with the next request."""

@@ -19,30 +19,32 @@ from kafkaframes.broker.state import BrokerState
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Change the users, all mechanisms of one together."""
     body = request.body
-    keys = [(one.name, one.mechanism) for one in (*body.deletions, *body.upsertions)]
+    changes: dict[str, tuple[list[Any], list[Any]]] = {}
+    for place, wanted in enumerate((body.deletions, body.upsertions)):
+        for one in wanted:
+            changes.setdefault(one.name, ([], []))[place].append(one)
     rows = []
-    for user in dict.fromkeys(name for name, _ in keys):
-        code, message = _change(broker, body, user)
+    for user, (deletions, upsertions) in changes.items():
+        code, message = _change(broker, user, deletions, upsertions)
         rows.append(request.types.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
     broker.save_credentials()
     return request.response(results=rows)
 
 
-def _change(broker: BrokerState, body: Any, user: str) -> tuple[int, str | None]:
+def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]) -> tuple[int, str | None]:
     if not user:
         return CODE["UNACCEPTABLE_CREDENTIAL"], "a user has a name"
-    deletions = [one for one in body.deletions if one.name == user]
-    upsertions = [one for one in body.upsertions if one.name == user]
     scram, seen = broker.credentials.scram, set()
-    for one in (*deletions, *upsertions):  # the first that is wrong is answered, in Kafka's order
+    for place, one in enumerate((*deletions, *upsertions)):  # the first that is wrong is answered, in Kafka's order
         if one.mechanism in seen:
             return CODE["DUPLICATE_RESOURCE"], "a mechanism of the user is changed twice"
         seen.add(one.mechanism)
         if one.mechanism not in NUMBERS:
             return CODE["UNSUPPORTED_SASL_MECHANISM"], f"there is no SCRAM mechanism {one.mechanism}"
-        if one in deletions and (user, NUMBERS[one.mechanism]) not in scram:
+        is_deletion = place < len(deletions)
+        if is_deletion and (user, NUMBERS[one.mechanism]) not in scram:
             return CODE["RESOURCE_NOT_FOUND"], "there is no such credential"
-        if one in upsertions and not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
+        if not is_deletion and not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
             return CODE["UNACCEPTABLE_CREDENTIAL"], f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
     for one in deletions:
         del scram[user, NUMBERS[one.mechanism]]

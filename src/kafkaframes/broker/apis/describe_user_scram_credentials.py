@@ -7,6 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
@@ -22,7 +23,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe the users asked for, or all."""
     scram = broker.credentials.scram
     names = [one.name for one in request.body.users or ()] or sorted({user for user, _ in scram})
-    rows = [_row(request, broker, name, is_twice=names.count(name) > 1) for name in dict.fromkeys(names)]
+    rows = [_row(request, broker, name, is_twice=times > 1) for name, times in Counter(names).items()]
     return request.response(error_message=None, results=rows)
 
 
@@ -30,9 +31,9 @@ def _row(request: Request, broker: BrokerState, user: str, *, is_twice: bool) ->
     types = request.types
     row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
     infos = [
-        types.CredentialInfo(mechanism=_NUMBER[mechanism], iterations=one.iterations)
-        for (owner, mechanism), one in sorted(broker.credentials.scram.items())
-        if owner == user
+        types.CredentialInfo(mechanism=number, iterations=one.iterations)
+        for mechanism, number in sorted(_NUMBER.items())
+        if (one := broker.credentials.scram.get((user, mechanism))) is not None
     ]
     if is_twice:
         row.error_code, row.error_message = CODE["DUPLICATE_RESOURCE"], "the user is asked for twice"

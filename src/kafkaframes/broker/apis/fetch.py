@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.changes import Steps, finished
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
 from kafkaframes.broker.fetching import (
@@ -47,6 +48,7 @@ _FIRST_WITH_SESSIONS = 7
 _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 12
 _FIRST_WITH_ENDPOINTS = 16
+_AT_ONCE = 500  # partitions, before others have their turn
 _NO_LIMIT = 2**31 - 1
 _READ_TOGETHER = 16  # partitions of a store
 # Kafka finds these before it reads, and its rows have an empty list of transactions then, and none otherwise.
@@ -57,20 +59,30 @@ _WITHOUT_READING = frozenset(
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer at once with what there is, or wait for more."""
+    known = broker.fetch_sessions.count(request.body.session_id)
+    if broker.store is None and (request.may_be_long or known > _AT_ONCE):
+        return broker.changes.beside(_answered(request, broker))
+    return finished(_answered(request, broker))
+
+
+def _answered(request: Request, broker: BrokerState) -> Steps[Answer]:
+    """Answer, some partitions at a step; what others append between is seen when the wait is over."""
     body = request.body
-    session, code = _session_of(request, broker)
+    session, code = yield from _session_of(request, broker)
     if code == NONE and _kafka_fails(request, broker):
         return _failed(request)
     if code != NONE:
         return request.response(error_code=code)
-    asked = session.partitions if session is not None else _asked_by(request)
+    asked = session.partitions if session is not None else (yield from _asked_by(request))
     fetch = Fetch(request, broker, session, asked)
+    must_answer = body.max_wait_ms <= 0 or not asked
 
-    def answer() -> Answer:
-        found = fetch.attempt(body.max_wait_ms <= 0 or not asked)
-        return found or Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
+    def wait() -> Answer:
+        return Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
 
-    return when_read(broker, answer)
+    if broker.store is not None:
+        return when_read(broker, lambda: fetch.attempt(must_answer) or wait())
+    return (yield from fetch.attempting(must_answer)) or wait()
 
 
 def _kafka_fails(request: Request, broker: BrokerState) -> bool:
@@ -106,34 +118,36 @@ def _failed(request: Request) -> Message:
     return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
 
 
-def _asked_by(request: Request) -> OrderedDict[Key, Asked]:
+def _asked_by(request: Request) -> Steps[OrderedDict[Key, Asked]]:
     found: OrderedDict[Key, Asked] = OrderedDict()
     for topic in request.body.topics:
-        for one in topic.partitions:
+        for number, one in enumerate(topic.partitions, start=1):
             found[topic.topic, topic.topic_id, one.partition] = Asked(one)
+            if number % _AT_ONCE == 0:
+                yield
     return found
 
 
-def _session_of(request: Request, broker: BrokerState) -> tuple[FetchSession | None, int]:
+def _session_of(request: Request, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
     """Return the session that the request is part of, if it is of one, and an error code."""
     body, by_id = request.body, request.version >= _FIRST_BY_ID
     if request.version < _FIRST_WITH_SESSIONS or body.session_epoch == SESSIONLESS:
         if body.session_id:
             broker.fetch_sessions.end(body.session_id)
         return None, NONE
+    asked = yield from _asked_by(request)
     if body.session_epoch == FIRST:
         broker.fetch_sessions.end(body.session_id)
-        begun = broker.fetch_sessions.begin(_asked_by(request), uses_ids=by_id, principal=request.session.principal)
-        return begun, NONE
+        return broker.fetch_sessions.begin(asked, uses_ids=by_id, principal=request.session.principal), NONE
     session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
     if session is None:
         return None, code
-    for key, asked in _asked_by(request).items():
+    for key, one in asked.items():
         known = session.partitions.get(key)
         if known is None:
-            session.partitions[key] = asked
+            session.partitions[key] = one
         else:
-            known.fields = asked.fields
+            known.fields = one.fields
     for topic in body.forgotten_topics_data:
         for index in topic.partitions:
             session.partitions.pop((topic.topic, topic.topic_id, index), None)
@@ -165,20 +179,35 @@ class Fetch:
         self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, most)
         self.partitions: list[Partition] = []
+        types = request.types  # of most rows: shared, for they are replaced and never changed
+        self._usual = {
+            "diverging_epoch": types.EpochEndOffset(),
+            "current_leader": types.LeaderIdAndEpoch(),
+            "snapshot_id": types.SnapshotId(),
+        }
 
     def attempt(self, must_answer: bool) -> Message | None:
         """Read; return the answer, or None if it is not enough and may wait."""
-        rows, size, urgent = self._read_all()
+        return finished(self.attempting(must_answer))
+
+    def attempting(self, must_answer: bool) -> Steps[Message | None]:
+        """Do as :meth:`attempt`, some partitions at a step."""
+        rows, size, urgent = yield from self._read_all()
         if not (must_answer or urgent or size >= self._min_bytes):
             return None
         return self._answer(rows)
 
-    def _read_all(self) -> tuple[list[tuple[Key, Asked, Any]], int, bool]:
+    def _read_all(self) -> Steps[tuple[list[tuple[Key, Asked, Any]], int, bool]]:
         rows, size, held, urgent = [], 0, 0, False
         missing: list[Wanted] = []
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
-        for key, asked in self._asked.items():
+        for number, key in enumerate(list(self._asked), start=1):
+            if number % _AT_ONCE == 0:
+                yield
+            asked = self._asked.get(key)
+            if asked is None:  # forgotten meanwhile, by another request of the session
+                continue
             name, topic_id, index = key
             if (name, topic_id) not in topics:
                 topics[name, topic_id] = find_topic(
@@ -229,6 +258,7 @@ class Fetch:
             log_start_offset=read.log_start_offset,
             aborted_transactions=[] if read.error_code in _WITHOUT_READING else None,
             records=read.records,
+            **self._usual,
         )
         if self._request.body.isolation_level == READ_COMMITTED and read.aborted is not None:
             row.aborted_transactions = [
@@ -248,15 +278,15 @@ class Fetch:
     def _answer(self, rows: list[tuple[Key, Asked, Any]]) -> Message:
         session = self._session
         rows.sort(key=lambda row: row[2].error_code in _WITHOUT_READING)  # those come last in Kafka's answers
-        told = [(key, row) for key, asked, row in rows if not self._is_incremental or is_news(asked, row)]
+        told = [one for one in rows if not self._is_incremental or is_news(one[1], one[2])]
         if session is not None:
             if not self._is_incremental:
                 for _, asked, row in rows:
                     is_news(asked, row)
-            for key, row in told:  # the next fetch begins with those that had nothing this time
+            for key, _, row in told:  # the next fetch begins with those that had nothing this time
                 if row.records and key in session.partitions:
                     session.partitions.move_to_end(key)
-        leaders = {row.current_leader.leader_id for _, row in told if row.current_leader.leader_id >= 0}
+        leaders = {row.current_leader.leader_id for _, _, row in told if row.current_leader.leader_id >= 0}
         endpoints = []
         if leaders and self._request.version >= _FIRST_WITH_ENDPOINTS:
             endpoints = endpoints_of(self._request, self._broker, leaders)
@@ -266,12 +296,12 @@ class Fetch:
             node_endpoints=endpoints,
         )
 
-    def _by_topic(self, told: list[tuple[Key, Any]]) -> Iterator[Any]:
+    def _by_topic(self, told: list[tuple[Key, Asked, Any]]) -> Iterator[Any]:
         """Group rows by topic; a topic comes again where others stand between, as in Kafka."""
         last: tuple[str, Any] | None = None
         rows: list[Any] = []
-        for (name, topic_id, _), row in told:
-            if (name, topic_id) != last:
+        for (name, topic_id, _), _, row in told:
+            if last is None or name != last[0] or (topic_id is not last[1] and topic_id != last[1]):
                 if rows:
                     yield self._topic(last, rows)
                 last, rows = (name, topic_id), []

@@ -1,0 +1,106 @@
+"""Every API is linear in every list of its request: twice the elements are twice the work, counted in calls."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from tests.broker.direct import DirectBroker
+from tests.broker.long_lists import CASES, request_of
+from tests.soak.broker_bounds import connect, fetch, frame, metadata, read
+
+from kafkaframes import Broker
+from kafkaframes.broker.api import CloseConnection
+from kafkaframes.broker.request import Session
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
+
+COUNT = 300
+
+
+def calls_for(broker: DirectBroker, name: str, version: int, path: tuple[str, ...], count: int) -> int:
+    frame = encode_request(request_of(name, version, path, count), version, client_id="test")
+    calls = 0
+
+    def count_calls(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+        if event == "c_call" and isinstance(getattr(argument, "__self__", None), list):  # not append and extend
+            calls += len(argument.__self__) if argument.__name__ in ("count", "index", "remove", "insert") else 0
+
+    request = broker.dispatcher.request_of(frame, Session(peer="127.0.0.1:5000"))
+    assert request.body
+    sys.setprofile(count_calls)
+    try:
+        broker.dispatcher.answer(request)
+    except CloseConnection:
+        pass
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "path"), [pytest.param(*case, id=f"{case[0]}-{'.'.join(case[2])}") for case in CASES]
+)
+def test_twice_the_elements_are_twice_the_work(name, version, path):
+    broker = DirectBroker()
+    try:
+        calls_for(broker, name, version, path, 3)  # what is made once
+        once = calls_for(DirectBroker(), name, version, path, COUNT)
+        twice = calls_for(DirectBroker(), name, version, path, 2 * COUNT)
+    finally:
+        broker.state.logs.abandon()
+    assert twice <= 2.5 * once + 2_000
+
+
+@pytest.mark.parametrize(("version", "session_epoch"), [(11, -1), (11, 0), (12, -1)])
+def test_a_fetch_of_many_partitions_gives_turns_in_proportion(version, session_epoch):
+    turns = {}
+    for count in (6_000, 12_000):
+        broker, due = DirectBroker(), []
+        broker.state.changes.next_turn = due.append
+        fields = {**fetch(["unknown"], count), "session_epoch": session_epoch, "max_wait_ms": 10_000}
+        answer = broker.send("Fetch", version, **fields)
+        taken = 0
+        while due:
+            assert answer.body is None
+            due.pop(0)()
+            taken += 1
+        assert [one.error_code for one in answer.body.responses[0].partitions] == [3] * count
+        turns[count] = taken
+        broker.state.logs.abandon()
+    assert 10 <= turns[6_000] < turns[12_000] <= 2 * turns[6_000] + 2
+
+
+def test_long_requests_are_answered_as_short_ones_are_and_bad_ones_close_the_connection():
+    with Broker(journal=False, config={"auto.create.topics.enable": "false"}) as broker:
+        names = [f"{number:0200}" for number in range(2_000)]
+        raw = frame("Metadata", 9, **metadata(names, creates=False))
+        for _ in range(2):
+            with connect(broker.port) as peer:
+                peer.sendall(raw * 2 + frame("Metadata", 9, topics=[]))
+                assert [len(read(peer)) > 400_000 for _ in range(3)] == [True, True, False]
+        with connect(broker.port) as peer:
+            peer.sendall(raw[:14] + bytes([255] * (len(raw) - 14)))
+            assert peer.recv(1) == b""
+
+
+def test_users_asked_for_together_cost_no_more_than_each_alone():
+    """The lists of SCRAM users were searched once for each user: 20,000 took 84 s."""
+    broker = DirectBroker()
+    names = [f"user-{number}" for number in range(300)]
+    types = message("AlterUserScramCredentialsRequest")
+    added = [
+        types.ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32)
+        for name in [*names, "user-7"]
+    ]
+    rows = broker.send("AlterUserScramCredentials", 0, upsertions=added).results
+    assert [one.user for one in rows if one.error_code] == ["user-7"]
+    asked = message("DescribeUserScramCredentialsRequest").UserName
+    rows = broker.send(
+        "DescribeUserScramCredentials", 0, users=[asked(name=name) for name in [*names, "user-8"]]
+    ).results
+    assert [one.user for one in rows if one.error_code] == ["user-7", "user-8"]
+    broker.state.logs.abandon()
