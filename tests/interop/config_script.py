@@ -23,6 +23,7 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 IN_FILE, BY_DEFAULT = 4, 5
 PATIENCE = 40
+NEVER_WITHOUT = ("min.insync.replicas",)  # Kafka's clusters have a value for all brokers
 OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 # Settings of earlier releases, and our own: Kafka 4.3 knows none of them.
 OURS_ALONE = re.compile(r"^kafkaframes|message\.(format|downconversion|timestamp\.difference)")
@@ -93,16 +94,21 @@ class Case:
         rows = described(client, self.kind, self.name, [self.key])
         return rows if isinstance(rows, int) else rows.get(self.key)
 
-    def seen(self, client: Client, code: Any) -> Any:
-        """Return what is read back; a broker of a cluster may know of a change a moment later."""
-        found = self.described(client)
-        if code or self.validate_only or self.operation != SET:
-            return found
+    @property
+    def is_kept(self) -> bool:
+        """Whether the setting has a value of its own once the change is taken."""
+        return not self.validate_only and self.operation != DELETE
+
+    def seen(self, client: Client, *, is_own: bool) -> Any:
+        """Return what is read back, once it is the resource's own value or once it is not, whichever is due.
+
+        A broker of a cluster knows of a change a moment later.
+        """
         for _ in range(PATIENCE):
-            if isinstance(found, tuple) and found[1] not in (IN_FILE, BY_DEFAULT):
+            found = self.described(client)
+            if isinstance(found, int) or is_own == (found is not None and found[1] not in (IN_FILE, BY_DEFAULT)):
                 break
             time.sleep(0.05)
-            found = self.described(client)
         return found
 
     def undo(self, client: Client) -> None:
@@ -184,9 +190,12 @@ def answers(client: Client, type_of: Any) -> dict[str, Any]:
     found = {}
     for case in cases(type_of):
         code = case.change(client)
-        found[str(case)] = (code, case.seen(client, code))
-        if not code and not case.validate_only and case.operation != DELETE:
+        is_own = not code and case.is_kept
+        found[str(case)] = (code, case.seen(client, is_own=is_own) if is_own else case.described(client))
+        if is_own:
             case.undo(client)
+            if case.key not in NEVER_WITHOUT:
+                case.seen(client, is_own=False)
     return found
 
 
