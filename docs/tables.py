@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -125,6 +126,18 @@ def broker_apis_table() -> str:
     return rows(("API", "versions", "tier", "behaviour", "by version", "gaps"), body)
 
 
+def differences_table() -> str:
+    """One row for each difference from Kafka that the random requests of the tests take as right."""
+    path = ROOT / "tests" / "interop" / "random_differential" / "named.py"
+    spec = importlib.util.spec_from_file_location("named", path)
+    assert spec is not None and spec.loader is not None  # noqa: PT018
+    named = importlib.util.module_from_spec(spec)
+    sys.modules["named"] = named  # a dataclass looks for its module there
+    spec.loader.exec_module(named)
+    body = [(row.apis.replace(".*", "all").replace("|", ", "), row.shown, row.reason) for row in named.NAMED]
+    return rows(("API", "what", "why"), body)
+
+
 def rights_table() -> str:
     """One row for each right that an API needs, and one for each API that needs none."""
     body = []
@@ -189,6 +202,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "segments": (READING, segments_table),
     "storage": (READING, storage_table),
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
+    "differences": (ROOT / "docs" / "broker-support.md", differences_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
     "addresses": (ROOT / "docs" / "captures.md", addresses_table),

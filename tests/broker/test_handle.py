@@ -206,6 +206,14 @@ def test_a_release_is_played_with_exactly_its_versions(release, produce_range, f
                 ask(broker.port, "Produce", 0)
 
 
+@pytest.mark.parametrize(("release", "magic"), [("2.8", 1), ("3.9", 2), ("4.0", 2)])
+def test_releases_from_3_0_on_look_at_no_format_version(release, magic):
+    with Broker(as_version=release, config={"log.message.format.version": "0.10.2"}) as broker:
+        broker.create_topic("orders", message_format_version="0.10.2")
+        broker.append("orders", [{"value": b"x"}])
+        assert {batch.magic for batch in broker.call(lambda state: batches_of(state, "orders"))} == {magic}
+
+
 def batches_of(state, topic):
     return list(read_values(state.topics[topic].partitions[0].log.read(0, max_bytes=1000).records))
 

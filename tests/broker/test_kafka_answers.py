@@ -190,6 +190,23 @@ def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
     assert [row.error_code for row in rows] == [CODE["INVALID_REQUIRED_ACKS"], CODE["UNKNOWN_TOPIC_OR_PARTITION"]]
 
 
+def test_a_transaction_of_version_2_begins_at_sequence_0_in_each_partition(broker):
+    """InitProducerId 5, then Produce 13 of a transaction's batch from sequence 5, then from 0: 45, and it is taken."""
+    broker.state.create_internal("__transaction_state")
+    producer = broker.send("InitProducerId", 5, transactional_id="t", transaction_timeout_ms=60_000, producer_id=-1)
+    made = types("Produce")
+
+    def produce(base_sequence):
+        whose = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+        records = build_records({"value": [b"x"]}, base_sequence=base_sequence, transactional=True, **whose)
+        rows = [made.PartitionProduceData(index=0, records=records)]
+        topic = made.TopicProduceData(topic_id=topic_id(broker), partition_data=rows)
+        answer = broker.send("Produce", 13, acks=-1, transactional_id="t", topic_data=[topic])
+        return answer.responses[0].partition_responses[0].error_code
+
+    assert [produce(5), produce(0), produce(1)] == [CODE["OUT_OF_ORDER_SEQUENCE_NUMBER"], 0, 0]
+
+
 # ------------------------------------------------------------------------------------------------------- administration
 
 

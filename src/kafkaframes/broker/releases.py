@@ -11,6 +11,7 @@ from kafkaframes.broker.table import all_apis
 from kafkaframes.protocol.spec.releases import release
 
 _FORMAT = "log.message.format.version"
+_FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
 
 
 class Played(NamedTuple):
@@ -27,7 +28,9 @@ def play(name: str, settings: BrokerSettings) -> Played:
         OptionError: no such release is known.
     """
     chosen = release(name)
-    settings.given.setdefault(_FORMAT, _format_of(chosen.name))
+    version = tuple(int(part) for part in chosen.name.split(".")[:3])
+    settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
+    settings.given.setdefault(_FORMAT, _format_of(version))
     apis, advertised = {}, {}
     for key, said in chosen.apis().items():
         api = all_apis().get(key)
@@ -40,7 +43,6 @@ def play(name: str, settings: BrokerSettings) -> Played:
     return Played(apis, advertised)
 
 
-def _format_of(name: str) -> str:
+def _format_of(version: tuple[int, ...]) -> str:
     """Return the ``message.format.version`` that a release writes by default."""
-    numbers = tuple(int(part) for part in name.split(".")[:3])
-    return "3.0-IV1" if numbers >= (3,) else ".".join(str(number) for number in numbers)
+    return "3.0-IV1" if version >= _FIRST_OF_FORMAT_2 else ".".join(str(number) for number in version)

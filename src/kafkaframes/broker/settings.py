@@ -137,10 +137,12 @@ class BrokerSettings:
     Attributes:
         given: under Kafka's names, as text.
         dynamic: those of them that a client has set while the broker runs.
+        writes_format_2: ``message.format.version`` is not looked at, as by Kafka from 3.0 on.
     """
 
     given: dict[str, str] = field(default_factory=dict, repr=False)
     dynamic: set[str] = field(default_factory=set)
+    writes_format_2: bool = False
 
     def text(self, key: str) -> str:
         """Return a setting as text; empty for one that nobody knows."""
@@ -183,7 +185,7 @@ class BrokerSettings:
         return replace(
             settings,
             segment_jitter_ms=0,
-            record_format=magic_of_format_version(values["message.format.version"]),
+            record_format=2 if self.writes_format_2 else magic_of_format_version(values["message.format.version"]),
             compression_level=None if level is None else int(level),
             producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
         )

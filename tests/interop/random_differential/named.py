@@ -27,6 +27,11 @@ class Named:
     reason: str
     when: Callable[[Any, Any], bool] = field(default=lambda ours, theirs: True)
 
+    @property
+    def shown(self) -> str:
+        """The field, for the docs."""
+        return re.sub(r"\(\?i\)|[\\$^.]", "", self.path) or "the answer"
+
     def fits(self, api: str, path: str, ours: Any, theirs: Any) -> bool:
         """Return whether this row names a difference."""
         return bool(re.fullmatch(self.apis, api) and re.search(self.path, path) and self.when(ours, theirs))
@@ -76,8 +81,8 @@ NAMED = (
     ),
     Named(
         "ApiVersions",
-        r"eatures",
-        "features of the controller (metadata.version, kraft.version, eligible.leader.replicas)",
+        r"(supported|finalized)Features",
+        "features of the controller (metadata.version, kraft.version, eligible.leader.replicas) are not known",
     ),
     Named("CreateTopics|DescribeConfigs", r"\.configs", "settings that have no meaning here are not listed"),
     Named(
@@ -92,7 +97,7 @@ NAMED = (
     Named(
         "IncrementalAlterConfigs|AlterConfigs|CreateTopics|DescribeConfigs",
         r"errorCode",
-        "settings that have no meaning here",
+        "settings that have no meaning here, and how values are checked",
     ),
     Named(
         "ShareGroupHeartbeat",

@@ -23,7 +23,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Say for each partition why no election is needed, or that there is nobody to elect."""
     body = request.body
     if body.election_type not in (_PREFERRED, _UNCLEAN):
-        return _refuse(request, CODE["INVALID_REQUEST"], error_code=NONE)
+        code = CODE["INVALID_REQUEST"]
+        return _refuse(request, code, error_code=code if body.topic_partitions is None else NONE)
     results = []
     if body.topic_partitions is None:  # Kafka names every topic, and no partition that needed no election
         every = [request.types.ReplicaElectionResult(topic=name) for name in broker.topics]

@@ -24,7 +24,7 @@ from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, le
 from kafkaframes.broker.produce import Outcome, refused
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import Topic
+from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 
@@ -33,7 +33,7 @@ _FIRST_WITH_LEADER = 10
 _FIRST_IMPLICIT = 12
 _FIRST_ABORTABLE = 11
 _ACKS = (-1, 0, 1)
-_AT_ATTRIBUTES = BATCH_V2.place_of("attributes")
+_OF_PRODUCER = (("producer_id", 8), ("producer_epoch", 2), ("base_sequence", 4))
 
 
 class TopicOutcomes(NamedTuple):
@@ -107,6 +107,8 @@ def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: i
     if wrong is not None:
         return wrong
     code = _transaction_code(request, broker, topic.name, asked.index, records or b"")
+    if code == NONE and request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, records or b""):
+        return Outcome(CODE["OUT_OF_ORDER_SEQUENCE_NUMBER"], log_start_offset=partition.log.log_start_offset)
     if code != NONE:
         return Outcome(code)
     if body.acks not in _ACKS:
@@ -118,12 +120,6 @@ def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: i
 
 def _may_write_internal(request: Request) -> bool:
     return request.client_id == "__admin_client"  # Kafka's AuthHelper: tools that write internal topics
-
-
-def _is_transactional(records: bytes) -> bool:
-    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
-        return False
-    return bool(int.from_bytes(records[_AT_ATTRIBUTES : _AT_ATTRIBUTES + 2], "big") & TRANSACTIONAL)
 
 
 def _refusal(request: Request, broker: BrokerState) -> int:
@@ -142,10 +138,7 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, index: i
     transactional_id = request.body.transactional_id
     if not _is_transactional(records) or broker.transactions is None:
         return NONE
-    at = BATCH_V2.place_of("producer_id")
-    producer_id = int.from_bytes(records[at : at + 8], "big", signed=True)
-    at = BATCH_V2.place_of("producer_epoch")
-    producer_epoch = int.from_bytes(records[at : at + 2], "big", signed=True)
+    producer_id, producer_epoch, _ = (_number(records, field, size) for field, size in _OF_PRODUCER)
     code: int = broker.transactions.admit_produce(
         transactional_id,
         producer_id,
@@ -156,6 +149,27 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, index: i
         knows_abortable=request.version >= _FIRST_ABORTABLE,
     )
     return code
+
+
+def _skips_sequences(partition: Partition, records: bytes) -> bool:
+    """Return whether a transaction that the append begins in a partition begins behind sequence 0 (KIP-890)."""
+    if not _is_transactional(records):
+        return False
+    producer_id, producer_epoch, base_sequence = (_number(records, name, size) for name, size in _OF_PRODUCER)
+    state = partition.log.producers.states.get(producer_id)
+    is_new = state is None or state.producer_epoch != producer_epoch
+    return is_new and base_sequence > 0
+
+
+def _is_transactional(records: bytes) -> bool:
+    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
+        return False
+    return bool(_number(records, "attributes", 2) & TRANSACTIONAL)
+
+
+def _number(records: bytes, name: str, size: int) -> int:
+    at = BATCH_V2.place_of(name)
+    return int.from_bytes(records[at : at + size], "big", signed=True)
 
 
 def _row(request: Request, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]) -> Any:

@@ -1,0 +1,20 @@
+"""Random requests to the embedded broker and to Kafka 4.3.1: 20,000 of them without a difference that has no name.
+
+``python -m tests.interop.random_differential --seed S --requests N`` for other ones; a difference is printed with the
+shortest sequence of requests that shows it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.interop.random_differential import __main__ as command
+
+REQUESTS = int(os.environ.get("KAFKAFRAMES_RANDOM_REQUESTS", "20000"))
+
+
+@pytest.mark.timeout(3600)
+def test_random_requests_are_answered_as_by_kafka(oracle, capsys):
+    status = command.main(["--seed", "1", "--requests", str(REQUESTS)])
+    assert not status, capsys.readouterr().out
