@@ -210,10 +210,12 @@ def _timed(subject: Subject, name: str, version: int, **fields: Any) -> str:
     before = subject.memory()
     raw = frame(name, version, **fields)
     with connect(subject.port) as connection, watched(subject.port, waits):
+        time.sleep(0.1)
         began = time.perf_counter()
         connection.sendall(raw)
         size = len(read(connection))
         took = time.perf_counter() - began
+        time.sleep(0.1)
     waits.sort()
     grown = (subject.memory() - before) / 1e6
     late = waits[int(len(waits) * 0.99)]
