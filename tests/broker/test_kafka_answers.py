@@ -239,6 +239,16 @@ def test_a_wrong_feature_is_the_error_of_all(broker, version):
     assert (answer.error_code, answer.results) == (CODE["INVALID_UPDATE_VERSION"], [])
 
 
+def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
+    """ElectLeaders 1 of type -1: INVALID_REQUEST at the top and for the partition; without partitions, at the top."""
+    made = types("ElectLeaders").TopicPartitions(topic="orders", partitions=[0])
+    answer = broker.send("ElectLeaders", 1, election_type=-1, topic_partitions=[made])
+    row = answer.replica_election_results[0].partition_result[0]
+    assert (answer.error_code, row.error_code) == (CODE["INVALID_REQUEST"],) * 2
+    none = broker.send("ElectLeaders", 1, election_type=2, topic_partitions=None)
+    assert (none.error_code, none.replica_election_results) == (CODE["INVALID_REQUEST"], [])
+
+
 def quota(broker, kind, name, key, value, *, remove=False):
     made = types("AlterClientQuotas")
     entry = made.EntryData(

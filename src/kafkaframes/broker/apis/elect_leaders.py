@@ -23,8 +23,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Say for each partition why no election is needed, or that there is nobody to elect."""
     body = request.body
     if body.election_type not in (_PREFERRED, _UNCLEAN):
-        code = CODE["INVALID_REQUEST"]
-        return _refuse(request, code, error_code=code if body.topic_partitions is None else NONE)
+        return _refuse(request, CODE["INVALID_REQUEST"])
     results = []
     if body.topic_partitions is None:  # Kafka names every topic, and no partition that needed no election
         every = [request.types.ReplicaElectionResult(topic=name) for name in broker.topics]
@@ -46,10 +45,8 @@ def _row(request: Request, broker: BrokerState, topic: str, index: int) -> Any:
     return request.types.PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
-def _refuse(request: Request, code: int, error_code: int | None = None) -> Answer:
+def _refuse(request: Request, code: int) -> Answer:
     """Refuse every partition; version 0 has no error beside them."""
-    if error_code is None:
-        error_code = code if request.version else NONE
     types = request.types
     rows = [
         types.ReplicaElectionResult(
@@ -58,7 +55,7 @@ def _refuse(request: Request, code: int, error_code: int | None = None) -> Answe
         )
         for asked in request.body.topic_partitions or ()
     ]
-    return request.response(error_code=error_code, replica_election_results=rows)
+    return request.response(error_code=code if request.version else NONE, replica_election_results=rows)
 
 
 API = Api(
