@@ -148,11 +148,16 @@ def test_one_direction_only(path):
     assert all(row[7] == "missing" and row[0] is None for row in answers)
 
 
-def test_records_behind_a_hole_are_no_request(path):
-    """A batch at offset 0 looks like Produce 0 without a client id, and ends where its request does."""
+@pytest.mark.parametrize("there", [14, 17, 10_000])
+def test_records_behind_a_hole_are_no_request(path, there):
+    """A batch at offset 0 looks like Produce 0 without a client id, and ends where its request does.
+
+    Of the next request ``there`` bytes are there, perhaps none of its client id.
+    """
     (produce,) = [call for call in KNOWN if call[2] == 102]
     for lost in range(produce[5] + 1, produce[5] + 60):
-        rows = found(Tape().segment(CLIENT, lost, ASKED[lost:]).write(path), ports=(9092,))
+        end = produce[5] + 4 + produce[3] + there
+        rows = found(Tape().segment(CLIENT, lost, ASKED[lost:end]).write(path), ports=(9092,))
         assert {row for row in rows if row[7] == "whole"} <= {(*row[:4], None, *row[5:]) for row in sent_alone()}, lost
 
 

@@ -162,9 +162,11 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
     if extents[extent, E_OFFSET] == at and _is_end(extents, extent, last, end):
         return FOUND
     own_hash = parsed[P_HASH]
+    own_length = parsed[P_ID_LENGTH]  # that of another may be cut, and so have the hash of none
     address, got = peek(buf, extents, extent, last, end, PEEK, scratch)
     parse(address, got, apis, parsed)
-    return FOUND if parsed[P_STRICT] and parsed[P_HASH] == own_hash else NOWHERE
+    is_same = parsed[P_HASH] == own_hash and parsed[P_ID_LENGTH] == own_length
+    return FOUND if parsed[P_STRICT] and is_same else NOWHERE
 
 
 @device
