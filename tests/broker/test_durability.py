@@ -135,8 +135,8 @@ class FailingDisk(LocalDisk):
 
     is_broken = False
 
-    def open_file(self, path):
-        file, disk = super().open_file(path), self
+    def open_file(self, path, *, is_private=False):
+        file, disk = super().open_file(path, is_private=is_private), self
         fsync = file.fsync
 
         def failing():

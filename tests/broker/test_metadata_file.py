@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from tests.mutated_json import mutated
 
 from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.metadata_file import FILE_NAME, read_metadata, write_metadata
+from kafkaframes.broker.handle import Broker
+from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, read_metadata, write_metadata
 from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.snapshots import put_snapshot
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import online
 from kafkaframes.storage.files.memory_disk import MemoryDisk
@@ -107,3 +109,24 @@ def test_any_json_is_a_state_or_one_error(value):
 @given(seed=st.integers(0, 10**9))
 def test_any_change_of_a_file_is_a_state_or_one_error(seed):
     assert_a_state_or_one_error(mutated(random.Random(seed), WRITTEN[0].read_bytes()))
+
+
+def test_only_its_owner_may_read_it(tmp_path):
+    path = tmp_path / FILE_NAME
+    for before in (None, 0o644):  # a new file, and one as earlier versions wrote it
+        if before is not None:
+            path.chmod(before)
+        open_broker(data_dir=str(tmp_path), settings=BrokerSettings()).logs.abandon()
+        assert path.stat().st_mode & 0o777 == 0o600
+    with Broker(data_dir=str(tmp_path)) as broker:
+        snapshot = broker.snapshot()
+    put_snapshot(snapshot, str(tmp_path))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_crash_left_of_it_is_not_readable_to_others_either(tmp_path):
+    unfinished = tmp_path / (FILE_NAME + ".tmp")
+    unfinished.write_text("half")
+    unfinished.chmod(0o666)
+    write_metadata(online(None), str(tmp_path), StoredMetadata())
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600

@@ -9,7 +9,13 @@ from kafkaframes.broker import coordinators
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.disk_faults import DiskFaults
-from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, StoredTopic, read_metadata
+from kafkaframes.broker.metadata_file import (
+    FILE_NAME,
+    StoredMetadata,
+    StoredTopic,
+    protect_metadata,
+    read_metadata,
+)
 from kafkaframes.broker.nodes import Nodes
 from kafkaframes.broker.security.mechanisms import Credentials
 from kafkaframes.broker.settings import BrokerSettings
@@ -127,6 +133,8 @@ def open_broker(
     adopt_logs(state, logs, stored)
     if is_new:
         state.save()
+    elif serve is None:
+        protect_metadata(logs.disk, logs.path)
     coordinators.attach(state)
     return state
 

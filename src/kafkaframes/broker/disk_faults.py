@@ -194,10 +194,10 @@ class FaultyDisk(FileSystemOver):
         """Open a file for reading and return the system's descriptor; None: it has none."""
         return self.inner.open_descriptor(path)
 
-    def open_file(self, path: str) -> DiskFile:
+    def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         self._faults.before("open", path)
-        return FaultyFile(self.inner.open_file(path), path, self._faults)
+        return FaultyFile(self.inner.open_file(path, is_private=is_private), path, self._faults)
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""

@@ -2,7 +2,8 @@
 
 Topics with their ids and settings, the broker's dynamic settings, users, access rules, quotas, and the next producer
 id. KRaft has these in ``__cluster_metadata``; a log directory that another broker opens does not need the file, which
-Kafka leaves alone. It is replaced as a whole, so that a crash leaves the old one or the new one.
+Kafka leaves alone. It is replaced as a whole, so that a crash leaves the old one or the new one. Only its owner may
+read it: it has the keys of SCRAM users, with which their passwords can be guessed.
 """
 
 from __future__ import annotations
@@ -72,4 +73,13 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
         StorageError: the disk fails.
     """
     raw = json.dumps(asdict(metadata), sort_keys=True).encode() + b"\n"  # with an indent it takes ten times as long
-    keep_file(disk, join(directory, FILE_NAME), raw)
+    keep_file(disk, join(directory, FILE_NAME), raw, is_private=True)
+
+
+def protect_metadata(disk: OnlineDisk, directory: str) -> None:
+    """Let only the owner read a file that is there, whatever mode it has.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    disk.open_file(join(directory, FILE_NAME), is_private=True).close()

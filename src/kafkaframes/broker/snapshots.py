@@ -54,7 +54,7 @@ def put_snapshot(snapshot: Snapshot, data_dir: str | None) -> Disk:
     for name, content in snapshot.files.items():
         path = join(root, name)
         disk.make_directory(split(path)[0])
-        file = disk.open_file(path)
+        file = disk.open_file(path, is_private=name == FILE_NAME)
         file.write(0, content)
         file.close()
     return disk

@@ -154,7 +154,7 @@ class MemoryDisk:
     def open_descriptor(self, path: str) -> int | None:
         return None
 
-    def open_file(self, path: str) -> MemoryFile:
+    def open_file(self, path: str, *, is_private: bool = False) -> MemoryFile:
         if self.stat(path) is None:
             self._effect("do_create", path)
         return MemoryFile(self, path, self._file(path))

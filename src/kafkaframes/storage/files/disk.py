@@ -23,6 +23,7 @@ from kafkaframes.storage.files.over import FileSystemOver
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
+_PRIVATE = 0o600
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 MOST_OPEN = 512  # half of what a process may have open by default, on most systems
 
@@ -52,8 +53,13 @@ class Disk(FileSystem, Protocol):
     def open_descriptor(self, path: str) -> int | None:
         """Open a file for reading and return the system's descriptor, for the caller to close; None: it has none."""
 
-    def open_file(self, path: str) -> DiskFile:
-        """Open a file for reading and writing; an empty one is made where there is none."""
+    def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none.
+
+        Args:
+            path: of the file.
+            is_private: only the user of this process may read it, on a disk whose files have a mode.
+        """
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it; one that is there is left as it is."""
@@ -77,8 +83,11 @@ class Disk(FileSystem, Protocol):
 class LocalFile:
     """A file of this machine; made by ``LocalDisk.open_file``."""
 
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+    def __init__(self, path: str, *, is_private: bool = False) -> None:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        self._descriptor = os.open(path, flags, _PRIVATE if is_private else 0o644)
+        if is_private:  # also where the file was there already
+            os.fchmod(self._descriptor, _PRIVATE)
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
@@ -114,9 +123,9 @@ class LocalDisk(LocalFileSystem):
         """Open a file for reading and return the system's descriptor, for the caller to close."""
         return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
-    def open_file(self, path: str) -> DiskFile:
+    def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
-        return LocalFile(path)
+        return LocalFile(path, is_private=is_private)
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it; one that is there is left as it is."""
@@ -328,9 +337,9 @@ class OnlineDisk(FileSystemOver):
                 self.failure, self._lacks_space = self.failure or failure, False
         return self.failure is None
 
-    def open_file(self, path: str) -> DiskFile:
+    def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
-        file = self.effect(path, lambda: self.inner.open_file(path))
+        file = self.effect(path, lambda: self.inner.open_file(path, is_private=is_private))
         opened = _OnlineFile(self, path, file, is_pooled=True)
         self.touch(opened)
         return opened
@@ -383,17 +392,17 @@ class OnlineDisk(FileSystemOver):
         return self.effect(path, lambda: self.inner.lock(path))
 
 
-def replace_file(disk: Disk, path: str, data: bytes) -> None:
+def replace_file(disk: Disk, path: str, data: bytes, *, is_private: bool = False) -> None:
     """Write a small file so that a crash leaves the old one or the new one (Kafka's CheckpointFile).
 
     Raises:
         StorageError: the disk fails.
     """
-    write_whole(disk, path, data)
+    write_whole(disk, path, data, is_private=is_private)
     disk.sync_directory(split(path)[0])
 
 
-def keep_file(disk: OnlineDisk, path: str, data: bytes) -> None:
+def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = False) -> None:
     """Replace a small file that is written again and again: where there is no space, the disk stays online.
 
     Raises:
@@ -405,20 +414,20 @@ def keep_file(disk: OnlineDisk, path: str, data: bytes) -> None:
             disk.delete(path + TEMPORARY)
 
     try:
-        replace_file(disk, path, data)
+        replace_file(disk, path, data, is_private=is_private)
     except StorageError:
         disk.back_online(undo)
         raise
 
 
-def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORARY) -> None:
+def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORARY, is_private: bool = False) -> None:
     """Write a file under another name, flush it, and rename it. Flush its directory to make the rename durable.
 
     Raises:
         StorageError: the disk fails.
     """
     unfinished = path + temporary
-    file = disk.open_file(unfinished)
+    file = disk.open_file(unfinished, is_private=is_private)
     try:
         file.truncate(0)
         file.write(0, data)

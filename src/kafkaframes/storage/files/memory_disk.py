@@ -124,7 +124,7 @@ class MemoryDisk:
         """Return None: files in memory have no descriptors."""
         return None
 
-    def open_file(self, path: str) -> DiskFile:
+    def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         if path not in self._files:
             directory, name = split(path)

@@ -173,7 +173,7 @@ class OverlayDisk:
             return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         return self._base.open_descriptor(path) if isinstance(self._base, HasDescriptors) else None
 
-    def open_file(self, path: str) -> DiskFile:
+    def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         return MemoryFile(self._content(path))
 
