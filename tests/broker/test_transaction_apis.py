@@ -55,6 +55,35 @@ def end(broker, version: int, epoch: int = 0, *, committed: bool = True) -> Any:
     )
 
 
+@pytest.mark.parametrize("setting", ["kafka", "reject", "reassign", "keep"])
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_is_done_with_holes_is_about_clients_sets_not_the_brokers_own_records(setting, committed):
+    broker = DirectBroker(kafkaframes_on_noncontiguous=setting)
+    broker.state.create_topic("orders", 1)
+    for epoch in (0, 1):  # the second of everything has an offset that is not 0
+        assert [
+            init(broker).error_code,
+            add(broker, 3, epoch),
+            end(broker, 3, epoch, committed=committed).error_code,
+        ] == [
+            0,
+            [0],
+            0,
+        ]
+        joined = broker.send(
+            "ConsumerGroupHeartbeat",
+            1,
+            group_id="cg",
+            member_id=f"m{epoch}",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        assert joined.error_code == 0
+    assert broker.state.partition("orders", 0).log.log_end_offset == 2
+
+
 @pytest.mark.parametrize("version", versions("InitProducerId"))
 def test_init_producer_id(broker, version):
     assert [(one.producer_id, one.producer_epoch) for one in (init(broker, version), init(broker, version))] == [

@@ -62,6 +62,13 @@ def _base64(value: Any, path: str) -> None:
         raise _refuse(path, "base64", value) from None
 
 
+def _hex(value: Any, path: str) -> None:
+    try:
+        bytes.fromhex(value)
+    except (TypeError, ValueError):
+        raise _refuse(path, "hexadecimal digits", value) from None
+
+
 def _topic_id(value: Any, path: str) -> None:
     try:
         is_id = len(value) == _ID_LENGTH and len(base64.urlsafe_b64decode(value + "==")) == _ID_BYTES
@@ -147,6 +154,7 @@ _ENTITIES = _object(
         "group_configs": _OF_ENTITIES,
         "quotas": _list(_object({"entity": _map(_text_or_null), "values": _map(_any_number)})),
         "scram": _map(_map(_CREDENTIAL)),
+        "scram_salts": _hex,
     },
     is_open=True,
 )

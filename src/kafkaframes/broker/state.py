@@ -419,13 +419,10 @@ class BrokerState:
 
     def _keep_salts(self) -> None:
         """Take the secret that salts follow from, of the directory: a restart shows nobody which users there are."""
-        stored = self.metadata.entities.get(_SALTS)
-        if isinstance(stored, str):
-            self.credentials.secret = stored.encode()
-        else:
+        if _SALTS not in self.metadata.entities:
             self.metadata.entities[_SALTS] = self.credentials.secret.hex()
-            self.credentials.secret = self.metadata.entities[_SALTS].encode()
             self.save()
+        self.credentials.secret = self.metadata.entities[_SALTS].encode()
         self.credentials.prepare()
 
     def save(self) -> None:

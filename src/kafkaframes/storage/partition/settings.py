@@ -10,6 +10,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
 from kafkaframes.storage.files.semantics import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
+from kafkaframes.storage.partition.producers import CLIENT
 
 UNLIMITED = -1
 LARGEST_INT32 = 2**31 - 1
@@ -36,7 +37,8 @@ class LogSettings:
         record_format: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
         on_noncontiguous: how sets with holes in their offsets are handled: ``kafka``, ``reject``, ``reassign`` (see
             ``AppendSettings``) or ``keep``: batches keep their own offsets, as a mirror sends them; only headers
-            and CRCs are checked, nothing is decompressed.
+            and CRCs are checked, nothing is decompressed. It is about clients' sets: a coordinator's own records and
+            markers get the next offsets.
         producer_id_expiration_ms: after this time without a batch a producer is forgotten.
     """
 
@@ -139,7 +141,7 @@ def for_append(settings: LogSettings, leader_epoch: int, origin: str) -> AppendS
         origin=origin,
         leader_epoch=leader_epoch,
         max_batch_bytes=settings.max_message_bytes,
-        on_noncontiguous=settings.on_noncontiguous,
+        on_noncontiguous=settings.on_noncontiguous if origin == CLIENT else AS_KAFKA,
     )
 
 
