@@ -49,8 +49,6 @@ def least(call: Callable[[], object], *, count: int = 1, turns: int = TURNS) -> 
 def reading(folder: Path) -> Iterator[Row]:
     """Segments to Arrow."""
     import kafkaframes
-    from kafkaframes.records.memory import Recycler
-    from kafkaframes.records.sections import read_sections
     from kafkaframes.scan.log.reading import read_work
     from kafkaframes.scan.rebatch import rebatch
 
@@ -59,9 +57,6 @@ def reading(folder: Path) -> Iterator[Row]:
         path = str(directory / "orders-0" / f"{0:020}.log")
         yield f"read {RECORDS:,} records, {codec}", least(lambda: drain(kafkaframes.read_records(path)))  # noqa: B023
         yield f"a Spark task of them, {codec}", least(lambda: drain(rebatch(read_work(*tasks(directory)))))  # noqa: B023
-    small = kafkaframes.build_records(columns(10))
-    memory = Recycler()
-    yield "50 small sections of a fetch to Arrow", least(lambda: read_sections([small] * 50, memory=memory), count=20)
 
 
 def appending(folder: Path) -> Iterator[Row]:

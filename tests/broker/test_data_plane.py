@@ -7,6 +7,7 @@ from tests.records.append.append_sets import hole_at_end
 
 from kafkaframes import verify_log
 from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.changes import finished
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.fetching import magic_for
 from kafkaframes.broker.produce import append
@@ -160,7 +161,7 @@ def test_a_long_poll_waits_for_bytes_and_for_no_longer_than_it_says(asker):
 def test_a_long_poll_ends_when_its_topic_is_deleted(asker):
     topic = asker.create()
     waiting = asker.send("Fetch", 11, body=asker.fetch_request(0, max_wait_ms=60_000))
-    asker.state.delete_topic(topic)
+    finished(asker.state.deleting_topics([topic]))
     assert waiting.answer.responses[0].partitions[0].error_code == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
 
 

@@ -82,6 +82,15 @@ def test_other_clients_take_the_versions_that_they_know(broker, specs):
     assert {"Metadata", "Fetch"} <= set(versions)
 
 
+def test_librdkafka_asks_as_before_and_reads_the_answer(broker):
+    from confluent_kafka.admin import AdminClient
+
+    broker.create_topic("t")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "client.id": "librdkafka"})
+    assert "t" in admin.list_topics(timeout=60).topics
+    assert spoken(broker, "librdkafka")["Metadata"] <= newest("Metadata")
+
+
 def test_a_client_with_specs_speaks_the_old_versions_to_a_broker_without(specs):
     with Broker() as plain:
         assert len(live(plain.bootstrap_servers, specs=specs)) == 5

@@ -15,6 +15,7 @@ from kafkaframes.broker import short_repeats
 from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.changes import finished
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.dispatch import Dispatcher
 from kafkaframes.broker.fetching import STRETCH_BYTES
@@ -425,7 +426,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
         state.access = EverybodyMay()
-        state.delete_topic(state.topics["orders"])
+        finished(state.deleting_topics([state.topics["orders"]]))
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
         state.create_topic("orders", 1)

@@ -11,7 +11,7 @@ from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.table import all_apis
-from kafkaframes.protocol.framing import ClientConnection, needs_fallback
+from kafkaframes.protocol.framing import ClientConnection, fallback_version
 from kafkaframes.protocol.messages import message
 
 
@@ -73,7 +73,7 @@ def test_a_version_of_tomorrow_is_answered_at_version_0_and_the_client_falls_bac
         connection.send_request(message("ApiVersionsRequest")(), 0)
         while (frame := connection.next_response()) is None:
             connection.receive_data(peer.recv(65536))
-    assert needs_fallback(frame)
+    assert fallback_version(frame) == 5
     assert [(row.api_key, row.min_version) for row in frame.body.api_keys] == [(18, 0)]
 
 
@@ -91,7 +91,8 @@ def test_internal_records_come_back_after_a_restart(tmp_path):
     state = open_broker(data_dir=str(tmp_path))
     state.internal.append("__consumer_offsets", 0, [(b"k", b"v"), (b"l", None)])
     state.internal.append("__consumer_offsets", 0, [(b"m", b"w")], producer_id=7, producer_epoch=1, transactional=True)
-    state.internal.append_marker("__consumer_offsets", 0, commit=True, producer_id=7, producer_epoch=1)
+    offsets = state.topics["__consumer_offsets"].partitions[0]
+    state.internal.write_marker(offsets, commit=True, producer_id=7, producer_epoch=1)
     first = list(state.internal.replay("__consumer_offsets"))
     state.logs.abandon()
     again = list(open_broker(data_dir=str(tmp_path)).internal.replay("__consumer_offsets"))

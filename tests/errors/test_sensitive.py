@@ -17,7 +17,7 @@ from kafkaframes.errors.sensitive import (
     RESPONSE,
     has_secrets,
     is_secret,
-    shown_settings,
+    shown,
     without_secrets,
     without_secrets_in_text,
 )
@@ -54,7 +54,7 @@ HARMLESS = _HARMLESS.split()
 @pytest.mark.parametrize("name", [*PASSWORDS, *ELSEWHERE, *(name.upper() for name in ELSEWHERE)])
 def test_secret_names(name):
     assert is_secret(name)
-    assert shown_settings({name: "x"}) == {name: REDACTED}
+    assert shown(name, "x") == REDACTED
 
 
 @pytest.mark.parametrize("name", [*HARMLESS, *TYPES])

@@ -130,28 +130,6 @@ def test_a_compact_length_is_a_java_int(raw):
     assert length == (-2 if raw.startswith("ff") else 2**31 - 1)
 
 
-def test_a_count_above_the_bytes_left_is_refused_before_anything_is_made():
-    for read, raw in ((wire.read_array_length, "7fffffff00"), (wire.read_compact_array_length, "ffffffff0700")):
-        with pytest.raises(TruncatedError, match=r"2147483\d+ elements, 1 bytes left"):
-            read(bytes.fromhex(raw), 0)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.binary(max_size=20)), unique_by=lambda one: one[0]))
-def test_raw_tags_go_through(tags):
-    out = bytearray()
-    wire.write_tag_section(out, sorted(tags))
-    assert wire.read_tag_section(bytes(out), 0) == (sorted(tags), len(out))
-    if len(tags) > 1:
-        with pytest.raises(EncodeError, match="ascend"):
-            wire.write_tag_section(bytearray(), sorted(tags, reverse=True))
-
-
-def test_an_empty_tag_section_is_one_zero():
-    out = bytearray()
-    wire.write_tag_section(out, [])
-    assert out == b"\0"
-
-
 @pytest.mark.parametrize(
     ("name", "value"), [("int8", 128), ("uint16", -1), ("int32", "1"), ("uuid", "x"), ("bytes", "x"), ("string", b"x")]
 )

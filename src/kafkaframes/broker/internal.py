@@ -99,25 +99,6 @@ class InternalTopics:
         )
         return self._append(self._partition_of(topic, partition), data)
 
-    def append_marker(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        commit: bool,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int = 0,
-    ) -> int:
-        """Append the marker that ends a producer's transaction in a partition of an internal topic."""
-        return self.write_marker(
-            self._partition_of(topic, partition),
-            commit=commit,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-        )
-
     def write_marker(
         self, partition: Partition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> int:

@@ -250,18 +250,11 @@ class BrokerState:
             finally:
                 topic.partitions += made
 
-    def delete_topic(self, topic: Topic) -> None:
-        """Take a topic out of service; its files go later, by the clock.
-
-        Raises:
-            StorageError: the disk fails.
-        """
-        finished(self.deleting_topics([topic]))
-
     def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
-        """Do as :meth:`delete_topic`, a partition at a step; the topics are not seen from the first step on.
+        """Take topics out of service, a partition at a step; they are not seen from the first step on.
 
-        The last partition goes first: after a crash the others are those of a smaller topic, as a broker expects them.
+        Their files go later, by the clock. The last partition goes first: after a crash the others are those of a
+        smaller topic, as a broker expects them.
 
         Raises:
             OptionError, StorageError: a topic is being changed; the disk fails.

@@ -15,6 +15,7 @@ from kafkaframes.client.fetch_session import NO_SESSION, NONE, Asked, SessionReq
 from kafkaframes.client.fetcher import BY_ID, write_partitions
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.protocol.spec.versions import Versions
 
 _LOCAL_SINCE: Final = 8  # of ListOffsets: brokers of before have no tiered storage
 _LIST_OFFSETS: Final = 2
@@ -41,7 +42,7 @@ async def holds_nothing(
     """
     leader = await cluster.leader_of(partition)
     connection = await cluster.connection(leader)
-    if connection.ranges.get(_LIST_OFFSETS, (0, 0))[1] >= _LOCAL_SINCE:
+    if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_SINCE:
         local = await offsets.ends(cluster, [partition], offsets.EARLIEST_LOCAL)
         if local[partition] > first:
             return False

@@ -21,11 +21,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kafkaframes.client import sasl, versions
+from kafkaframes.client import sasl
 from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, error_code
-from kafkaframes.protocol.framing import ClientConnection, needs_fallback
+from kafkaframes.protocol.framing import (
+    ClientConnection,
+    Ranges,
+    choose_version,
+    fallback_version,
+    known_versions,
+    listed_versions,
+    versions_of_release,
+)
 from kafkaframes.protocol.messages.headers import API_VERSIONS, Frame
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.records.memory import Recycler
@@ -146,7 +154,7 @@ class Connection:
     def __init__(self, wire: _Wire, settings: ClientSettings) -> None:
         self._wire = wire
         self._settings = settings
-        self.ranges: versions.Ranges = {}
+        self.ranges: Ranges = {}
         self._chosen: dict[tuple[int, int | None, int], int] = {}  # by API key and the caller's bounds
         self.features: dict[str, int] = {}
         self._authenticated_until: float | None = None
@@ -227,7 +235,7 @@ class Connection:
         found = self._chosen.get(asked)
         if found is None:
             key = asked[0]
-            found = versions.choose(key, self.ranges, most=most, least=least, specs=self._settings.specs)
+            found = choose_version(key, self.ranges, most=most, least=least, specs=self._settings.specs)
             self._chosen[asked] = found
         return found
 
@@ -294,21 +302,20 @@ class Connection:
     async def _negotiate(self) -> None:
         """Learn the versions of each API (KIP-35, KIP-511)."""
         if self._settings.api_version is not None:
-            self.ranges = versions.ranges_of_release(self._settings.api_version)
+            self.ranges = versions_of_release(self._settings.api_version)
             return
         cls = self._settings.message("ApiVersionsRequest")
         body = cls(client_software_name="kafkaframes", client_software_version=_own_version())
-        at = versions.newest(cls.spec.api_key or 0, self._settings.specs)[1]
         try:
-            frame = await self.exchange(body, at)
+            frame = await self.exchange(body, known_versions(API_VERSIONS, self._settings.specs).highest)
         except NetworkError as error:
             hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need api_version"
             raise NetworkError(f"{error}; it has answered nothing yet ({hint})") from None
-        if needs_fallback(frame):
-            listed = versions.ranges_of_response(frame.body)
-            frame = await self.exchange(body, min(at, listed.get(API_VERSIONS, (0, 0))[1]))
+        again = fallback_version(frame, specs=self._settings.specs)
+        if again is not None:
+            frame = await self.exchange(body, again)
         _raise_for(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
-        self.ranges = versions.ranges_of_response(frame.body)
+        self.ranges = listed_versions(frame.body)
         self.features = {one.name: one.max_version_level for one in frame.body.finalized_features}
 
     async def _authenticate(self) -> None:

@@ -26,6 +26,7 @@ from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import EncodeError, KafkaframesError, OptionError
+from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.build import BatchFields, build_apart, build_records, next_sequence
 from kafkaframes.records.partitioner import partition_of, partitions_of_rows
 
@@ -79,14 +80,14 @@ class AsyncProducer:
         if self._is_started:
             return
         connection = await self._cluster.retried(self._cluster.any_connection)
-        highest = connection.ranges.get(PRODUCE, (0, 0))[1]
-        broker_can = 2 if highest >= _FIRST_OF_FORMAT[2] else int(highest >= _FIRST_OF_FORMAT[1])
+        served = connection.ranges.get(PRODUCE, Versions.NONE)
+        broker_can = 2 if served.highest >= _FIRST_OF_FORMAT[2] else int(served.highest >= _FIRST_OF_FORMAT[1])
         self._format = broker_can if self._format is None else min(self._format, 2)
         if self._format > broker_can:
             raise OptionError(f"record_format {self._format}: the broker's newest is {broker_can}")
-        lowest = connection.ranges.get(PRODUCE, (0, 0))[0]
-        if self._format < 2 and lowest > _FIRST_OF_FORMAT.get(self._format + 1, 0) - 1:
-            raise OptionError(f"record_format {self._format}: the broker takes Produce {lowest} and later, format 2")
+        if self._format < 2 and served.lowest > _FIRST_OF_FORMAT.get(self._format + 1, 0) - 1:
+            takes = f"the broker takes Produce {served.lowest} and later, format 2"
+            raise OptionError(f"record_format {self._format}: {takes}")
         self._sender.record_format = self._format
         can_number = _INIT_PRODUCER_ID in connection.ranges and self._format == 2
         wanted = self.settings.enable_idempotence

@@ -12,6 +12,7 @@ from typing import Final
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import NetworkError
+from kafkaframes.protocol.spec.versions import Versions
 
 PRODUCE: Final = 0
 NEWEST_OF_SETS: Final = 2  # the last version of Produce that carries any number of batches, of any format
@@ -23,8 +24,7 @@ _LEADER_MOVED: Final = frozenset({3, 5, 6, 72, 74, 75, 76, 100})
 async def takes_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:
     """Return whether a partition's leader takes several batches in one request, of whatever format (Produce 0-2)."""
     connection = await cluster.connection(await cluster.leader_of(partition))
-    low, high = connection.ranges.get(PRODUCE, (0, 0))
-    return low <= NEWEST_OF_SETS <= high
+    return connection.ranges.get(PRODUCE, Versions.NONE).contains(NEWEST_OF_SETS)
 
 
 async def produce_raw(

@@ -90,15 +90,6 @@ def shown(name: str, value: Any) -> Any:
     return without_secrets_in_text(value) if isinstance(value, str) else value
 
 
-def shown_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, options or headers as they may be shown.
-
-    >>> shown_settings({"sasl.jaas.config": "...", "group.id": "g"})
-    {'sasl.jaas.config': '(redacted)', 'group.id': 'g'}
-    """
-    return {name: shown(name, value) for name, value in settings.items()}
-
-
 def without_secrets_in_text(text: str) -> str:
     """Return a message, repr or URL without values behind secret names, users in URLs, bearer and basic tokens.
 

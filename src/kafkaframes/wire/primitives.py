@@ -209,56 +209,6 @@ read_records, write_records = read_bytes, write_bytes  # KIP-482's RECORDS: byte
 read_compact_records, write_compact_records = read_compact_bytes, write_compact_bytes
 
 
-def _array_length(read_length: Reader) -> Reader:
-    def read(buf: bytes, position: int) -> tuple[Any, int]:
-        count, start = read_length(buf, position)
-        if count > len(buf) - start:  # an element has a byte at least: Kafka's guard, for empty structs too
-            raise TruncatedError(f"array of {count} elements, {len(buf) - start} bytes left", position=position)
-        return count, start
-
-    return read
-
-
-read_array_length, write_array_length = _array_length(read_int32), write_int32
-read_compact_array_length, write_compact_array_length = _array_length(read_compact_length), write_compact_length
-
-
-def read_tag_section(buf: bytes, position: int) -> tuple[list[tuple[int, bytes]], int]:
-    """Read a whole section of tagged fields as raw ``(tag, payload)``, in wire order (KIP-482).
-
-    Raises:
-        DecodeError: a payload's size is negative; order and repetition are not judged here.
-        TruncatedError: the section ends too early.
-    """
-    tags: list[tuple[int, bytes]] = []
-    count, position = read_unsigned_varint(buf, position)
-    for _ in range(count):  # a hostile count ends with the bytes: every round takes two at least
-        tag, position = read_unsigned_varint(buf, position)
-        size, start = read_unsigned_varint(buf, position)
-        if size < 0:
-            raise DecodeError(f"tagged field of {size} bytes", position=position)
-        payload, position = read_raw(buf, start, size, f"tag {tag}")
-        tags.append((tag, payload))
-    return tags, position
-
-
-def write_tag_section(out: bytearray, tags: list[tuple[int, bytes]]) -> None:
-    """Append a section of raw tagged fields.
-
-    Raises:
-        EncodeError: the tags do not ascend strictly, or one is negative.
-    """
-    write_unsigned_varint(out, len(tags))
-    before = -1
-    for tag, payload in tags:
-        if tag <= before:
-            raise EncodeError(f"tag {tag} follows tag {before}, tags must ascend")
-        before = tag
-        write_unsigned_varint(out, tag)
-        write_unsigned_varint(out, len(payload))
-        out += payload
-
-
 # type name in a spec -> (read, write), of a version that is not flexible, then of one that is
 FIXED_SIZE: Final = {
     "bool": 1,

@@ -14,6 +14,7 @@ from tests.storage.partition.memory_disk import MemoryDisk
 from kafkaframes.errors import AppendRefusedError, OffsetOutOfRangeError, OptionError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.partition import LogSettings, create_log, open_log
 from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, LOG_END, MAX_TIMESTAMP, TXN_COMMITTED
@@ -365,13 +366,14 @@ def test_where_any_epoch_ends_in_a_log_that_has_none(tmp_path):
 def test_a_log_is_opened_again(tmp_path, is_clean):
     log = filled(tmp_path)
     lead(log, transactional(2, 0))
-    log.assign_topic_id("IU6NTFbUTQiJMTtf1e--4g")
     bases, states = log.segment_bases, {key: state.entry() for key, state in log.producers.states.items()}
     if is_clean:
         log.close(now_ms=NOW_MS)
         (tmp_path / ".kafka_cleanshutdown").touch()
     else:
         log.abandon()
+    raw = write_partition_metadata(PartitionMetadata("IU6NTFbUTQiJMTtf1e--4g"))
+    (tmp_path / "orders-0" / "partition.metadata").write_bytes(raw)
     again = open_log(log.directory, settings=log.settings, now_ms=NOW_MS)
     assert again.segment_bases == bases
     assert {key: state.entry() for key, state in again.producers.states.items()} == states

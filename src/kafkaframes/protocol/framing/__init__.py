@@ -1,26 +1,26 @@
-"""One connection's bytes, without I/O."""
+"""One connection's bytes, without I/O: frames, the client's end, and the versions that both ends know."""
 
 from kafkaframes.protocol.framing.buffer import FrameBuffer
-from kafkaframes.protocol.framing.client import ClientConnection, needs_fallback
+from kafkaframes.protocol.framing.client import ClientConnection
 from kafkaframes.protocol.framing.frames import MAX_REQUEST_BYTES, frame
 from kafkaframes.protocol.framing.negotiation import (
-    answer_api_versions,
-    common_versions,
+    Ranges,
+    choose_version,
+    fallback_version,
     known_versions,
     listed_versions,
+    versions_of_release,
 )
-from kafkaframes.protocol.framing.server import Request, ServerConnection
 
 __all__ = [
     "MAX_REQUEST_BYTES",
     "ClientConnection",
     "FrameBuffer",
-    "Request",
-    "ServerConnection",
-    "answer_api_versions",
-    "common_versions",
+    "Ranges",
+    "choose_version",
+    "fallback_version",
     "frame",
     "known_versions",
     "listed_versions",
-    "needs_fallback",
+    "versions_of_release",
 ]

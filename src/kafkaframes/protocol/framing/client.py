@@ -10,20 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaframes.errors import BrokerError, DecodeError, error_code
+from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.framing.buffer import FrameBuffer
 from kafkaframes.protocol.framing.frames import MAX_REQUEST_BYTES, size_prefix
-from kafkaframes.protocol.framing.negotiation import common_versions, known_versions, listed_versions
-from kafkaframes.protocol.messages.headers import (
-    API_VERSIONS,
-    UNSUPPORTED_VERSION,
-    Frame,
-    decode_response,
-    encode_request_parts,
-)
+from kafkaframes.protocol.messages.headers import Frame, decode_response, encode_request_parts
 from kafkaframes.protocol.messages.objects import Message
-from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
-from kafkaframes.protocol.spec.versions import Versions
+from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 
 _LAST_CORRELATION_ID: Final = (1 << 31) - 1
 
@@ -42,8 +34,7 @@ _TOKEN: Final = _Sent(-1, _SASL_AUTHENTICATE, -1)
 class ClientConnection:
     """Give it requests with ``send_request``; feed it with ``receive_data`` and take with ``next_response``.
 
-    It can be given versions, or find them: ``ask_versions``, and give the response to ``learn_versions``; from then on
-    ``send_request`` takes the highest version that both ends know.
+    Which version to send a request at: ``negotiation.py``.
     """
 
     def __init__(
@@ -62,8 +53,6 @@ class ClientConnection:
         self._next_id = first_correlation_id
         self._mode = mode
         self._specs = None if specs is None else specs_by_name(specs)  # a folder is read once
-        self._versions: dict[int, Versions] | None = None
-        self._software: dict[str, str] = {}
         self._sent: deque[_Sent] = deque()
         self._out: list[bytes] = []
 
@@ -72,64 +61,18 @@ class ClientConnection:
         """How many requests wait for their answer."""
         return len(self._sent)
 
-    def ask_versions(self, *, software_name: str = "kafkaframes", software_version: str = "0") -> int:
-        """Queue an ApiVersions request at the highest version that is known here; return its correlation id."""
-        self._software = {"client_software_name": software_name, "client_software_version": software_version}
-        return self._ask_versions(message("ApiVersionsRequest", specs=self._specs).spec.latest_stable_version)
-
-    def _ask_versions(self, version: int) -> int:
-        cls = message("ApiVersionsRequest", specs=self._specs)
-        return self.send_request(cls(**self._software), version)  # ignorable before version 3
-
-    def learn_versions(self, response: Frame) -> bool:
-        """Take the versions that a broker lists; False: it was asked again, at a version that it knows (KIP-511).
-
-        Raises:
-            BrokerError: it refuses to tell, or knows no version of ApiVersions that is known here.
-        """
-        listed = listed_versions(response.body)
-        ours = known_versions(self._specs)
-        if needs_fallback(response):
-            both = common_versions({API_VERSIONS: ours[API_VERSIONS]}, listed or {API_VERSIONS: Versions(0, 0)})
-            if API_VERSIONS not in both:
-                raise BrokerError("no version of ApiVersions in common")
-            self._ask_versions(both[API_VERSIONS].highest)
-            return False
-        if response.body.error_code:
-            code = error_code(response.body.error_code)
-            raise BrokerError(f"ApiVersions is refused: {code.name}", code)
-        self._versions = common_versions(ours, listed)
-        return True
-
-    def version_of(self, api_key: int) -> int:
-        """Return the highest version of an API that both ends know.
-
-        Raises:
-            BrokerError: nobody has asked yet, or there is none.
-        """
-        if self._versions is None:
-            raise BrokerError("the broker's versions are not known yet: ask_versions, then learn_versions")
-        if api_key not in self._versions:
-            raise BrokerError(f"no version of API {api_key} in common with the broker")
-        return self._versions[api_key].highest
-
-    def send_request(
-        self, body: Message, version: int | None = None, *, expects_response: bool = True, **header: Any
-    ) -> int:
+    def send_request(self, body: Message, version: int, *, expects_response: bool = True, **header: Any) -> int:
         """Queue a request; return its correlation id.
 
         Args:
             body: the request.
-            version: the API version; if None the highest that both ends know.
+            version: the API version.
             expects_response: False for a Produce request with acks 0, which is never answered.
             header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
 
         Raises:
             EncodeError: it cannot be written; nothing is queued.
-            BrokerError: no version is given, and none is known, or none is common.
         """
-        if version is None:
-            version = self.version_of(body.spec.api_key if body.spec.api_key is not None else -1)
         number = self._next_id
         header.setdefault("client_id", self._client_id)
         parts = encode_request_parts(body, version, correlation_id=number, **header)
@@ -194,8 +137,3 @@ class ClientConnection:
             reason = f"correlation id {response.correlation_id}, expected {sent.correlation_id}"
             raise DecodeError(reason, position=0, path=("ResponseHeader", "CorrelationId"))
         return response
-
-
-def needs_fallback(response: Frame) -> bool:
-    """Return whether an ApiVersions response says that the broker does not know the version asked for (KIP-511)."""
-    return response.api_key == API_VERSIONS and response.body.error_code == UNSUPPORTED_VERSION

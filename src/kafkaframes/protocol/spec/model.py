@@ -129,11 +129,6 @@ class StructSpec:
     fields: tuple[FieldSpec, ...] = ()
     is_common: bool = False
 
-    @property
-    def has_keys(self) -> bool:
-        """Whether an array of this struct can be looked up by key."""
-        return any(one.map_key for one in self.fields)
-
     def field(self, name: str) -> FieldSpec:
         """Return the field of that name.
 

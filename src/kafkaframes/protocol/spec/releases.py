@@ -60,11 +60,6 @@ class Release:
         """What its brokers are: with ZooKeeper until 3.2, with KRaft, which 3.3 called fit for production, since."""
         return "broker" if _numbers(self.name) >= (3, 3) else "zk_broker"
 
-    @property
-    def answers_api_versions(self) -> bool:
-        """Whether it knows ApiVersions (0.10); before that a broker closes the connection."""
-        return API_VERSIONS in self.all_apis
-
     def apis(self, listener: str | None = None) -> dict[int, ApiRange]:
         """Return the APIs that a listener serves, by key.
 

@@ -12,11 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafkaframes.errors import OffsetOutOfRangeError, OptionError
-from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
-from kafkaframes.storage.files.disk import replace_file
-from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.names import PARTITION_METADATA, TopicPartition
+from kafkaframes.errors import OffsetOutOfRangeError
+from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.lookup import FoundOffset
 from kafkaframes.storage.partition import appending, fetch, flushing, retention, swapping
 from kafkaframes.storage.partition.appending import LogAppendInfo
@@ -119,19 +116,6 @@ class PartitionLog:
     def configure(self, settings: LogSettings) -> None:
         """Change the settings; segments that exist keep the size of their indexes."""
         self.state.settings = settings
-
-    def assign_topic_id(self, topic_id: str) -> None:
-        """Write ``partition.metadata`` (KIP-516).
-
-        Raises:
-            OptionError: the log has another id already.
-        """
-        if self.topic_id not in (None, topic_id):
-            raise OptionError(f"{self.topic_partition} has topic id {self.topic_id}, not {topic_id}")
-        if self.topic_id is None:
-            raw = write_partition_metadata(PartitionMetadata(topic_id))
-            replace_file(self.state.disk, join(self.directory, PARTITION_METADATA), raw)
-            self.state.topic_id = topic_id
 
     # ---------------------------------------------------------------------------------------------- appending
 
