@@ -16,7 +16,7 @@ The contract of a handler::
     def handle(request: Request, broker: BrokerState) -> Answer
 
 * ``request.body`` is the decoded request, ``request.version`` its version; ``request.response(...)`` makes the answer,
-  ``request.types.SomeStruct(...)`` the structs in it. A field that a version lacks is simply not written, if it is
+  ``request.response.SomeStruct(...)`` the structs in it. A field that a version lacks is simply not written, if it is
   at its default or ignorable.
 * It returns the answer; or an ``api.Later``, which somebody completes afterwards (a join, a sync, a long poll); or
   ``None``: nothing is sent (Produce with acks 0). Raising ``api.CloseConnection`` drops the connection as Kafka does.

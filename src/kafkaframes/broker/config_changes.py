@@ -66,11 +66,12 @@ def _altered(
         kind, name = asked.resource_type, asked.resource_name
         code, message = _change(request, broker, kind, name, change_of(asked.configs))
         rows.append(
-            request.types.AlterConfigsResourceResponse(
+            request.response.AlterConfigsResourceResponse(
                 error_code=code, error_message=message, resource_type=kind, resource_name=name
             )
         )
-    return request.response(responses=rows)
+    answer: Message = request.response(responses=rows)
+    return answer
 
 
 def _change(request: Request, broker: BrokerState, kind: int, name: str, make: Change) -> tuple[int, str | None]:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from kafkaframes.broker.access import refused
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Handler, Later
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import ClassOf, Request, Session, class_in_catalog
+from kafkaframes.broker.request import ClassOf, Request, RequestOf, Session, class_in_catalog
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import DecodeError
@@ -64,7 +64,7 @@ class Dispatcher:
         if api is None:
             raise CloseConnection(f"an unknown API key {key}")
         low, high = api.range
-        request = Request(
+        request: Request = RequestOf(
             api,
             version,
             correlation_id=correlation_id,

@@ -69,7 +69,7 @@ def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
 
 def current_leader(request: Request, partition: Partition) -> Any:
     """Return who leads a partition, for the tagged fields of Produce and Fetch (KIP-951)."""
-    return request.types.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+    return request.response.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
 def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
@@ -78,5 +78,5 @@ def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> l
     for node_id in sorted(node_ids & set(broker.nodes.ids)):
         node = broker.nodes.by_id[node_id]
         at = broker.nodes.endpoint(node, request.session.listener)
-        rows.append(request.types.NodeEndpoint(node_id=node_id, host=at.host, port=at.port, rack=node.rack))
+        rows.append(request.response.NodeEndpoint(node_id=node_id, host=at.host, port=at.port, rack=node.rack))
     return rows

@@ -246,6 +246,6 @@ def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled):
 
 def without_topics(request):
     """Answer Metadata as a broker does that has not heard of a new topic yet."""
-    types = request.types
+    types = request.response
     topics = [types.MetadataResponseTopic(error_code=3, name=one.name) for one in request.body.topics or ()]
     return request.response(cluster_id="c", controller_id=-1, brokers=[], topics=topics)

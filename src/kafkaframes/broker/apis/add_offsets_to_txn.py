@@ -9,15 +9,22 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+    Request: TypeAlias = RequestOf[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse]
 
 _FIRST_WITH_FENCED = 2
 

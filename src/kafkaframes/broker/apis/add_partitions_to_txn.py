@@ -11,16 +11,21 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+    Request: TypeAlias = RequestOf[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]
 
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_MANY = 4
@@ -29,7 +34,7 @@ _Codes = dict[TopicPartition, int]
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Add the partitions of each transaction."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     if request.version < _FIRST_WITH_MANY:
         codes = _added(
             request,
@@ -104,7 +109,7 @@ def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> in
 
 def _rows(request: Request, topics: Any, codes: _Codes) -> list[Any]:
     """Return the answer's topics; what was not attempted comes after what was refused, as in Kafka's answers."""
-    types, not_tried = request.types, CODE["OPERATION_NOT_ATTEMPTED"]
+    types, not_tried = request.response, CODE["OPERATION_NOT_ATTEMPTED"]
     found = []
     for topic in topics:
         if not topic.partitions:

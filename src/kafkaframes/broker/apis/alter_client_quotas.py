@@ -8,12 +8,17 @@ Gaps: quotas are stored and told, and throttle nobody.
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import AlterClientQuotasRequest, AlterClientQuotasResponse
+
+    Request: TypeAlias = RequestOf[AlterClientQuotasRequest, AlterClientQuotasResponse]
 
 _TYPES = ("user", "client-id", "ip")
 # Of users and clients, and of addresses; whether a value is a whole number.
@@ -39,7 +44,7 @@ def _refuse(request: Request, code: int) -> Answer:
 
 
 def _row(request: Request, asked: Any, code: int, message: str | None) -> Any:
-    types = request.types
+    types = request.response
     entity = [types.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in asked.entity]
     return types.EntryData(error_code=code, error_message=message, entity=entity)
 

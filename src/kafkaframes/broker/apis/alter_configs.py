@@ -7,10 +7,17 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.config_changes import alter_resources, replaced
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import AlterConfigsRequest, AlterConfigsResponse
+
+    Request: TypeAlias = RequestOf[AlterConfigsRequest, AlterConfigsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:

@@ -8,12 +8,20 @@ Gaps: replicas beside the first are nominal. No move is ever under way, so none 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+
+    Request: TypeAlias = RequestOf[AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -26,7 +34,7 @@ def _refuse(request: Request, code: int) -> Answer:
 
 
 def _answer(request: Request, code: int, move: Callable[[str, Any], tuple[int, str | None]]) -> Answer:
-    types = request.types
+    types = request.response
     topics = []
     for asked in request.body.topics:
         moves = [(one.partition_index, *move(asked.name, one)) for one in asked.partitions]

@@ -8,11 +8,17 @@ Gaps: several log directories.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+
+    Request: TypeAlias = RequestOf[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse]
 
 # The directory of a partition on its way is its name, an id and "-future".
 _LONGEST_FUTURE = len(".") + 32 + len("-future")
@@ -37,7 +43,7 @@ def _refuse(request: Request, code: int) -> Answer:
 
 
 def _answer(request: Request, code_of: Callable[[str, str, int], int]) -> Answer:
-    types = request.types
+    types = request.response
     codes: dict[str, dict[int, int]] = {}
     for one in request.body.dirs:
         for topic in one.topics:

@@ -7,23 +7,28 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import error_of
 from kafkaframes.broker.apis._share import without_members
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import KafkaframesError
 
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+
+    Request: TypeAlias = RequestOf[AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse]
+
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Set the start offsets."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     if not body.group_id:
         return request.response(error_code=CODE["INVALID_GROUP_ID"])
     code, reason = NONE, None

@@ -7,26 +7,32 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, NUMBERS, credential_of_salted
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
+
+    Request: TypeAlias = RequestOf[AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Change the users, all mechanisms of one together."""
     body = request.body
     changes: dict[str, tuple[list[Any], list[Any]]] = {}
-    for place, wanted in enumerate((body.deletions, body.upsertions)):
-        for one in wanted:
-            changes.setdefault(one.name, ([], []))[place].append(one)
+    for deletion in body.deletions:
+        changes.setdefault(deletion.name, ([], []))[0].append(deletion)
+    for upsertion in body.upsertions:
+        changes.setdefault(upsertion.name, ([], []))[1].append(upsertion)
     rows = []
     for user, (deletions, upsertions) in changes.items():
         code, message = _change(broker, user, deletions, upsertions)
-        rows.append(request.types.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
+        rows.append(request.response.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
     broker.save_credentials()
     return request.response(results=rows)
 
@@ -55,8 +61,9 @@ def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: li
 
 
 def _refuse(request: Request, code: int) -> Answer:
-    users = dict.fromkeys(one.name for one in (*request.body.deletions, *request.body.upsertions))
-    row = request.types.AlterUserScramCredentialsResult
+    body = request.body
+    users = dict.fromkeys([*(one.name for one in body.deletions), *(one.name for one in body.upsertions)])
+    row = request.response.AlterUserScramCredentialsResult
     return request.response(results=[row(user=user, error_code=code) for user in users])
 
 

@@ -12,12 +12,17 @@ Gaps: none known.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ApiVersionsRequest, ApiVersionsResponse
+
+    Request: TypeAlias = RequestOf[ApiVersionsRequest, ApiVersionsResponse]
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
@@ -37,12 +42,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         api_keys=[_row(request, key, low, high) for key, (low, high) in sorted(broker.advertised.items())],
         finalized_features_epoch=0 if broker.features else -1,
         supported_features=[
-            request.types.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            request.response.SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high, _) in broker.features.items()
             if low > 0 or request.version >= _FIRST_WITH_ZERO_FEATURES
         ],
         finalized_features=[
-            request.types.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            request.response.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, (_, _, level) in broker.features.items()
             if level
         ],
@@ -56,7 +61,7 @@ def refuse(request: Request, broker: BrokerState) -> Answer:
 
 
 def _row(request: Request, key: int, low: int, high: int) -> Any:
-    return request.types.ApiVersion(api_key=key, min_version=low, max_version=high)
+    return request.response.ApiVersion(api_key=key, min_version=low, max_version=high)
 
 
 API = Api(

@@ -9,16 +9,21 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.coordination.groups.refusal import RefusedError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+
+    Request: TypeAlias = RequestOf[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse]
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
@@ -29,7 +34,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
-    types = request.types
+    types = request.response
     code = refused(request, broker, GROUP, name)
     if code == NONE and not name:
         code = CODE["INVALID_GROUP_ID"]
@@ -56,7 +61,7 @@ def _described(request: Request, broker: BrokerState, name: str) -> Any:
 
 
 def _member(request: Request, broker: BrokerState, group: ConsumerGroup, member: ConsumerMember) -> Any:
-    types = request.types
+    types = request.response
 
     def assignment(partitions: Assigned) -> Any:
         return types.Assignment(

@@ -12,18 +12,23 @@ Gaps: patterns need the extra ``re2``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import all_denied, viewer_of
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.consumer_protocol import Beat
 from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+    Request: TypeAlias = RequestOf[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
 
 _FIRST_WITH_CLIENT_IDS = 1
 
@@ -68,7 +73,7 @@ def _owned(rows: Any) -> frozenset[Any] | None:
 
 
 def _assignment(request: Request, assigned: Any) -> Any:
-    types = request.types
+    types = request.response
     rows = [types.TopicPartitions(topic_id=one, partitions=indexes) for one, indexes in by_topic(assigned).items()]
     return types.Assignment(topic_partitions=rows)
 

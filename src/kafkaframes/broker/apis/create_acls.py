@@ -7,13 +7,18 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import AclAccess, acl_of, check_elements, mistake_in
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import CreateAclsRequest, CreateAclsResponse
+
+    Request: TypeAlias = RequestOf[CreateAclsRequest, CreateAclsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -22,7 +27,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     rows = []
     for asked in request.body.creations:
         code, message = _create(request, broker, asked)
-        rows.append(request.types.AclCreationResult(error_code=code, error_message=message))
+        rows.append(request.response.AclCreationResult(error_code=code, error_message=message))
     broker.save_acls()
     return request.response(results=rows)
 
@@ -40,7 +45,9 @@ def _create(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str
 
 
 def _refuse(request: Request, code: int) -> Answer:
-    return request.response(results=[request.types.AclCreationResult(error_code=code) for _ in request.body.creations])
+    return request.response(
+        results=[request.response.AclCreationResult(error_code=code) for _ in request.body.creations]
+    )
 
 
 API = Api(

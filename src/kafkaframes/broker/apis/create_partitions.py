@@ -8,15 +8,20 @@ Gaps: an assignment chooses the leader only.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.errors import CODE, NONE, code_of
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import CreatePartitionsRequest, CreatePartitionsResponse
+
+    Request: TypeAlias = RequestOf[CreatePartitionsRequest, CreatePartitionsResponse]
 
 _MOST_PARTITIONS = 10_000
 
@@ -43,7 +48,7 @@ def _result(request: Request, broker: BrokerState, asked: Any, times: int) -> St
     message: str | None = "asked for twice"
     if times == 1:
         code, message = yield from _add(request, broker, asked)
-    return request.types.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
+    return request.response.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
 
 
 def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, str | None]]:

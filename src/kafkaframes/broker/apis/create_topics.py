@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied, may
 from kafkaframes.broker.api import Answer, Api, Right
@@ -21,11 +21,16 @@ from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.config_changes import checked_topic
 from kafkaframes.broker.configs import topic_rows
 from kafkaframes.broker.errors import CODE, NONE, code_of
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.storage.files.names import check_topic
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import CreateTopicsRequest, CreateTopicsResponse
+
+    Request: TypeAlias = RequestOf[CreateTopicsRequest, CreateTopicsResponse]
 
 _DEFAULT = -1
 _MOST_PARTITIONS = 10_000
@@ -68,7 +73,7 @@ def _made(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Ans
 
 
 def _result(request: Request, broker: BrokerState, asked: Any, times: int, batch: _Batch) -> Steps[Any]:
-    row = request.types.CreatableTopicResult(name=asked.name, error_message=None)
+    row = request.response.CreatableTopicResult(name=asked.name, error_message=None)
     try:
         if times > 1:
             raise _RefusedError("INVALID_REQUEST", "the topic is asked for twice")
@@ -159,7 +164,7 @@ def _describe(request: Request, broker: BrokerState, row: Any, count: int, confi
         return
     row.num_partitions, row.replication_factor = count, 1
     row.configs = [
-        request.types.CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.source)
+        request.response.CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.source)
         for one in topic_rows(broker.settings, configs)
     ]
 

@@ -7,13 +7,18 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import AclAccess, check_elements, filter_of
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DeleteAclsRequest, DeleteAclsResponse
+
+    Request: TypeAlias = RequestOf[DeleteAclsRequest, DeleteAclsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -25,7 +30,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _delete(request: Request, broker: BrokerState, asked: Any) -> Any:
-    access, types = broker.access, request.types
+    access, types = broker.access, request.response
     if not isinstance(access, AclAccess):
         return types.DeleteAclsFilterResult(
             error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured."
@@ -48,7 +53,7 @@ def _delete(request: Request, broker: BrokerState, asked: Any) -> Any:
 
 
 def _refuse(request: Request, code: int) -> Answer:
-    row = request.types.DeleteAclsFilterResult
+    row = request.response.DeleteAclsFilterResult
     return request.response(filter_results=[row(error_code=code) for _ in request.body.filters])
 
 

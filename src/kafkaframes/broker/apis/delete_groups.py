@@ -9,14 +9,19 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, error_of, refused
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DeleteGroupsRequest, DeleteGroupsResponse
+
+    Request: TypeAlias = RequestOf[DeleteGroupsRequest, DeleteGroupsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -34,7 +39,7 @@ def _deleted(request: Request, broker: BrokerState, name: str) -> Any:
             broker.share_groups.states.forget_all(group_id=name)
         except KafkaframesError as error:
             code, reason = error_of(error), str(error)
-    return request.types.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)
+    return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)
 
 
 API = Api(

@@ -7,15 +7,20 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.find import find_topic, led_here
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DeleteRecordsRequest, DeleteRecordsResponse
+
+    Request: TypeAlias = RequestOf[DeleteRecordsRequest, DeleteRecordsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -26,7 +31,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             continue  # Kafka answers partition by partition
         found = find_topic(request, broker, asked.name)
         rows = [_row(request, broker, found.topic, found.code, one) for one in asked.partitions]
-        topics.append(request.types.DeleteRecordsTopicResult(name=asked.name, partitions=rows))
+        topics.append(request.response.DeleteRecordsTopicResult(name=asked.name, partitions=rows))
     broker.logs.checkpoint_start_offsets()
     return request.response(topics=topics)
 
@@ -40,7 +45,7 @@ def _row(request: Request, broker: BrokerState, topic: Topic | None, code: int, 
     if partition is not None:
         code, low = _delete(broker, partition.log, asked.offset)
         partition.notify()
-    return request.types.DeleteRecordsPartitionResult(
+    return request.response.DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=low, error_code=code
     )
 

@@ -7,20 +7,27 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import error_of
 from kafkaframes.broker.apis._share import without_members
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError
 
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
+
+    Request: TypeAlias = RequestOf[DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse]
+
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Forget the topics."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     code, reason = (NONE, None) if body.group_id else (CODE["INVALID_GROUP_ID"], None)
     if code == NONE:
         code, reason = without_members(request, broker)

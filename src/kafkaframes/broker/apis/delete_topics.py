@@ -9,17 +9,22 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import CODE, NONE, code_of
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DeleteTopicsRequest, DeleteTopicsResponse
+
+    Request: TypeAlias = RequestOf[DeleteTopicsRequest, DeleteTopicsResponse]
 
 _FIRST_BY_ID = 6
 
@@ -46,7 +51,7 @@ def _deleted(request: Request, broker: BrokerState, asked: list[tuple[Any, Any]]
 
 
 def _row(request: Request, broker: BrokerState, name: str | None, topic_id: Any, chosen: dict[UUID, Topic]) -> Any:
-    row = request.types.DeletableTopicResult(name=name, topic_id=topic_id)
+    row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
     if not by_id and topic_id != NO_UUID:
         row.error_code, row.error_message = CODE["INVALID_REQUEST"], "both a name and an id"

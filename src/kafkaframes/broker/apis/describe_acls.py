@@ -9,18 +9,23 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import Acl, AclAccess, check_elements, filter_of
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeAclsRequest, DescribeAclsResponse
+
+    Request: TypeAlias = RequestOf[DescribeAclsRequest, DescribeAclsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the rules, by resource."""
-    access, types, wanted = broker.access, request.types, filter_of(request.body)
+    access, types, wanted = broker.access, request.response, filter_of(request.body)
     check_elements([wanted])
     if not isinstance(access, AclAccess):
         return request.response(

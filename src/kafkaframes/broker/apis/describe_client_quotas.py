@@ -7,12 +7,17 @@ Gaps: quotas are stored and told, and throttle nobody.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+
+    Request: TypeAlias = RequestOf[DescribeClientQuotasRequest, DescribeClientQuotasResponse]
 
 EXACT, DEFAULT, ANY = range(3)
 TYPES = ("user", "client-id", "ip")
@@ -21,7 +26,7 @@ Entity = dict[str, str | None]
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the entities that the filter takes."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     kinds = [one.entity_type for one in body.components]
     code = _code(body.components)
     if code != NONE:

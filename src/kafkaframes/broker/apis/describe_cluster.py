@@ -9,11 +9,18 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.access import CLUSTER_NAME
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.errors import CODE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeClusterRequest, DescribeClusterResponse
+
+    Request: TypeAlias = RequestOf[DescribeClusterRequest, DescribeClusterResponse]
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -29,12 +36,13 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     for node_id in nodes.ids:
         node = nodes.by_id[node_id]
         at = nodes.endpoint(node, request.session.listener)
-        rows.append(request.types.DescribeClusterBroker(broker_id=node_id, host=at.host, port=at.port, rack=node.rack))
-    answer = {"cluster_id": broker.cluster_id, "controller_id": nodes.controller_id, "brokers": rows}
+        rows.append(
+            request.response.DescribeClusterBroker(broker_id=node_id, host=at.host, port=at.port, rack=node.rack)
+        )
+    answer = request.response(cluster_id=broker.cluster_id, controller_id=nodes.controller_id, brokers=rows)
     if body.include_cluster_authorized_operations:
-        operations = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
-        answer["cluster_authorized_operations"] = operations
-    return request.response(**answer)
+        answer.cluster_authorized_operations = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
+    return answer
 
 
 API = Api(

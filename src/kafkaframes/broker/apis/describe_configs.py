@@ -12,15 +12,20 @@ Gaps: levels of loggers are nominal.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.config_types import PASSWORD
 from kafkaframes.broker.configs import ConfigRow, rows_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.setting_texts import TEXTS
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeConfigsRequest, DescribeConfigsResponse
+
+    Request: TypeAlias = RequestOf[DescribeConfigsRequest, DescribeConfigsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -33,7 +38,7 @@ def _result(request: Request, broker: BrokerState, asked: Any) -> Any:
     if asked.configuration_keys is not None and code == NONE:
         wanted = set(asked.configuration_keys)
         rows = [row for row in rows if row.name in wanted]
-    return request.types.DescribeConfigsResult(
+    return request.response.DescribeConfigsResult(
         error_code=code,
         error_message=message,
         resource_type=asked.resource_type,
@@ -43,7 +48,7 @@ def _result(request: Request, broker: BrokerState, asked: Any) -> Any:
 
 
 def _row(request: Request, row: ConfigRow) -> Any:
-    types, is_sensitive = request.types, row.kind == PASSWORD
+    types, is_sensitive = request.response, row.kind == PASSWORD
     synonyms = row.synonyms if request.body.include_synonyms else ()
     return types.DescribeConfigsResourceResult(
         name=row.name,

@@ -10,14 +10,19 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.refusal import RefusedError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeGroupsRequest, DescribeGroupsResponse
+
+    Request: TypeAlias = RequestOf[DescribeGroupsRequest, DescribeGroupsResponse]
 
 _FIRST_WITH_ERROR = 6
 _DEAD = "Dead"
@@ -29,7 +34,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
-    types = request.types
+    types = request.response
     code = refused(request, broker, GROUP, name)
     if code != NONE:
         return types.DescribedGroup(group_id=name, error_code=code)

@@ -9,17 +9,22 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+    Request: TypeAlias = RequestOf[DescribeLogDirsRequest, DescribeLogDirsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe the one directory."""
-    types = request.types
+    types = request.response
     wanted = None
     if request.body.topics is not None:
         wanted = {(one.topic, index) for one in request.body.topics for index in one.partitions}

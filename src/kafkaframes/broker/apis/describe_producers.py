@@ -7,15 +7,20 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import find_topic, led_here
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.storage.files.names import is_topic
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeProducersRequest, DescribeProducersResponse
+
+    Request: TypeAlias = RequestOf[DescribeProducersRequest, DescribeProducersResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -27,12 +32,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         if found.topic is None and not is_topic(asked.name):
             code = CODE["INVALID_TOPIC_EXCEPTION"]
         rows = [_row(request, found.topic, code, index) for index in asked.partition_indexes]
-        topics.append(request.types.TopicResponse(name=asked.name, partitions=rows))
+        topics.append(request.response.TopicResponse(name=asked.name, partitions=rows))
     return request.response(topics=topics)
 
 
 def _row(request: Request, topic: Topic | None, code: int, index: int) -> Any:
-    types = request.types
+    types = request.response
     partition = None
     if topic is not None:
         partition, code = led_here(request, topic, index)

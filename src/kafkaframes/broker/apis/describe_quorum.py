@@ -7,12 +7,17 @@ Gaps: there is no ``__cluster_metadata`` log: its end is told as 0.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeQuorumRequest, DescribeQuorumResponse
+
+    Request: TypeAlias = RequestOf[DescribeQuorumRequest, DescribeQuorumResponse]
 
 _TOPIC = "__cluster_metadata"
 _FIRST_WITH_NODES = 2
@@ -20,7 +25,7 @@ _FIRST_WITH_NODES = 2
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer for the one partition of the metadata topic; any other is unknown."""
-    types = request.types
+    types = request.response
     is_right = [(one.topic_name, [row.partition_index for row in one.partitions]) for one in request.body.topics] == [
         (_TOPIC, [0])
     ]
@@ -39,7 +44,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _row(request: Request, broker: BrokerState, index: int, *, is_right: bool) -> Any:
-    types = request.types
+    types = request.response
     if not is_right:
         return types.PartitionData(
             partition_index=index, error_code=CODE["UNKNOWN_TOPIC_OR_PARTITION"], error_message=None

@@ -9,16 +9,21 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, refused
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
+
+    Request: TypeAlias = RequestOf[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse]
 
 _NONE = -1
 
@@ -29,7 +34,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
-    made = request.types.DescribeShareGroupOffsetsResponseGroup
+    made = request.response.DescribeShareGroupOffsetsResponseGroup
     code, reason = refused(request, broker, GROUP, asked.group_id), None
     if code == NONE:
         try:
@@ -50,7 +55,7 @@ def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
 
 def _nothing(request: Request, broker: BrokerState, topics: Any) -> list[Any]:
     """Return what is known of a group that is not there: Kafka does not look whether the partitions are."""
-    types = request.types
+    types = request.response
     partition = types.DescribeShareGroupOffsetsResponsePartition
     return [
         types.DescribeShareGroupOffsetsResponseTopic(
@@ -73,7 +78,7 @@ def _everything(request: Request, broker: BrokerState, group_id: str) -> dict[st
 
 
 def _topic(request: Request, broker: BrokerState, group_id: str, name: str, indexes: list[int]) -> Any:
-    types = request.types
+    types = request.response
     topic = broker.topics.get(name)
     refusal = denied(request, broker.access, "TOPIC", name)
     states: ShareStates = broker.share_groups.states

@@ -7,22 +7,27 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied, may
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.storage.files.names import is_topic
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+
+    Request: TypeAlias = RequestOf[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse]
 
 _MOST_ROWS = 2_000
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with a page."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     names = sorted({one.name for one in body.topics} or _visible(request, broker))
     start = 0
     if body.cursor is not None:
@@ -54,7 +59,7 @@ def _visible(request: Request, broker: BrokerState) -> list[str]:
 
 def _topic(request: Request, broker: BrokerState, name: str, first: int, most: int) -> tuple[Any, int, int | None]:
     """Return a topic's row, how many partitions it has, and where its next page begins."""
-    row = request.types.DescribeTopicPartitionsResponseTopic(name=name)
+    row = request.response.DescribeTopicPartitionsResponseTopic(name=name)
     row.error_code = denied(request, broker.access, "TOPIC", name)
     if row.error_code != NONE:
         return row, 0, None
@@ -75,7 +80,7 @@ def _partition(request: Request, broker: BrokerState, topic: Topic, index: int) 
     one = topic.partitions[index]
     is_led = one.leader_id in broker.nodes.ids
     replicas = [one.leader_id]
-    return request.types.DescribeTopicPartitionsResponsePartition(
+    return request.response.DescribeTopicPartitionsResponsePartition(
         error_code=NONE if is_led else CODE["LEADER_NOT_AVAILABLE"],
         partition_index=index,
         leader_id=one.leader_id if is_led else -1,

@@ -7,15 +7,20 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, by_topic, error_of, refused
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import DescribeTransactionsRequest, DescribeTransactionsResponse
+
+    Request: TypeAlias = RequestOf[DescribeTransactionsRequest, DescribeTransactionsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -26,7 +31,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
-    types = request.types
+    types = request.response
     code = refused(request, broker, TRANSACTION, name)
     if code != NONE:
         return types.TransactionState(transactional_id=name, error_code=code)

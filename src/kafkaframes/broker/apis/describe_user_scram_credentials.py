@@ -8,13 +8,21 @@ Gaps: none known.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.scram import NUMBERS
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import (
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse,
+    )
+
+    Request: TypeAlias = RequestOf[DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse]
 
 _NUMBER = {name: number for number, name in NUMBERS.items()}
 
@@ -28,7 +36,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _row(request: Request, broker: BrokerState, user: str, *, is_twice: bool) -> Any:
-    types = request.types
+    types = request.response
     row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
     infos = [
         types.CredentialInfo(mechanism=number, iterations=one.iterations)
@@ -45,7 +53,7 @@ def _row(request: Request, broker: BrokerState, user: str, *, is_twice: bool) ->
 
 
 def _refuse(request: Request, code: int) -> Answer:
-    row = request.types.DescribeUserScramCredentialsResult
+    row = request.response.DescribeUserScramCredentialsResult
     rows = [row(error_code=code) for _ in request.body.users or ()]
     return request.response(error_code=code, results=rows)
 

@@ -9,12 +9,17 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ElectLeadersRequest, ElectLeadersResponse
+
+    Request: TypeAlias = RequestOf[ElectLeadersRequest, ElectLeadersResponse]
 
 _PREFERRED, _UNCLEAN = 0, 1
 
@@ -26,11 +31,11 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         return _refuse(request, CODE["INVALID_REQUEST"])
     results = []
     if body.topic_partitions is None:  # Kafka names every topic, and no partition that needed no election
-        every = [request.types.ReplicaElectionResult(topic=name) for name in broker.topics]
+        every = [request.response.ReplicaElectionResult(topic=name) for name in broker.topics]
         return request.response(replica_election_results=every)
     for asked in body.topic_partitions:
         rows: list[Any] = [_row(request, broker, asked.topic, index) for index in asked.partitions]
-        results.append(request.types.ReplicaElectionResult(topic=asked.topic, partition_result=rows))
+        results.append(request.response.ReplicaElectionResult(topic=asked.topic, partition_result=rows))
     return request.response(replica_election_results=results)
 
 
@@ -42,12 +47,12 @@ def _row(request: Request, broker: BrokerState, topic: str, index: int) -> Any:
     elif partition.leader_id not in broker.nodes.ids:
         name = "PREFERRED_LEADER_NOT_AVAILABLE" if request.body.election_type == _PREFERRED else None
         code, message = CODE[name or "ELIGIBLE_LEADERS_NOT_AVAILABLE"], "the node is down"
-    return request.types.PartitionResult(partition_id=index, error_code=code, error_message=message)
+    return request.response.PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
 def _refuse(request: Request, code: int) -> Answer:
     """Refuse every partition; version 0 has no error beside them."""
-    types = request.types
+    types = request.response
     rows = [
         types.ReplicaElectionResult(
             topic=asked.topic,

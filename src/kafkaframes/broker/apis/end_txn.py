@@ -11,12 +11,19 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import EndTxnRequest, EndTxnResponse
+
+    Request: TypeAlias = RequestOf[EndTxnRequest, EndTxnResponse]
 
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_BUMP = 5

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, finished
@@ -37,11 +37,16 @@ from kafkaframes.broker.fetching import (
     read_partition,
 )
 from kafkaframes.broker.find import NO_EPOCH, current_leader, endpoints_of, find_topic, led_here
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, Wanted, when_read
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.protocol.messages import Message
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import FetchRequest, FetchResponse
+
+    Request: TypeAlias = RequestOf[FetchRequest, FetchResponse]
 
 _FIRST_WITH_LIMIT = 3
 _FIRST_WITH_SESSIONS = 7
@@ -102,14 +107,20 @@ def _kafka_fails(request: Request, broker: BrokerState) -> bool:
 
 def _failed(request: Request) -> Message:
     """Answer UNKNOWN_SERVER_ERROR; where topics have names, for each partition too."""
-    code, types = CODE["UNKNOWN_SERVER_ERROR"], request.types
+    code, types = CODE["UNKNOWN_SERVER_ERROR"], request.response
     topics = request.body.topics if request.version < _FIRST_BY_ID else []
-    row, nothing = types.PartitionData, {"high_watermark": -1, "records": b""}
+    row = types.PartitionData
     rows = [
         types.FetchableTopicResponse(
             topic=topic.topic,
             partitions=[
-                row(partition_index=one.partition, error_code=code, aborted_transactions=[], **nothing)
+                row(
+                    partition_index=one.partition,
+                    error_code=code,
+                    high_watermark=-1,
+                    aborted_transactions=[],
+                    records=b"",
+                )
                 for one in topic.partitions
             ],
         )
@@ -179,12 +190,9 @@ class Fetch:
         self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, most)
         self.partitions: list[Partition] = []
-        types = request.types  # of most rows: shared, for they are replaced and never changed
-        self._usual = {
-            "diverging_epoch": types.EpochEndOffset(),
-            "current_leader": types.LeaderIdAndEpoch(),
-            "snapshot_id": types.SnapshotId(),
-        }
+        types = request.response  # of most rows: shared, for they are replaced and never changed
+        self._no_divergence, self._no_leader = types.EpochEndOffset(), types.LeaderIdAndEpoch()
+        self._no_snapshot = types.SnapshotId()
 
     def attempt(self, must_answer: bool) -> Message | None:
         """Read; return the answer, or None if it is not enough and may wait."""
@@ -249,7 +257,7 @@ class Fetch:
         return read_partition(self._broker, partition, asked, limits, first=not size), partition
 
     def _row(self, index: int, read: Read, partition: Partition | None) -> Any:
-        types = self._request.types
+        types = self._request.response
         row = types.PartitionData(
             partition_index=index,
             error_code=read.error_code,
@@ -258,7 +266,9 @@ class Fetch:
             log_start_offset=read.log_start_offset,
             aborted_transactions=[] if read.error_code in _WITHOUT_READING else None,
             records=read.records,
-            **self._usual,
+            diverging_epoch=self._no_divergence,
+            current_leader=self._no_leader,
+            snapshot_id=self._no_snapshot,
         )
         if self._request.body.isolation_level == READ_COMMITTED and read.aborted is not None:
             row.aborted_transactions = [
@@ -311,7 +321,7 @@ class Fetch:
 
     def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> Any:
         name, topic_id = key or ("", NO_UUID)
-        return self._request.types.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
+        return self._request.response.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
 
 
 API = Api(

@@ -12,12 +12,18 @@ Gaps: none known.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import FindCoordinatorRequest, FindCoordinatorResponse
+
+    Request: TypeAlias = RequestOf[FindCoordinatorRequest, FindCoordinatorResponse]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _FIRST_WITH_LIST = 4
@@ -35,7 +41,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     for key in body.coordinator_keys:
         code, node_id, host, port = _find(request, broker, key)
         found.append(
-            request.types.Coordinator(
+            request.response.Coordinator(
                 key=key, error_code=code, error_message=None, node_id=node_id, host=host, port=port
             )
         )

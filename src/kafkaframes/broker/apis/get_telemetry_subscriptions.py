@@ -9,13 +9,18 @@ Gaps: a subscription's ``match`` is not looked at.
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
+
+    Request: TypeAlias = RequestOf[GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse]
 
 _DEFAULT_INTERVAL_MS = 300_000
 _MOST_BYTES = 1_048_576

@@ -9,11 +9,18 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import HeartbeatRequest, HeartbeatResponse
+
+    Request: TypeAlias = RequestOf[HeartbeatRequest, HeartbeatResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:

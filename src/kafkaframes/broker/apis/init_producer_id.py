@@ -13,13 +13,20 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.transactions.coordinator import ProducerIdentity
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import InitProducerIdRequest, InitProducerIdResponse
+
+    Request: TypeAlias = RequestOf[InitProducerIdRequest, InitProducerIdResponse]
 
 _FIRST_WITH_FENCED = 4
 _NONE = -1

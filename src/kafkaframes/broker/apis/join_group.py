@@ -14,14 +14,21 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import JoinResult
 from kafkaframes.coordination.groups.rebalance import Join
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import JoinGroupRequest, JoinGroupResponse
+
+    Request: TypeAlias = RequestOf[JoinGroupRequest, JoinGroupResponse]
 
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_REQUIRED_ID = 4
@@ -46,7 +53,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
                 skip_assignment=result.skip_assignment,
                 member_id=result.member_id,
                 members=[
-                    request.types.JoinGroupResponseMember(
+                    request.response.JoinGroupResponseMember(
                         member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
                     )
                     for one in result.members

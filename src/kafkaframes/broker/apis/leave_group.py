@@ -11,13 +11,20 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.rebalance import Leaving
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import LeaveGroupRequest, LeaveGroupResponse
+
+    Request: TypeAlias = RequestOf[LeaveGroupRequest, LeaveGroupResponse]
 
 _FIRST_WITH_MANY = 3
 
@@ -41,7 +48,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     if not has_many:
         return request.response(error_code=codes[0])
     rows = [
-        request.types.MemberResponse(member_id=one.member_id, group_instance_id=one.instance_id, error_code=code)
+        request.response.MemberResponse(member_id=one.member_id, group_instance_id=one.instance_id, error_code=code)
         for one, code in zip(leaving, codes, strict=True)
     ]
     return request.response(members=rows)

@@ -7,13 +7,18 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kafkaframes.broker.errors import CODE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+    Request: TypeAlias = RequestOf[ListConfigResourcesRequest, ListConfigResourcesResponse]
 
 _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
@@ -34,7 +39,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     }
     return request.response(
         config_resources=[
-            request.types.ConfigResource(resource_name=name, resource_type=kind)
+            request.response.ConfigResource(resource_name=name, resource_type=kind)
             for kind in _ALL
             if kind in kinds
             for name in names[kind]

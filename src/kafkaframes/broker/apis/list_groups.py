@@ -9,11 +9,18 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.access import may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ListGroupsRequest, ListGroupsResponse
+
+    Request: TypeAlias = RequestOf[ListGroupsRequest, ListGroupsResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -25,7 +32,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         is_ours = node is not None and node.node_id == request.session.node_id
         if is_ours and may(request, broker.access, "GROUP", one.group_id):
             rows.append(
-                request.types.ListedGroup(
+                request.response.ListedGroup(
                     group_id=one.group_id,
                     protocol_type=one.protocol_type,
                     group_state=one.state,

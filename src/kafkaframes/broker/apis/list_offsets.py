@@ -12,19 +12,24 @@ Gaps: nothing is tiered.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, code_of
 from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaframes.broker.find import find_topic, led_here
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ListOffsetsRequest, ListOffsetsResponse
+
+    Request: TypeAlias = RequestOf[ListOffsetsRequest, ListOffsetsResponse]
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -54,13 +59,13 @@ def _answer(request: Request, broker: BrokerState) -> Message:
                 epoch = one.current_leader_epoch
                 partition, code = led_here(request, found.topic, one.partition_index, current_leader_epoch=epoch)
             rows.append(_row(request, one, partition, code, broker.clock.now_ms))
-        topics.append(request.types.ListOffsetsTopicResponse(name=asked.name, partitions=rows))
+        topics.append(request.response.ListOffsetsTopicResponse(name=asked.name, partitions=rows))
     return request.response(topics=topics)
 
 
 def _refuse(request: Request, code: int) -> Message:
     """Answer every partition with one error."""
-    types = request.types
+    types = request.response
     rows = [
         types.ListOffsetsTopicResponse(
             name=topic.name,
@@ -80,7 +85,7 @@ def _is_known(timestamp: int, version: int) -> bool:
 
 
 def _row(request: Request, asked: Any, partition: Partition | None, code: int, now_ms: int) -> Any:
-    row = request.types.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+    row = request.response.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
     if partition is None:
         return row
     try:

@@ -9,19 +9,26 @@ Gaps: patterns need the extra ``re2``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, refused
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.patterns import compile_pattern
 from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.transactions.state import BY_NAME
 
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ListTransactionsRequest, ListTransactionsResponse
+
+    Request: TypeAlias = RequestOf[ListTransactionsRequest, ListTransactionsResponse]
+
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """List what passes the filters."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     unknown = [name for name in body.state_filters if name not in BY_NAME]
     known = [name for name in body.state_filters if name in BY_NAME]
     try:

@@ -14,19 +14,24 @@ Gaps: none known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.errors import CODE, NONE, code_of
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import MetadataRequest, MetadataResponse
+
+    Request: TypeAlias = RequestOf[MetadataRequest, MetadataResponse]
 
 _FIRST_WITH_NULL = 1
 _FIRST_WITHOUT_NAME = 12
@@ -92,7 +97,7 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
         node = nodes.by_id[node_id]
         at = nodes.endpoint(node, request.session.listener)
         brokers.append(
-            request.types.MetadataResponseBroker(node_id=node_id, host=at.host, port=at.port, rack=node.rack)
+            request.response.MetadataResponseBroker(node_id=node_id, host=at.host, port=at.port, rack=node.rack)
         )
     asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
@@ -116,7 +121,7 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
 def _refuse_ids(request: Request) -> Message:
     """Answer ids at versions 10 and 11, which carry them and have no meaning for them yet."""
     code = CODE["INVALID_REQUEST"]
-    rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics]
+    rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics or ()]
     return request.response(topics=rows, cluster_id=None, controller_id=-1)
 
 
@@ -137,7 +142,7 @@ def _asked_topics(request: Request, broker: BrokerState, failed: Mapping[str, in
             yield _missing(request, None, code, topic_id)
         else:
             yield topic_row(request, broker, topic)
-    for name in dict.fromkeys(one.name for one in (() if ids else request.body.topics)):
+    for name in dict.fromkeys(one.name for one in (() if ids else request.body.topics or ())):
         if name is None:
             yield _missing(request, None, CODE["UNKNOWN_TOPIC_ID"])
         else:
@@ -166,7 +171,7 @@ def _code_for(name: str) -> int:
 
 
 def _missing(request: Request, name: str | None, code: int, topic_id: Any = NO_UUID) -> Any:
-    return request.types.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+    return request.response.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 
 
 def topic_row(request: Request, broker: BrokerState, topic: Topic) -> Any:
@@ -177,7 +182,7 @@ def topic_row(request: Request, broker: BrokerState, topic: Topic) -> Any:
         replicas = [one.leader_id]
         is_led = one.leader_id in up and not one.is_offline
         partitions.append(
-            request.types.MetadataResponsePartition(
+            request.response.MetadataResponsePartition(
                 error_code=NONE if is_led else CODE["LEADER_NOT_AVAILABLE"],
                 partition_index=one.index,
                 leader_id=one.leader_id if is_led else -1,
@@ -187,7 +192,7 @@ def topic_row(request: Request, broker: BrokerState, topic: Topic) -> Any:
                 offline_replicas=[] if is_led else replicas,
             )
         )
-    return request.types.MetadataResponseTopic(
+    return request.response.MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
     )
 

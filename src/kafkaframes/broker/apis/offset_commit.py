@@ -12,14 +12,21 @@ Gaps: the commit time that a client of v1 gives is not kept: it is the broker's.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import OffsetCommitRequest, OffsetCommitResponse
+
+    Request: TypeAlias = RequestOf[OffsetCommitRequest, OffsetCommitResponse]
 
 _FIRST_WITH_EPOCHS = 9
 _FIRST_WITH_IDS = 10
@@ -44,14 +51,14 @@ def handle(request: Request, broker: BrokerState) -> Answer:
                 done = broker.groups.commit(who, rows.offsets, retention_ms=body.retention_time_ms)
         except KafkaframesError as error:
             done = error_of(error)
-    types = request.types
+    types = request.response
     return request.response(
         topics=rows.answer(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, done)
     )
 
 
 def _refuse(request: Request, code: int) -> Answer:
-    types = request.types
+    types = request.response
     return request.response(
         topics=refused_offsets(request, types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, code)
     )

@@ -8,19 +8,26 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import OffsetDeleteRequest, OffsetDeleteResponse
+
+    Request: TypeAlias = RequestOf[OffsetDeleteRequest, OffsetDeleteResponse]
+
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Write tombstones for them."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     code = elsewhere(request, broker, GROUP, body.group_id)
     if code == NONE and not body.group_id:
         code = CODE["INVALID_GROUP_ID"]

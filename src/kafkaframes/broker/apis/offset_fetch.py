@@ -13,18 +13,23 @@ Gaps: none known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, by_topic, error_of, refused
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.commits import Fetched
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import OffsetFetchRequest, OffsetFetchResponse
+
+    Request: TypeAlias = RequestOf[OffsetFetchRequest, OffsetFetchResponse]
 
 _FIRST_WITH_ERROR = 2
 _FIRST_WITH_GROUPS = 8
@@ -35,7 +40,7 @@ _UNKNOWN = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer for one group, or for each of several."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     if request.version >= _FIRST_WITH_GROUPS:
         return request.response(groups=[_group(request, broker, one) for one in body.groups])
     who = Committer(body.group_id, knows_epochs=False)
@@ -44,7 +49,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     if error != NONE and request.version < _FIRST_WITH_ERROR:
         found = {
             TopicPartition(topic.name, index): Fetched(error=error)
-            for topic in body.topics
+            for topic in body.topics or ()
             for index in topic.partition_indexes
         }
     if request.version == 0:
@@ -89,7 +94,7 @@ def _fetch(
 
 
 def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
-    types = request.types
+    types = request.response
     who = Committer(
         asked.group_id,
         asked.member_id or "",

@@ -9,15 +9,20 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.find import find_topic, led_here
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.storage.partition.epochs import EpochEnd
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+    Request: TypeAlias = RequestOf[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -26,7 +31,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     for asked in request.body.topics:
         found = find_topic(request, broker, asked.topic)
         rows = [_row(request, found.topic, found.code, one) for one in asked.partitions]
-        topics.append(request.types.OffsetForLeaderTopicResult(topic=asked.topic, partitions=rows))
+        topics.append(request.response.OffsetForLeaderTopicResult(topic=asked.topic, partitions=rows))
     return request.response(topics=topics)
 
 
@@ -34,7 +39,7 @@ def _row(request: Request, topic: Topic | None, code: int, asked: Any) -> Any:
     partition = None
     if topic is not None:
         partition, code = led_here(request, topic, asked.partition, current_leader_epoch=asked.current_leader_epoch)
-    row = request.types.EpochEndOffset(error_code=code, partition=asked.partition)
+    row = request.response.EpochEndOffset(error_code=code, partition=asked.partition)
     if partition is not None:
         log = partition.log
         end = log.leader_epochs.end_offset_for(asked.leader_epoch, log_end_offset=log.log_end_offset)

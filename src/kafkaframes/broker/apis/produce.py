@@ -13,7 +13,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker import produce
@@ -22,11 +22,16 @@ from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.produce import Outcome, refused
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ProduceRequest, ProduceResponse
+
+    Request: TypeAlias = RequestOf[ProduceRequest, ProduceResponse]
 
 _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 10
@@ -83,7 +88,7 @@ def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) ->
     """Return the answer that tells the outcomes."""
     leaders: set[int] = set()
     rows = [
-        request.types.TopicProduceResponse(
+        request.response.TopicProduceResponse(
             name=one.name,
             topic_id=one.topic_id,
             partition_responses=[
@@ -173,7 +178,7 @@ def _number(records: bytes, name: str, size: int) -> int:
 
 
 def _row(request: Request, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]) -> Any:
-    types = request.types
+    types = request.response
     row = types.PartitionProduceResponse(
         index=index,
         error_code=outcome.error_code,

@@ -7,11 +7,18 @@ Gaps: the metrics (OTLP) are not decoded.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.apis.get_telemetry_subscriptions import subscription, subscription_id
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import PushTelemetryRequest, PushTelemetryResponse
+
+    Request: TypeAlias = RequestOf[PushTelemetryRequest, PushTelemetryResponse]
 
 _MOST_BYTES = 1_048_576
 _CODECS = range(5)

@@ -11,12 +11,19 @@ Gaps: ``connections.max.reauth.ms``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.apis.sasl_handshake import finish, refused
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+    Request: TypeAlias = RequestOf[SaslAuthenticateRequest, SaslAuthenticateResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:

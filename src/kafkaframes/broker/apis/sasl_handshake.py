@@ -11,14 +11,20 @@ Gaps: GSSAPI and delegation tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request, Session
+from kafkaframes.broker.request import RequestOf, Session
 from kafkaframes.broker.security.mechanisms import Exchange
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.protocol.messages import Message
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import SaslHandshakeRequest, SaslHandshakeResponse
+
+    Request: TypeAlias = RequestOf[SaslHandshakeRequest, SaslHandshakeResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:

@@ -10,18 +10,25 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.apis._share import FINAL
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+
+    Request: TypeAlias = RequestOf[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Take the member's word, partition by partition."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     code = elsewhere(request, broker, GROUP, body.group_id or "")
     if code == NONE and (body.group_id is None or not _share.is_member_id(body.member_id)):
         code = CODE["INVALID_REQUEST"]

@@ -10,7 +10,7 @@ Gaps: ``share.isolation.level`` is always read_uncommitted.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
@@ -18,7 +18,7 @@ from kafkaframes.broker.apis._groups import elsewhere
 from kafkaframes.broker.apis._share import FINAL, INITIAL, Place, Session
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.fetching import Wait
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, when_read
 from kafkaframes.broker.topics import Partition
@@ -26,6 +26,11 @@ from kafkaframes.coordination.groups.share_partition import Acquired
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.headers import headers_of
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ShareFetchRequest, ShareFetchResponse
+
+    Request: TypeAlias = RequestOf[ShareFetchRequest, ShareFetchResponse]
 
 _GROUP = 0
 _Given = dict[Place, tuple[int, bytes, list[Acquired]]]
@@ -63,9 +68,9 @@ def _update(session: Session, request: Request) -> None:
     for topic in request.body.topics:
         for row in topic.partitions:
             session.places[topic.topic_id, row.partition_index] = None
-    for topic in request.body.forgotten_topics_data:
-        for index in topic.partitions:
-            session.places.pop((topic.topic_id, index), None)
+    for forgotten in request.body.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.places.pop((forgotten.topic_id, index), None)
 
 
 def _give_or_wait(request: Request, broker: BrokerState, session: Session, acknowledged: dict[Place, int]) -> Answer:
@@ -145,7 +150,7 @@ def _runs(data: bytes, offset: int) -> tuple[list[range], list[int], int]:
 
 
 def _answer(request: Request, broker: BrokerState, given: _Given, acknowledged: dict[Place, int]) -> Answer:
-    types = request.types
+    types = request.response
     by_topic: dict[Any, list[Any]] = {}
     for place in {**acknowledged, **given}:
         code, records, acquired = given.get(place, (NONE, b"", []))

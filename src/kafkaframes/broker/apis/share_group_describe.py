@@ -7,17 +7,22 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+
+    Request: TypeAlias = RequestOf[ShareGroupDescribeRequest, ShareGroupDescribeResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -26,7 +31,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
-    types = request.types
+    types = request.response
     code = refused(request, broker, GROUP, name) or (NONE if name else CODE["INVALID_GROUP_ID"])
     if code != NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
@@ -51,7 +56,7 @@ def _described(request: Request, broker: BrokerState, name: str) -> Any:
 
 
 def _member(request: Request, broker: BrokerState, member: ShareMember) -> Any:
-    types = request.types
+    types = request.response
     rows = [
         types.TopicPartitions(topic_id=topic_id, topic_name=broker.topics_by_id[topic_id].name, partitions=indexes)
         for topic_id, indexes in by_topic(member.assigned).items()

@@ -8,21 +8,28 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
 from kafkaframes.errors import KafkaframesError
 
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+    Request: TypeAlias = RequestOf[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
+
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the member's epoch, and its assignment where it has changed."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
     code = code or elsewhere(request, broker, GROUP, body.group_id)
     if code != NONE:

@@ -10,13 +10,20 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import SyncResult
 from kafkaframes.coordination.groups.rebalance import Sync
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import SyncGroupRequest, SyncGroupResponse
+
+    Request: TypeAlias = RequestOf[SyncGroupRequest, SyncGroupResponse]
 
 _FIRST_WITH_NAMES = 5
 

@@ -12,16 +12,23 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
 from kafkaframes.broker.apis.add_offsets_to_txn import offsets_partition
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.commits import Producer
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+    Request: TypeAlias = RequestOf[TxnOffsetCommitRequest, TxnOffsetCommitResponse]
 
 _FIRST_ABORTABLE = 4
 _FIRST_WITH_IMPLICIT_ADD = 5
@@ -32,7 +39,7 @@ _NOT_ADDED = {CODE["TRANSACTION_ABORTABLE"]: CODE["INVALID_TXN_STATE"]}
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Stage the offsets."""
-    body, types = request.body, request.types
+    body, types = request.body, request.response
     rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
     done: dict[TopicPartition, int] | int
     done = elsewhere(request, broker, GROUP, body.group_id)
@@ -65,7 +72,7 @@ def _staged(request: Request, broker: BrokerState, rows: OffsetRows) -> dict[Top
 
 
 def _refuse(request: Request, code: int) -> Answer:
-    types = request.types
+    types = request.response
     made = refused_offsets(request, types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, code)
     return request.response(topics=made)
 

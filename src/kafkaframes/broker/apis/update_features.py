@@ -9,12 +9,17 @@ Gaps: levels are kept until the broker stops.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+    Request: TypeAlias = RequestOf[UpdateFeaturesRequest, UpdateFeaturesResponse]
 
 _FIRST_WITHOUT_ROWS = 2
 
@@ -31,7 +36,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             broker.features[one.feature] = low, high, one.max_version_level
     rows: list[Any] = []
     if request.version < _FIRST_WITHOUT_ROWS:
-        rows = [request.types.UpdatableFeatureResult(feature=one.feature, error_message=None) for one in updates]
+        rows = [request.response.UpdatableFeatureResult(feature=one.feature, error_message=None) for one in updates]
     return request.response(error_message=None, results=rows)
 
 

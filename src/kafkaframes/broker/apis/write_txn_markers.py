@@ -10,14 +10,19 @@ Gaps: none known.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE, code_of
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
 from kafkaframes.errors import KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages.kafka import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+    Request: TypeAlias = RequestOf[WriteTxnMarkersRequest, WriteTxnMarkersResponse]
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -30,7 +35,7 @@ def _refuse(request: Request, code: int) -> Answer:
 
 
 def _answer(request: Request, code_of: Callable[[Any, str, int], int]) -> Answer:
-    types = request.types
+    types = request.response
     results = []
     for marker in request.body.markers:
         topics = []

@@ -7,6 +7,7 @@ from uuid import UUID
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.structs import Struct
 from kafkaframes.protocol.messages.registry import Specs
+from kafkaframes.wire.parts import Part
 
 _Tags = Iterable[tuple[int, bytes]]
 
@@ -1697,7 +1698,7 @@ class FetchResponse(Message):
         aborted_transactions: list[FetchResponse.AbortedTransaction] | None
         preferred_read_replica: int
         records: bytes | None
-        def __init__(self, *, partition_index: int = ..., error_code: int = ..., high_watermark: int = ..., last_stable_offset: int = ..., log_start_offset: int = ..., diverging_epoch: FetchResponse.EpochEndOffset = ..., current_leader: FetchResponse.LeaderIdAndEpoch = ..., snapshot_id: FetchResponse.SnapshotId = ..., aborted_transactions: list[FetchResponse.AbortedTransaction] | None = ..., preferred_read_replica: int = ..., records: bytes | None = ..., unknown_tags: _Tags = ...) -> None: ...
+        def __init__(self, *, partition_index: int = ..., error_code: int = ..., high_watermark: int = ..., last_stable_offset: int = ..., log_start_offset: int = ..., diverging_epoch: FetchResponse.EpochEndOffset = ..., current_leader: FetchResponse.LeaderIdAndEpoch = ..., snapshot_id: FetchResponse.SnapshotId = ..., aborted_transactions: list[FetchResponse.AbortedTransaction] | None = ..., preferred_read_replica: int = ..., records: bytes | None | Part = ..., unknown_tags: _Tags = ...) -> None: ...
     class EpochEndOffset(Struct):
         epoch: int
         end_offset: int
@@ -1762,7 +1763,7 @@ class FetchSnapshotResponse(Message):
         size_: int
         position: int
         unaligned_records: bytes | None
-        def __init__(self, *, index: int = ..., error_code: int = ..., snapshot_id: FetchSnapshotResponse.SnapshotId = ..., current_leader: FetchSnapshotResponse.LeaderIdAndEpoch = ..., size_: int = ..., position: int = ..., unaligned_records: bytes | None = ..., unknown_tags: _Tags = ...) -> None: ...
+        def __init__(self, *, index: int = ..., error_code: int = ..., snapshot_id: FetchSnapshotResponse.SnapshotId = ..., current_leader: FetchSnapshotResponse.LeaderIdAndEpoch = ..., size_: int = ..., position: int = ..., unaligned_records: bytes | None | Part = ..., unknown_tags: _Tags = ...) -> None: ...
     class SnapshotId(Struct):
         end_offset: int
         epoch: int
@@ -2463,7 +2464,7 @@ class ProduceRequest(Message):
     class PartitionProduceData(Struct):
         index: int
         records: bytes | None
-        def __init__(self, *, index: int = ..., records: bytes | None = ..., unknown_tags: _Tags = ...) -> None: ...
+        def __init__(self, *, index: int = ..., records: bytes | None | Part = ..., unknown_tags: _Tags = ...) -> None: ...
     transactional_id: str | None
     acks: int
     timeout_ms: int
@@ -2918,7 +2919,7 @@ class ShareFetchResponse(Message):
         current_leader: ShareFetchResponse.LeaderIdAndEpoch
         records: bytes | None
         acquired_records: list[ShareFetchResponse.AcquiredRecords]
-        def __init__(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., acknowledge_error_code: int = ..., acknowledge_error_message: str | None = ..., current_leader: ShareFetchResponse.LeaderIdAndEpoch = ..., records: bytes | None = ..., acquired_records: list[ShareFetchResponse.AcquiredRecords] = ..., unknown_tags: _Tags = ...) -> None: ...
+        def __init__(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., acknowledge_error_code: int = ..., acknowledge_error_message: str | None = ..., current_leader: ShareFetchResponse.LeaderIdAndEpoch = ..., records: bytes | None | Part = ..., acquired_records: list[ShareFetchResponse.AcquiredRecords] = ..., unknown_tags: _Tags = ...) -> None: ...
     class LeaderIdAndEpoch(Struct):
         leader_id: int
         leader_epoch: int

@@ -16,6 +16,7 @@ _TYPES: Final = {
     "bytes": "bytes",
     "records": "bytes",
 }
+_PARTS: Final = {"records": " | Part"}  # what a message is made of can lie in a file until it is sent
 _HEADER: Final = '''\
 """Written by `kafkaframes spec stubs` from the catalog; do not edit."""
 
@@ -26,6 +27,7 @@ from uuid import UUID
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.structs import Struct
 from kafkaframes.protocol.messages.registry import Specs
+from kafkaframes.wire.parts import Part
 
 _Tags = Iterable[tuple[int, bytes]]
 '''
@@ -55,10 +57,10 @@ def _message(spec: MessageSpec) -> Iterator[str]:
 
 
 def _body(spec: MessageSpec, struct: StructSpec, indent: str) -> Iterator[str]:
-    typed = [(attribute_of(field), _type(spec, field)) for field in struct.fields]
-    for name, type_ in typed:
+    typed = [(attribute_of(field), _type(spec, field), _PARTS.get(field.type.name, "")) for field in struct.fields]
+    for name, type_, _ in typed:
         yield f"{indent}{name}: {type_}"
-    keywords = "".join(f"{name}: {type_} = ..., " for name, type_ in typed)
+    keywords = "".join(f"{name}: {type_}{parts} = ..., " for name, type_, parts in typed)
     yield f"{indent}def __init__(self, *, {keywords}unknown_tags: _Tags = ...) -> None: ..."
 
 

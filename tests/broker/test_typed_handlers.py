@@ -1,0 +1,54 @@
+"""Handlers are typed with the generated classes of their own API: mypy finds a field that a message does not have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.broker.table import all_apis
+
+REPOSITORY = Path(__file__).parents[2]
+MESSAGES = "kafkaframes.protocol.messages.kafka"
+WRONG = """\
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.protocol.messages.kafka import HeartbeatRequest, HeartbeatResponse
+
+def handle(request: RequestOf[HeartbeatRequest, HeartbeatResponse]) -> None:
+    request.body.group_id.upper()
+    request.response(error_code=1)
+    request.body.groups
+    request.response(error=1)
+    request.response.Member
+    request.response(error_code="1")
+"""
+
+
+def said_by_mypy(path: Path) -> list[str]:
+    """Return what mypy says of a module, each with its line; with the settings and the cache of `make check`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", str(path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=540
+    )
+    return [line.rpartition(f"{path.name}:")[2] for line in done.stdout.splitlines() if f"{path.name}:" in line]
+
+
+@pytest.mark.timeout(600)
+def test_mypy_knows_the_messages_of_every_handler(tmp_path):
+    apis = sorted(all_apis().values(), key=lambda api: api.name)
+    modules = [api.handle.__module__ for api in apis]
+    lines = [*(f"import {module}" for module in modules), *(f"reveal_type({module}.handle)" for module in modules)]
+    path = tmp_path / "handlers_under_mypy.py"
+    path.write_text(WRONG + "\n".join(lines))
+    said = said_by_mypy(path)
+    wrong = [line for line in said if " error: " in line]
+    assert [line.partition(": ")[0] for line in wrong] == ["7", "8", "9", "10"], "\n".join(wrong)
+    shown = [line for line in said if "Revealed" in line]
+    assert len(shown) == len(apis)
+    untyped = [
+        api.name
+        for api, line in zip(apis, shown, strict=True)
+        if f"RequestOf[{MESSAGES}.{api.name}Request, {MESSAGES}.{api.name}Response]" not in line
+    ]
+    assert untyped == []
