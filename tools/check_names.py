@@ -1,0 +1,91 @@
+"""Count names that tools/words.toml bans, by package: more than a package's ceiling is an error."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+TOP = Path(__file__).parent.parent
+SOURCES = TOP / "src" / "kafkaframes"
+WORDS: dict[str, Any] = tomllib.loads((TOP / "tools" / "words.toml").read_text())
+_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
+_NAME_OF = {
+    ast.arg: "arg",
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+    ast.alias: "asname",
+    ast.ExceptHandler: "name",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+}
+
+
+@cache
+def is_banned(name: str) -> bool:
+    """Say whether a name is banned, or has a banned word between its underscores or capitals."""
+    if name in WORDS["names_only"]:
+        return True
+    for phrase in WORDS["allowed"]:
+        name = re.sub(rf"(?<![a-zA-Z]){phrase}(?![a-zA-Z])", "", name, flags=re.IGNORECASE)
+    return any(part.lower() in WORDS["banned"] for part in _PART.findall(name))
+
+
+def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of all that a module binds."""
+    in_comprehensions: set[int] = set()
+    for node in ast.walk(tree):  # a comprehension before its own names
+        name: str | None = None
+        if isinstance(node, ast.comprehension):
+            in_comprehensions |= {id(target) for target in ast.walk(node.target)}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = None if id(node) in in_comprehensions and node.id in WORDS["names_only"] else node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
+        elif type(node) in _NAME_OF:
+            name = getattr(node, _NAME_OF[type(node)])
+        if name is not None:
+            yield getattr(node, "lineno", 0), name
+
+
+def banned_names(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of what a file binds and should not; line 0 is the file's own name."""
+    names = [(0, file.parent.name if file.stem == "__init__" else file.stem)]
+    names += bound_names(ast.parse(file.read_text(encoding="utf-8")))
+    return ((line, name) for line, name in names if is_banned(name))
+
+
+def package_of(file: Path) -> str:
+    """Return the row of the table that counts a file: the longest path that fits, else the file's folder."""
+    folders = [str(folder) for folder in file.relative_to(SOURCES).parents]
+    return next((folder for folder in folders if folder in WORDS["ceilings"]), folders[0])
+
+
+def main() -> int:
+    """Print the count of each package, and the names where there are too many; return 1 then."""
+    names: dict[str, list[str]] = {package: [] for package in WORDS["ceilings"]}
+    for file in sorted(SOURCES.rglob("*.py")):
+        lines = [f"{file.relative_to(TOP)}:{line}: {name}" for line, name in banned_names(file)]
+        names.setdefault(package_of(file), []).extend(lines)
+    counts = {package: len(lines) for package, lines in names.items()}
+    print("banned names:", ", ".join(f"{package} {count}" for package, count in counts.items() if count) or "none")
+    is_wrong = False
+    for package, lines in names.items():
+        ceiling = WORDS["ceilings"].get(package, 0)
+        if len(lines) > ceiling:
+            print(f"{package}: {len(lines)}, at most {ceiling} (tools/words.toml)", *lines, sep="\n")
+            is_wrong = True
+        elif len(lines) < ceiling:
+            print(f"{package}: lower its ceiling of {ceiling} in tools/words.toml to {len(lines)}")
+    return int(is_wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
