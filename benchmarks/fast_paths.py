@@ -1,0 +1,197 @@
+"""What does each fast path earn beside the general path, on what it is for?
+
+Both sides take turns in one process, in CPU seconds, the best of several rounds, and their results are compared.
+The general path is what remains when the entry of the fast path answers that it does not know.
+
+Run:  python benchmarks/fast_paths.py [--rounds 7]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from tests.broker.test_short import Pair, repeated
+
+from append import batches as append_sets
+from convert import segment
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.short_repeats import Repeats
+from kafkaframes.jobs.convert import RewriteSettings, convert
+from kafkaframes.jobs.convert.fast import FastRewriter, Run
+from kafkaframes.protocol.messages import columns
+from kafkaframes.protocol.messages.codec import HotShapes
+from kafkaframes.protocol.messages.hot import hot_messages
+from kafkaframes.protocol.messages.plan import plan_message
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.records import native_compress
+from kafkaframes.records.append import AppendSettings, entry, validate_and_assign
+from kafkaframes.records.build import build_records
+from kafkaframes.records.codecs import Codec
+from messages_columns import CASES as COLUMNS
+from messages_objects import CASES as MESSAGES
+
+Side = Callable[[], Any]
+Without = Callable[[], AbstractContextManager[Any]]
+
+
+def measured(rounds: int, work: Side, without: Without) -> tuple[float, float]:
+    """Return the best CPU milliseconds with the fast path and without it, in turns."""
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for side, around in enumerate((nullcontext, without)):
+            with around():
+                work()
+                start = time.process_time()
+                work()
+                spent = (time.process_time() - start) * 1e3
+            best[side] = min(best[side], spent)
+    return best[0], best[1]
+
+
+def conversions() -> Iterator[tuple[str, Side, Without]]:
+    """Yield conversions of 16 MiB: to another codec, to a later format, and both."""
+    general = partial(patch.object, FastRewriter, "runs", lambda self, data, rows: iter([Run(0, len(rows), None, 0)]))
+    cases = [
+        (2, Codec.GZIP, Codec.ZSTD),
+        (2, Codec.LZ4, Codec.ZSTD),
+        (2, Codec.SNAPPY, Codec.LZ4),
+        (2, Codec.LZ4, Codec.NONE),
+        (1, Codec.GZIP, Codec.ZSTD),
+        (1, Codec.SNAPPY, Codec.LZ4),
+        (1, Codec.LZ4, Codec.LZ4),
+    ]
+    for magic, codec, target in cases:
+        top = Path(tempfile.mkdtemp())
+        (top / "in-0").mkdir()
+        (top / "in-0" / f"{0:020}.log").write_bytes(segment(16, magic, codec))
+        settings = RewriteSettings(record_format=2, codec=target)
+        numbers = iter(range(1000))
+
+        def run(top: Path = top, settings: RewriteSettings = settings, numbers: Iterator[int] = numbers) -> None:
+            convert(str(top / "in-0"), top / f"out-{next(numbers)}", settings)
+
+        yield f"convert: v{magic} {codec.name.lower()} to v2 {target.name.lower()}", run, general
+
+
+def builds() -> Iterator[tuple[str, Side, Without]]:
+    """Yield batches of format 2 that are compressed in a kernel, or through Python."""
+    general = partial(patch.object, native_compress, "compress_batch", lambda *found, **named: -1)
+    values = pa.array([b'{"id":%d,"user":"%x"}' % (n, n * 2654435761 % 2**64) * 6 for n in range(20_000)])
+    for codec in ("gzip", "lz4", "zstd"):
+        for size in (1000, 16_384, 1 << 20):
+            work = partial(build_records, {"value": values}, codec=codec, batch_bytes=size)
+            yield f"build: {codec}, batches of {size:,} bytes", work, general
+
+
+def appends() -> Iterator[tuple[str, Side, Without]]:
+    """Yield appends of sets whose codec or format the topic does not keep."""
+    general = partial(patch.object, entry, "_anew", lambda *found: None)
+    for magic, codec, settings in [
+        (2, "gzip", {"codec": "zstd"}),
+        (2, "lz4", {"codec": "zstd"}),
+        (2, "none", {"codec": "lz4"}),
+        (2, "none", {"codec": "zstd"}),
+        (1, "gzip", {}),
+        (1, "snappy", {}),
+        (1, "none", {}),
+    ]:
+        sets, _ = append_sets(magic, codec, 100, 0)
+        options = AppendSettings(**settings)
+
+        def run(sets: list[bytes] = sets, options: AppendSettings = options) -> None:
+            for records in sets:
+                validate_and_assign(records, 0, options)
+
+        yield f"append rebuilt: v{magic} {codec} to v2 {settings.get('codec', codec)}", run, general
+
+
+@contextmanager
+def without_shapes() -> Iterator[None]:
+    """Forget the functions of shapes, and make none."""
+    made = [(one, dict(one)) for one in gc.get_objects() if isinstance(one, HotShapes)]
+    with patch.object(HotShapes, "SEEN", 1 << 60):
+        for one, _ in made:
+            one.clear()
+            one.seen.clear()
+        yield
+    for one, kept in made:
+        one.update(kept)
+
+
+def shapes() -> Iterator[tuple[str, Side, Without]]:
+    """Yield decoding and encoding of one message, with and without functions for an element's shape."""
+    for name, make in MESSAGES.items():
+        value, version = make()
+        data, cls = value.encode(version), type(value)
+        yield f"shapes: {name} decode", partial(_often, 20, partial(cls.decode, data, version)), without_shapes
+        yield f"shapes: {name} encode", partial(_often, 20, partial(value.encode, version)), without_shapes
+
+
+def _often(times: int, work: Side) -> None:
+    for _ in range(times):
+        work()
+
+
+def repeats() -> Iterator[tuple[str, Side, Without]]:
+    """Yield a producer's requests in the same words, in front of the broker's own work."""
+    general = partial(patch.object, Repeats, "take", lambda *found: None)
+    for size in (100, 10_000):
+        pair, session = Pair(), Session()
+        frame = memoryview(repeated(9, build_records({"value": [b"v" * 100] * (size // 100)})))
+        yield f"repeats: Produce, {size:,} bytes", partial(_often, 1000, partial(pair.short, frame, session)), general
+
+
+def decoders() -> Iterator[tuple[str, Side, Without]]:
+    """Yield columns of many messages, by straight-line code and by the table."""
+    for name, version, value, count, *_ in COLUMNS:
+        plan = plan_message(catalog.load(name), version)
+        if (name, version) not in hot_messages() or not columns.is_specialised(plan):
+            continue
+        data = columns.encode_columns(plan, pa.array([value]))[0].as_py()
+        messages = pa.array([data] * count, pa.binary())
+        general = partial(patch.object, columns, "_specialised", columns._table_driven)
+        yield (
+            f"decoder: {name} v{version}",
+            partial(_often, 5, partial(columns.decode_columns, plan, messages, specialised=True)),
+            general,
+        )
+
+
+PATHS = {
+    "convert": conversions,
+    "builds": builds,
+    "append": appends,
+    "shapes": shapes,
+    "repeats": repeats,
+    "decoders": decoders,
+}
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--path", action="append", choices=PATHS, help="by default all")
+    options = parser.parse_args()
+    gc.disable()
+    print(f"CPU milliseconds, best of {options.rounds} rounds in turns; load {os.getloadavg()[0]:.1f}\n")
+    print("| path | with | without | times |\n|---|---|---|---|")
+    for path in options.path or PATHS:
+        for name, work, without in PATHS[path]():
+            fast, general = measured(options.rounds, work, without)
+            print(f"| {name} | {fast:.1f} | {general:.1f} | {general / fast:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
