@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -24,20 +22,15 @@ import pyarrow as pa
 from tests.broker.test_short import Pair, repeated
 
 from append import batches as append_sets
-from convert import segment
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_repeats import Repeats
-from kafkaframes.jobs.convert import RewriteSettings, convert
-from kafkaframes.jobs.convert.fast import FastRewriter, Run
 from kafkaframes.protocol.messages import columns
 from kafkaframes.protocol.messages.codec import HotShapes
 from kafkaframes.protocol.messages.hot import hot_messages
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.records import native_compress
 from kafkaframes.records.append import AppendSettings, entry, validate_and_assign
 from kafkaframes.records.build import build_records
-from kafkaframes.records.codecs import Codec
 from messages_columns import CASES as COLUMNS
 from messages_objects import CASES as MESSAGES
 
@@ -57,41 +50,6 @@ def measured(rounds: int, work: Side, without: Without) -> tuple[float, float]:
                 spent = (time.process_time() - start) * 1e3
             best[side] = min(best[side], spent)
     return best[0], best[1]
-
-
-def conversions() -> Iterator[tuple[str, Side, Without]]:
-    """Yield conversions of 16 MiB: to another codec, to a later format, and both."""
-    general = partial(patch.object, FastRewriter, "runs", lambda self, data, rows: iter([Run(0, len(rows), None, 0)]))
-    cases = [
-        (2, Codec.GZIP, Codec.ZSTD),
-        (2, Codec.LZ4, Codec.ZSTD),
-        (2, Codec.SNAPPY, Codec.LZ4),
-        (2, Codec.LZ4, Codec.NONE),
-        (1, Codec.GZIP, Codec.ZSTD),
-        (1, Codec.SNAPPY, Codec.LZ4),
-        (1, Codec.LZ4, Codec.LZ4),
-    ]
-    for magic, codec, target in cases:
-        top = Path(tempfile.mkdtemp())
-        (top / "in-0").mkdir()
-        (top / "in-0" / f"{0:020}.log").write_bytes(segment(16, magic, codec))
-        settings = RewriteSettings(record_format=2, codec=target)
-        numbers = iter(range(1000))
-
-        def run(top: Path = top, settings: RewriteSettings = settings, numbers: Iterator[int] = numbers) -> None:
-            convert(str(top / "in-0"), top / f"out-{next(numbers)}", settings)
-
-        yield f"convert: v{magic} {codec.name.lower()} to v2 {target.name.lower()}", run, general
-
-
-def builds() -> Iterator[tuple[str, Side, Without]]:
-    """Yield batches of format 2 that are compressed in a kernel, or through Python."""
-    general = partial(patch.object, native_compress, "compress_batch", lambda *found, **named: -1)
-    values = pa.array([b'{"id":%d,"user":"%x"}' % (n, n * 2654435761 % 2**64) * 6 for n in range(20_000)])
-    for codec in ("gzip", "lz4", "zstd"):
-        for size in (1000, 16_384, 1 << 20):
-            work = partial(build_records, {"value": values}, codec=codec, batch_bytes=size)
-            yield f"build: {codec}, batches of {size:,} bytes", work, general
 
 
 def appends() -> Iterator[tuple[str, Side, Without]]:
@@ -169,8 +127,6 @@ def decoders() -> Iterator[tuple[str, Side, Without]]:
 
 
 PATHS = {
-    "convert": conversions,
-    "builds": builds,
     "append": appends,
     "shapes": shapes,
     "repeats": repeats,

@@ -24,7 +24,6 @@ import numpy as np
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build as kernels
-from kafkaframes.records import native_compress
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.fields import (
     CREATE_TIME,
@@ -516,19 +515,9 @@ def _check_sizes(table: Table) -> None:
 
 
 def _compressing_v2(codec: Codec, level: int | None) -> Finish:
-    """Return what compresses the records behind a header, then sets its length and CRC.
-
-    In one kernel and always the same memory where the codec's library lets itself be called, else through Python.
-    """
-    room: Bytes = np.empty(0, np.uint8)
+    """Return what compresses the records behind a header, then sets its length and CRC."""
 
     def finish(plain: memoryview, _batch: list[int]) -> bytes:
-        nonlocal room
-        most = BATCH_V2.size + native_compress.most_compressed(len(plain) - BATCH_V2.size)
-        room = room if len(room) >= most else np.empty(most, np.uint8)
-        size = native_compress.compress_batch(codec, np.frombuffer(plain, np.uint8), room, level=level)
-        if size >= 0:
-            return room[:size].tobytes()
         return _sealed(bytearray(plain[: BATCH_V2.size]), compress(codec, plain[BATCH_V2.size :], level=level))
 
     return finish

@@ -37,23 +37,3 @@ LIBRARIES = (
     ),
     Library("deflate._deflate", "gzip", ("libdeflate_gzip_decompress_ex", "libdeflate_alloc_decompressor")),
 )
-
-COMPRESSORS = (
-    Library(
-        "lz4.block._block",
-        "lz4",
-        (
-            "LZ4_compress_fast_extState",
-            "LZ4_createStream",
-            "LZ4_compress_HC_continue",
-            "LZ4_resetStreamHC",
-            "LZ4_createStreamHC",
-        ),
-    ),
-    Library(
-        "zstandard._cffi",
-        "zstd",
-        ("ZSTD_compressStream2", "ZSTD_CCtx_reset", "ZSTD_createCCtx", "ZSTD_CCtx_setParameter"),
-    ),
-    Library("deflate._deflate", "gzip", ("libdeflate_deflate_compress", "libdeflate_alloc_compressor")),
-)

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import struct
 import time
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from kafkaframes.jobs.convert import RewriteSettings, convert, segment
 from kafkaframes.jobs.convert.batches import _starts
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
-from kafkaframes.records.codecs import Codec
+from kafkaframes.records.codecs import Codec, compress
+from kafkaframes.records.layout import BYTES_TO_MAGIC
 from kafkaframes.records.scan import as_array, scan
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.wire.checksum import crc32
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 COLUMNS = ["offset", "timestamp", "timestamp_type", "key", "value", "headers"]
@@ -229,6 +232,34 @@ def test_damage_stops_or_is_kept(tmp_path):
     assert bytes(data[at : at + int(batches.column("size")[3])]) in written
     assert written.endswith(b"torn tail of some bytes")
     assert [position for _, position, _ in report.partitions[0].damaged] == [at, len(data)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("to", [{"record_format": 2}, {"codec": Codec.LZ4}, {"record_format": 0}], ids=str)
+def test_a_wrong_message_in_a_wrapper_is_damage(magic, to, tmp_path):
+    """A batch that is written anew has no CRC of the message any more: what was wrong would look right."""
+    columns = {"timestamp": [1] * 4, "key": [b"k"] * 4, "value": [b"v"] * 4}
+    good = build_records(columns, record_format=magic, codec="gzip")
+    inside = bytearray(build_records(columns, record_format=magic, base_offset=4))
+    inside[len(inside) // 2 + BYTES_TO_MAGIC - 2] ^= 1  # of a CRC
+    bad = wrapper(magic, 7, compress(Codec.GZIP, bytes(inside), magic=magic))
+    (tmp_path / "in-0").mkdir()
+    (tmp_path / "in-0" / f"{0:020}.log").write_bytes(good + bad)
+    with pytest.raises(LogDirError, match="inside") as refused:
+        convert(str(tmp_path / "in-0"), tmp_path / "out", RewriteSettings(on_loss="drop", **to))
+    assert refused.value.position == len(good)
+    report = convert(
+        str(tmp_path / "in-0"), tmp_path / "kept", RewriteSettings(on_loss="drop", mode="PERMISSIVE", **to)
+    )
+    assert (tmp_path / "kept" / f"{0:020}.log").read_bytes().endswith(bad)
+    assert [position for _, position, _ in report.partitions[0].damaged] == [len(good)]
+
+
+def wrapper(magic: int, offset: int, payload: bytes) -> bytes:
+    """Write a message of format 0 or 1 whose value is compressed with gzip."""
+    stamp = struct.pack(">q", 1) if magic else b""
+    checked = bytes((magic, Codec.GZIP)) + stamp + struct.pack(">ii", -1, len(payload)) + payload
+    return struct.pack(">qiI", offset, 4 + len(checked), crc32(checked)) + checked
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):

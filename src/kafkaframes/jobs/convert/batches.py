@@ -44,9 +44,7 @@ class Plan:
         down: which are written in an older format, or are gone for that.
     """
 
-    def __init__(
-        self, batches: Batches, settings: RewriteSettings, *, empty: Flags, damaged: Flags | None = None
-    ) -> None:
+    def __init__(self, batches: Batches, settings: RewriteSettings, *, empty: Flags, damaged: Flags) -> None:
         source, attributes = batches.column("magic"), batches.column("attributes")
         numbers, old = attributes & CODEC_MASK, source < 2
         control = ~old & ((attributes & CONTROL) != 0)
@@ -57,7 +55,7 @@ class Plan:
         down = self.magics < source
         self.actions = np.select(
             [
-                np.zeros(len(batches), np.bool_) if damaged is None else damaged,
+                damaged,
                 build & (empty | (control & down)),
                 build,
                 other_codec & ~old & ~control & ~empty,

@@ -17,16 +17,16 @@ import numpy as np
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.convert.batches import damaged_batches, rewritten
-from kafkaframes.jobs.convert.fast import FastRewriter, fast_rewriter
 from kafkaframes.jobs.convert.losses import Losses
 from kafkaframes.jobs.convert.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.decode import count_records
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import Allocate, Decoded
 from kafkaframes.records.layout import PLACE
+from kafkaframes.records.memory import lent_memory
 from kafkaframes.records.modes import FAILFAST
 from kafkaframes.records.reasons import TORN
-from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, scan_all
+from kafkaframes.records.scan import FILE, Bytes, Ints, as_array, scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -91,8 +91,8 @@ def rewrite_segment(task: SegmentTask) -> SegmentReport:
     """
     report = SegmentReport(task.segment.path)
     path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
-    with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, fast_rewriter(task.settings) as fast:
-        rewrite = _Rewrite(task, report, out, fast)
+    with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, lent_memory() as memory:
+        rewrite = _Rewrite(task, report, out, memory.array)
         try:
             rewrite.all_windows()
         except EncodeError as error:
@@ -114,8 +114,8 @@ class _Rewrite:
         columns: of each piece written so far, what the indexes need of its batches.
     """
 
-    def __init__(self, task: SegmentTask, report: SegmentReport, out: BinaryIO, fast: FastRewriter) -> None:
-        self._task, self._report, self._out, self._fast = task, report, out, fast
+    def __init__(self, task: SegmentTask, report: SegmentReport, out: BinaryIO, allocate: Allocate) -> None:
+        self._task, self._report, self._out, self._allocate = task, report, out, allocate
         self._losses = Losses(on_loss=task.settings.on_loss, aborted=task.aborted)
         self._position = 0
         self.columns: list[Ints] = [np.empty((len(INDEXED), 0), np.int64)]
@@ -141,19 +141,11 @@ class _Rewrite:
         if not len(window.batches):
             return
         data, batches = as_array(window.data), window.in_data()
-        for run in self._fast.runs(data, batches):
-            part = Batches(batches.table[:, run.first : run.last], batches.end)
-            first, last = (int(part.column(name)[row]) for name, row in (("position", 0), ("position", -1)))
-            before = data[first : last + int(part.column("size")[-1])]
-            self._report.batches_read += len(part)
-            self._report.records += run.records
-            if run.written is not None:
-                self._write(run.written, before)
-                continue
-            for opened in decode.in_turn(data, part, allocate=self._fast.allocate):
-                first, last = (int(opened.batches.column("position")[row]) for row in (0, -1))
-                before = data[first : last + int(opened.batches.column("size")[-1])]
-                self._write(self._long_way(opened, window.start), before)
+        self._report.batches_read += len(batches)
+        for opened in decode.in_turn(data, batches, allocate=self._allocate):
+            positions, sizes = opened.batches.column("position"), opened.batches.column("size")
+            before = data[int(positions[0]) : int(positions[-1] + sizes[-1])]
+            self._write(self._rewritten(opened, window.start), before)
 
     def _write(self, written: Bytes, before: Bytes) -> None:
         """Write batches that were ``before``."""
@@ -169,7 +161,7 @@ class _Rewrite:
         report.batches_written += table.shape[1]
         report.changed = report.changed or len(written) != len(before) or not np.array_equal(written, before)
 
-    def _long_way(self, decoded: Decoded, start: int) -> Bytes:
+    def _rewritten(self, decoded: Decoded, start: int) -> Bytes:
         """Return batches that begin at ``start`` written anew."""
         settings, report, batches = self._task.settings, self._report, decoded.batches
         bad = damaged_batches(decoded)
