@@ -163,8 +163,8 @@ def _assigned(name: str) -> str:
 # What an error is about, by the words of one or the other; the rest are refused options.
 KINDS = {
     "it ends before it starts": r"is greater than the (resolved )?end offset|, after its end \d+",
-    "data is lost": r"data may have been lost|failOnDataLoss=false|was to be read|OffsetOutOfRange",
-    "no record that late": r"No offset matched|has no record that late",
+    "data is lost": r"data may have been lost|failOnDataLoss=false|OffsetOutOfRange",
+    "no record that late": r"No offset matched|is at or after the time",
     "no such topic": r"UnknownTopicOrPartition|UNKNOWN_TOPIC_OR_PARTITION|there is no topic partition",
 }
 

@@ -182,4 +182,4 @@ def test_a_stream_over_a_table_starts_where_its_options_say(tmp_path):
     latest = KafkaLogDataSource({}).streamReader(columns)
     columns[0].metadata = {"comment": f"kafka-log?path={SHOP}&startingOffsets=earliest"}
     earliest = KafkaLogDataSource({}).streamReader(columns)
-    assert (latest.options.starting, earliest.options.starting) == (-1, -2)
+    assert (latest.options.start, earliest.options.start) == (-1, -2)

@@ -11,10 +11,14 @@ from typing import Any
 
 import click
 
+from kafkaframes.cli.flags import flags_of
 from kafkaframes.cli.text import if_anybody_reads
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.settings import rename_settings
 from kafkaframes.storage.files.names import printable
 
 EXIT_INTERRUPTED = 130
+_COMMAND = "kafkaframes.command"  # of a context: the command that runs
 INTERRUPTED = "kafkaframes: interrupted"
 
 
@@ -26,9 +30,12 @@ class LazyGroup(click.Group):
         self._table = commands_table
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C ends it with a shell's exit status, for 1 has a meaning of its own in many."""
+        """Run the command: errors name its flags, and Ctrl-C gives a shell's status, for 1 has meanings."""
         try:
             return super().invoke(ctx)
+        except KafkaframesError as error:
+            rename_settings(error, flags_of(ctx.meta.get(_COMMAND)))
+            raise
         except BrokenPipeError:  # who reads had enough: `| head`
             _leave_closed_pipes()
             ctx.exit(0)
@@ -56,7 +63,9 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(args[0].lower(), self._table, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self._table)}"
             ctx.fail(f"no command {printable(args[0])}: {hint}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        ctx.meta[_COMMAND] = command
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table's lines, importing nothing."""

@@ -13,13 +13,10 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import shown
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, PartitionOffsets
 from kafkaframes.storage.files.times import parse_time
 
-EARLIEST, LATEST = -2, -1
-
 Assignment = Mapping[str, tuple[int, ...]]
-PartitionOffsets = Mapping[tuple[str, int], int]
-Timestamps = int | PartitionOffsets  # milliseconds since 1970, for all partitions or for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +177,15 @@ def ending_value(text: str) -> int | PartitionOffsets:
     if EARLIEST in offsets.values():
         raise ValueError("a batch read cannot end at -2 (earliest)")
     return offsets
+
+
+def by_precedence(values: dict[str, Any]) -> None:
+    """Leave of offsets and times what counts, as in Spark: a time for all partitions, times for each, then offsets."""
+    for bound in ("start", "end"):
+        by_partition = values.pop(f"{bound}_times", None)
+        time = values.pop(f"{bound}_time", by_partition)
+        if time is not None:
+            values[bound] = AtTime(time)
 
 
 def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:

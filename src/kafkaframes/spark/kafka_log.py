@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns, ddl
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.option_values import LATEST
+from kafkaframes.scan.ranges import LATEST
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.schema import columns_of
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("kafkaframes.spark")
+_STARTS = frozenset({"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"})
 
 
 @tells_plainly
@@ -102,8 +103,8 @@ class KafkaLogDataSource(DataSource):
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
         given = options_of(self.name(), self._options, schema)
         options = ReadOptions.parse(given)
-        if not any(name.lower() == "startingoffsets" for name in given):
-            options = replace(options, starting=LATEST)
+        if not any(name.lower() in _STARTS for name in given):
+            options = replace(options, start=LATEST)
         return KafkaLogStreamReader(options, columns_of(schema, table=options.layout))
 
 

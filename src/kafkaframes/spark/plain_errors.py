@@ -1,5 +1,7 @@
 """Errors of ours reach Spark's user as their sentence, without the traceback of a Python worker. No pyspark.
 
+Settings have the names of Spark's options in them.
+
 Spark puts what a worker's exception prints behind a prefix of its own (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``),
 which stays. A worker leaves the traceback out where ``SPARK_HIDE_TRACEBACK`` is set in its environment, and ends after
 it (``handle_worker_exception`` in ``pyspark/util.py``). So it is set there when one of our errors is on its way out,
@@ -16,6 +18,8 @@ from inspect import isfunction, isgeneratorfunction
 from typing import Any, TypeVar
 
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.settings import rename_settings
+from kafkaframes.spark.setting_names import setting_names
 
 _Class = TypeVar("_Class", bound=type)
 _HIDE = "SPARK_HIDE_TRACEBACK"
@@ -52,7 +56,8 @@ def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[A
 def _plain() -> Iterator[None]:
     try:
         yield
-    except KafkaframesError:
+    except KafkaframesError as error:
+        rename_settings(error, setting_names())
         if os.environ.get(_RUNTIME) == _WORKER:  # it ends with this error
             os.environ[_HIDE] = "1"
         raise

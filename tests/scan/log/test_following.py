@@ -12,7 +12,7 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.following import Follower, flat, nested
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
-from kafkaframes.scan.option_values import LATEST
+from kafkaframes.scan.ranges import LATEST
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 
 COLUMNS = choose_columns(["partition", "offset"])
@@ -118,7 +118,7 @@ def test_a_log_that_was_cut_or_has_gone_is_told(tmp_path):
 
 def test_where_a_stream_starts(tmp_path):
     append(tmp_path, 100, 50)
-    assert Follower(ReadOptions(paths=(str(tmp_path),), starting=LATEST)).start() == {("t", 0): 150}
+    assert Follower(ReadOptions(paths=(str(tmp_path),), start=LATEST)).start() == {("t", 0): 150}
     assert follower(tmp_path, startingOffsets='{"t": {"0": 120}}').start() == {("t", 0): 120}
     assert follower(tmp_path, startingTimestamp="1133").start() == {("t", 0): 133}
     with pytest.raises(OptionError, match="lost to retention"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import OPTIONS, ReadOptions
-from kafkaframes.scan.option_values import EARLIEST, LATEST
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, check_batch_start
 
 
 def parse(**options):
@@ -18,7 +18,7 @@ def parse(**options):
 
 def test_defaults():
     assert parse() == ReadOptions(paths=("/data",))
-    assert (parse().starting, parse().ending, parse().mode) == (EARLIEST, LATEST, "PERMISSIVE")
+    assert (parse().start, parse().end, parse().mode) == (EARLIEST, LATEST, "PERMISSIVE")
     assert parse().max_bytes_per_partition == 128 * 1024 * 1024
 
 
@@ -56,8 +56,8 @@ def test_topics_and_columns_are_comma_separated():
 
 def test_offsets_are_sparks_json():
     options = parse(startingOffsets='{"orders": {"0": 23, "1": -2}}', endingOffsets='{"orders": {"0": 50, "1": -1}}')
-    assert options.starting == {("orders", 0): 23, ("orders", 1): EARLIEST}
-    assert options.ending == {("orders", 0): 50, ("orders", 1): LATEST}
+    assert options.start == {("orders", 0): 23, ("orders", 1): EARLIEST}
+    assert options.end == {("orders", 0): 50, ("orders", 1): LATEST}
     assert parse(startingOffsets=" Earliest", endingOffsets="LATEST ") == parse()
 
 
@@ -102,15 +102,15 @@ def test_offsets_are_sparks_json():
 )
 def test_a_mistake_is_named(options, message):
     with pytest.raises(OptionError, match=message):
-        parse(**options).for_batch()
+        check_batch_start(parse(**options).start)
 
 
 def test_times_count_before_offsets_and_one_time_before_those_of_partitions():
     by_partition = '{"orders": {"0": 5}}'
-    both = parse(startingTimestamp="7", startingOffsetsByTimestamp=by_partition, startingOffsets="latest").for_batch()
-    assert (both.starting_times, both.ending_times) == (7, None)
+    both = parse(startingTimestamp="7", startingOffsetsByTimestamp=by_partition, startingOffsets="latest")
+    assert (both.start, both.end) == (AtTime(7), LATEST)
     one = parse(endingOffsetsByTimestamp=by_partition, endingOffsets="latest")
-    assert (one.starting_times, one.ending_times) == (None, {("orders", 0): 5})
+    assert (one.start, one.end) == (EARLIEST, AtTime({("orders", 0): 5}))
 
 
 def test_sparks_and_fsspecs_names_of_a_store_mean_the_same_and_no_secret_is_shown():
@@ -139,7 +139,7 @@ def test_times_may_be_dates():
     parsed = ReadOptions.parse(
         {"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text}
     )
-    assert parsed.starting_times == 1_760_011_200_000
-    assert parsed.ending_times == {("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001}
+    assert parsed.start == AtTime(1_760_011_200_000)
+    assert parsed.end == AtTime({("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001})
     with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: must be milliseconds since 1970"):
         ReadOptions.parse({"path": "/x", "startingTimestamp": "yesterday"})

@@ -140,22 +140,22 @@ def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at
 )
 def test_segments_outside_the_offsets_are_not_planned(start, end, planned):
     log = [segment("t", 0, base) for base in (0, 100, 200)]
-    slices = prune(log, options(starting={("t", 0): start}, ending={("t", 0): end}))
+    slices = prune(log, options(start={("t", 0): start}, end={("t", 0): end}))
     assert [s.segment.base_offset for s in slices] == planned
 
 
 def test_the_next_partition_does_not_bound_the_last_segment_of_this_one():
     log = [segment("t", 0, 1000), segment("t", 1, 0)]
-    slices = prune(log, options(starting={("t", 0): 5000, ("t", 1): 7}))
+    slices = prune(log, options(start={("t", 0): 5000, ("t", 1): 7}))
     assert [(s.segment.partition, s.first_offset) for s in slices] == [(0, 5000), (1, 7)]
 
 
-@pytest.mark.parametrize("option", ["starting", "ending"])
+@pytest.mark.parametrize("option", ["start", "end"])
 def test_offsets_must_name_the_partitions_chosen(option):
     log = [segment("t", 0, 0), segment("t", 1, 0)]
-    with pytest.raises(OptionError, match=f"{option}Offsets names no offset for t-1"):
+    with pytest.raises(OptionError, match=f"`{option}` names no offset for t-1"):
         prune(log, options(**{option: {("t", 0): 5}}))
-    with pytest.raises(OptionError, match=f"{option}Offsets names u-0, which is not among"):
+    with pytest.raises(OptionError, match=f"`{option}` names u-0, which is not among"):
         prune(log, options(**{option: {("t", 0): 5, ("t", 1): 5, ("u", 0): 5}}))
 
 

@@ -124,7 +124,7 @@ def test_every_format_and_codec(magic, codec, tmp_path):
 def test_offsets_cut_batches_in_two(tmp_path):
     write_segment(tmp_path, build(0, 100, "lz4") + build(100, 100, record_format=1, codec="gzip") + build(200, 100))
     for start, end in [(0, 300), (50, 51), (99, 101), (150, 150), (199, 201), (250, 999)]:
-        asked = {"starting": {("t", 0): start}, "ending": {("t", 0): end}, "fail_on_data_loss": end <= 300}
+        asked = {"start": {("t", 0): start}, "end": {("t", 0): end}, "fail_on_data_loss": end <= 300}
         rows = read(tmp_path, "offset", **asked)
         assert [row["offset"] for row in rows] == list(range(start, min(end, 300)))
 
@@ -185,7 +185,7 @@ def test_damage_outside_the_offsets_asked_for_is_nobodys_business(tmp_path):
     raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
     damaged("codec", raw)
     write_segment(tmp_path, raw)
-    rows = read(tmp_path, "offset", mode="FAILFAST", starting={("t", 0): 30})
+    rows = read(tmp_path, "offset", mode="FAILFAST", start={("t", 0): 30})
     assert [row["offset"] for row in rows] == list(range(30, 40))
 
 

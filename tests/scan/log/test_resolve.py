@@ -161,11 +161,11 @@ def test_part_of_a_log_does_not_know_its_open_transactions():
     assert offsets(file)
 
 
-@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_a_partition_that_offsets_forget_is_named(tmp_path, option):
+@pytest.mark.parametrize(("option", "setting"), [("startingOffsets", "start"), ("endingOffsets", "end")])
+def test_a_partition_that_offsets_forget_is_named(tmp_path, option, setting):
     for number in (0, 1):
         (tmp_path / f"t-{number}").mkdir()
         (tmp_path / f"t-{number}" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"x"}] * 5))
     options = ReadOptions.parse({"path": str(tmp_path), option: '{"t": {"0": 2}}'})
-    with pytest.raises(OptionError, match=f"{option} names no offset for t-1"):
+    with pytest.raises(OptionError, match=f"`{setting}` names no offset for t-1"):
         plan_log(options, cores=1)

@@ -33,9 +33,9 @@ def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
     assert [(piece.first, piece.end) for piece in one.plan(read, end)] == [(0, 20)]
     one.close()
     strict = follower(servers, "anew")
-    with pytest.raises(OptionError, match="ends at 20, read up to 50: made anew, or cut"):
+    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was cut, or made anew"):
         strict.latest(read)
-    with pytest.raises(OptionError, match="ends at 20, before 50: was it made anew"):
+    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was cut"):
         strict.plan(read, end)
     strict.close()
 

@@ -4,7 +4,8 @@ import pytest
 
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.topic.options import StartAtGroup, TopicOptions, TopicWriteOptions
+from kafkaframes.scan.ranges import AtGroup
+from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
 
@@ -50,4 +51,4 @@ def test_what_is_refused_and_how(options, message):
 
 
 def test_a_group_to_start_at():
-    assert parse(startingOffsets="group: readers ").starting == StartAtGroup("readers")
+    assert parse(startingOffsets="group: readers ").start == AtGroup("readers")

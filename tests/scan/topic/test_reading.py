@@ -62,10 +62,10 @@ def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):
     fill(servers, "deleted")
     with Admin(servers) as admin:
         admin.delete_records({TopicPartition("deleted", 0): 30})
-    with pytest.raises(OptionError, match=r"has no offset 10 \(it has 30 to 100\); failOnDataLoss=false"):
+    with pytest.raises(OptionError, match=r"has no offset 10 \(it has 30 to 100\); `fail_on_data_loss`=false"):
         read(servers, 10, 50, topic="deleted")
     assert read(servers, 10, 50, topic="deleted", failOnDataLoss="false")["offset"].to_pylist() == list(range(30, 50))
-    assert "what is lost is left out" in caplog.text
+    assert "what is there is read" in caplog.text
 
 
 def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the_end_that_is_there(
@@ -78,7 +78,9 @@ def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the
 
     monkeypatch.setattr(topic_reading.Consumer, "fetch", fetch_what_is_there)
     short = {"kafkaConsumer.pollTimeoutMs": "50"}
-    with pytest.raises(OptionError, match=r"ends at 100, and was to be read up to 101: nothing came .*failOnDataLoss"):
+    with pytest.raises(
+        OptionError, match=r"ends at 100, and was to be read up to 101: nothing came .*fail_on_data_loss"
+    ):
         read(filled, 90, 101, **short)
     assert read(filled, 90, 101, **short, failOnDataLoss="false")["offset"].to_pylist() == list(range(90, 100))
     assert "ends at 100, and was to be read up to 101" in caplog.text

@@ -25,7 +25,7 @@ from kafkaframes.scan.log.planning import (
 )
 from kafkaframes.scan.log.replicas import merge_chosen
 from kafkaframes.scan.log.resolve import Logs, logs_of, narrow, with_aborted
-from kafkaframes.scan.option_values import LATEST
+from kafkaframes.scan.ranges import LATEST
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.transactions import TransactionState, transactions_of
@@ -93,7 +93,7 @@ def _planned(
             gaps.append(gap)
     states = {name: transactions_of(one.filesystem, one.partition) for name, one in logs.items() if _committed(options)}
     ends = {name: _end(asked[name].end, states.get(name)) for name in logs}
-    resolved = replace(options, starting=starts, ending=ends)
+    resolved = replace(options, start=starts, end=ends)
     slices = [narrowed for piece in prune(chosen, resolved) if (narrowed := narrow(piece, logs)).size_bytes > 0]
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None

@@ -9,7 +9,6 @@ later is read from its start. A micro-batch ends before a batch that is not ther
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -17,13 +16,12 @@ from typing import TypeVar
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import check_no_replicas, offset_of, per_partition, select_segments
+from kafkaframes.scan.log.planning import check_no_replicas, select_segments
 from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_found, resolve_offsets
-from kafkaframes.scan.option_values import EARLIEST, LATEST
+from kafkaframes.scan.ranges import EARLIEST, LATEST, per_partition, report_loss, text_of, was_cut
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.transactions import transactions_of
 
-log = logging.getLogger("kafkaframes.spark")
 Ends = dict[tuple[str, int], int]
 Nested = dict[str, dict[str, int]]
 _Name = TypeVar("_Name")  # of a topic partition
@@ -62,8 +60,8 @@ class Follower:
             raise OptionError(f"table={self.options.table} is for batch reads; a stream reads records")
         if self.options.replicas == "all":
             raise OptionError("replicas=all is for batch reads; a stream follows one copy of each partition")
-        if self.options.ending != LATEST or self.options.ending_times is not None:
-            raise OptionError("a stream has no end: endingOffsets and ending timestamps are for batch reads")
+        if self.options.end != LATEST:
+            raise OptionError("a stream has no end: `end` is for batch reads")
         return self
 
     def start(self) -> Ends:
@@ -75,10 +73,10 @@ class Follower:
         """
         found, logs = self._logs()
         resolved = resolve_offsets(self.options, logs)
-        per_partition("startingOffsets", resolved.starting, set(logs))
         if found.whole:
             check_loss(resolved, logs)
-        return {name: _first(one, offset_of(resolved.starting, name)) for name, one in logs.items()}
+        starts = per_partition("start", resolved.start, logs)
+        return {name: _first(one, starts[name]) for name, one in logs.items()}
 
     def ends(self) -> Ends:
         """Return the end of each topic partition as it is now."""
@@ -127,10 +125,8 @@ class Follower:
             subscribe=None,
             subscribe_pattern=None,
             assign=_assignment(there),
-            starting={name: start.get(name, EARLIEST) for name in there},
-            starting_timestamp=None,
-            starting_by_timestamp=None,
-            ending={name: pending[name] for name in there},
+            start={name: start.get(name, EARLIEST) for name in there},
+            end={name: pending[name] for name in there},
         )
         return plan_found(replace(found, segments=segments), asked, cores=cores) if there else ReadPlan((), 0, 0)
 
@@ -146,15 +142,11 @@ class Follower:
         return end_of(one)
 
     def _check_kept(self, start: Ends, ends: Ends) -> None:
-        for (topic, partition), offset in sorted(start.items()):
-            end = ends.get((topic, partition))
+        for name, offset in sorted(start.items()):
+            end = ends.get(name)
             if end is not None and end >= offset:
                 continue
-            state = "has vanished" if end is None else f"ends at {end}: it was cut, or is another log"
-            problem = f"topic partition {topic}-{partition}, read up to offset {offset}, {state}"
-            if self.options.fail_on_data_loss:
-                raise OptionError(f"{problem}; failOnDataLoss=false goes on without it")
-            log.warning("%s; the stream goes on without it", problem)
+            report_loss(was_cut(text_of(name), offset, end), fail=self.options.fail_on_data_loss)
 
 
 def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:

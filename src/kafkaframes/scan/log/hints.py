@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.resolve import ReadPlan
-from kafkaframes.scan.option_values import EARLIEST, LATEST
+from kafkaframes.scan.ranges import EARLIEST, LATEST
 
 LARGE_BYTES = 1 << 30  # less is read in the time that reading the hint takes
 _GIB = 1 << 30
@@ -41,11 +41,5 @@ def _of_topics(options: ReadOptions, topics: int) -> list[str]:
 
 
 def _of_offsets(options: ReadOptions) -> list[str]:
-    by_time = (
-        options.starting_timestamp,
-        options.ending_timestamp,
-        options.starting_by_timestamp,
-        options.ending_by_timestamp,
-    )
-    is_narrowed = options.starting != EARLIEST or options.ending != LATEST or any(one is not None for one in by_time)
+    is_narrowed = options.start != EARLIEST or options.end != LATEST
     return [] if is_narrowed else ["startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"]

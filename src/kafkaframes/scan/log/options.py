@@ -17,13 +17,10 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
 from kafkaframes.scan.option_values import (
-    EARLIEST,
-    LATEST,
     Assignment,
     Option,
-    PartitionOffsets,
-    Timestamps,
     boolean,
+    by_precedence,
     ending_value,
     given_paths,
     one_of,
@@ -37,6 +34,7 @@ from kafkaframes.scan.option_values import (
     timestamps_value,
     topics_value,
 )
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Bound
 from kafkaframes.scan.storage import NAMES as STORAGE_NAMES
 from kafkaframes.scan.storage import split_storage
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES, has_magic
@@ -55,21 +53,15 @@ DEFAULT_BYTES_PER_PARTITION = 128 << 20
 class ReadOptions:
     """What one ``load()`` asks for, checked.
 
-    ``starting`` and ``ending`` are either one of EARLIEST, LATEST for all partitions or a mapping
-    (topic, partition) -> offset that may hold EARLIEST and LATEST too; ``ending`` offsets are exclusive. Where a
-    timestamp is given as well, it is what counts: one for all partitions before one for each, as in Spark.
+    ``start`` and ``end`` are those of ``scan.ranges``: EARLIEST, LATEST, (topic, partition) -> offset, or a time.
     """
 
     paths: tuple[str, ...]
     subscribe: frozenset[str] | None = None
     subscribe_pattern: re.Pattern[str] | None = None
     assign: Assignment | None = None
-    starting: int | PartitionOffsets = EARLIEST
-    ending: int | PartitionOffsets = LATEST
-    starting_timestamp: int | None = None
-    starting_by_timestamp: PartitionOffsets | None = None
-    ending_timestamp: int | None = None
-    ending_by_timestamp: PartitionOffsets | None = None
+    start: Bound = EARLIEST
+    end: Bound = LATEST
     no_match: str = "error"
     fail_on_data_loss: bool = True
     isolation: str = "read_uncommitted"
@@ -90,27 +82,6 @@ class ReadOptions:
     max_bytes_per_trigger: int | None = None
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    @property
-    def starting_times(self) -> Timestamps | None:
-        """The timestamps to start at; None where offsets count."""
-        return self.starting_by_timestamp if self.starting_timestamp is None else self.starting_timestamp
-
-    @property
-    def ending_times(self) -> Timestamps | None:
-        """The timestamps to end before; None where offsets count."""
-        return self.ending_by_timestamp if self.ending_timestamp is None else self.ending_timestamp
-
-    def for_batch(self) -> ReadOptions:
-        """Return self, for a read that is no stream.
-
-        Raises:
-            OptionError: it starts at latest, which only a stream can.
-        """
-        latest = self.starting == LATEST if isinstance(self.starting, int) else LATEST in self.starting.values()
-        if latest and self.starting_times is None:
-            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): must be earliest or JSON")
-        return self
-
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Read options in any letter case.
@@ -128,6 +99,7 @@ class ReadOptions:
             option = OPTIONS[name]
             if option.field != "paths":
                 values[option.field] = parsed(option.name, option.parse, text)
+        by_precedence(values)
         if "key_files" in values:
             storage[KEY_FILES] = values.pop("key_files")
         if values.pop("follow_links", False):
@@ -155,22 +127,22 @@ _ROWS = (
     Option("assign", "assign", parse_assign, "", 'topic partitions to read: {"orders": [0, 1]}'),
     Option(
         "startingOffsets",
-        "starting",
+        "start",
         starting_value,
         "earliest",
         'earliest, or {"orders": {"0": 23, "1": -2}}',
     ),
-    Option("endingOffsets", "ending", ending_value, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
+    Option("endingOffsets", "end", ending_value, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
     Option(
         "startingTimestamp",
-        "starting_timestamp",
+        "start_time",
         timestamp_value,
         "",
         "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
     ),
     Option(
         "startingOffsetsByTimestamp",
-        "starting_by_timestamp",
+        "start_times",
         timestamps_value,
         "",
         '{"orders": {"0": 1763700000000}}; stronger than startingOffsets',
@@ -184,14 +156,14 @@ _ROWS = (
     ),
     Option(
         "endingTimestamp",
-        "ending_timestamp",
+        "end_time",
         timestamp_value,
         "",
         "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
     ),
     Option(
         "endingOffsetsByTimestamp",
-        "ending_by_timestamp",
+        "end_times",
         timestamps_value,
         "",
         '{"orders": {"0": 1763700000000}}; stronger than endingOffsets',

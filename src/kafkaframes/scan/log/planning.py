@@ -16,14 +16,15 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.option_values import EARLIEST, LATEST, Assignment, PartitionOffsets
+from kafkaframes.scan.option_values import Assignment
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, per_partition, text_of
 from kafkaframes.storage.copies.healing import Alternate
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
@@ -144,7 +145,7 @@ def _check_all_found(segments: Sequence[Segment], options: ReadOptions) -> None:
             raise OptionError(f"subscribe: no topic {topic} in {_places(options)}; found {_some(topics)}")
     for name in _asked_partitions(options.assign or {}):
         if name not in found:
-            raise OptionError(f"assign: no topic partition {_text(name)} in {_places(options)}")
+            raise OptionError(f"assign: no topic partition {text_of(name)} in {_places(options)}")
 
 
 def _asked_partitions(assignment: Assignment) -> list[tuple[str, int]]:
@@ -163,7 +164,7 @@ def check_no_replicas(segments: Iterable[Segment]) -> None:
         first = directories.setdefault(name, segment.directory)
         if first != segment.directory:
             raise OptionError(
-                f"topic partition {_text(name)} is in two directories, {first} and {segment.directory}: "
+                f"topic partition {text_of(name)} is in two directories, {first} and {segment.directory}: "
                 "these are replicas of one log; a stream follows one of them (a batch read merges them)"
             )
 
@@ -172,52 +173,24 @@ def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tup
     """Return for each topic partition the first offset and the (exclusive) end offset that the options ask for.
 
     Raises:
-        OptionError: JSON offsets name other topic partitions than those chosen. Spark's Kafka source wants them all
-            named as well: a partition that was forgotten must not be read whole, nor be left out in silence.
+        OptionError: offsets name other topic partitions than those chosen.
     """
     names = set(partition_names(segments))
-    starting = per_partition("startingOffsets", options.starting, names)
-    ending = per_partition("endingOffsets", options.ending, names)
+    start, end = (  # times are no bounds before they are looked up
+        EARLIEST if isinstance(options.start, AtTime) else options.start,
+        LATEST if isinstance(options.end, AtTime) else options.end,
+    )
+    starts, ends = per_partition("start", start, names), per_partition("end", end, names)
     unbounded_start, unbounded_end = {EARLIEST: NO_START}, {LATEST: NO_END}
-    ranges = {}
-    for name in names:
-        start, end = starting.get(name, EARLIEST), ending.get(name, LATEST)
-        ranges[name] = unbounded_start.get(start, start), unbounded_end.get(end, end)
-    return ranges
+    return {
+        name: (unbounded_start.get(starts[name], starts[name]), unbounded_end.get(ends[name], ends[name]))
+        for name in names
+    }
 
 
 def partition_names(segments: Iterable[Segment]) -> list[tuple[str, int]]:
     """Return the topic partitions of the segments, in order, each once."""
     return sorted({(segment.topic, segment.partition) for segment in segments})
-
-
-def offset_of(offsets: int | PartitionOffsets, name: tuple[str, int]) -> int:
-    """Return what an option says of one partition."""
-    return offsets if isinstance(offsets, int) else offsets[name]
-
-
-_KIND = {False: "offset", True: "timestamp"}
-_ADVICE = "; use -2 for earliest, -1 for latest"
-
-
-def per_partition(
-    option: str, offsets: int | PartitionOffsets, names: set[tuple[str, int]]
-) -> Mapping[tuple[str, int], int]:
-    """Return the offsets (or timestamps) of an option by partition; none where one value stands for all.
-
-    Raises:
-        OptionError: they name other topic partitions than ``names``.
-    """
-    if isinstance(offsets, int):
-        return {}
-    timed = "Timestamp" in option
-    for name in sorted(names):
-        if name not in offsets:
-            raise OptionError(f"{option} names no {_KIND[timed]} for {_text(name)}{'' if timed else _ADVICE}")
-    for asked in offsets:
-        if asked not in names:
-            raise OptionError(f"{option} names {_text(asked)}, which is not among the topic partitions chosen")
-    return offsets
 
 
 def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
@@ -312,10 +285,6 @@ def share_out(
     """Split large slices and pack small ones into the work of input partitions."""
     target = target_bytes(sum(s.size_bytes + OPEN_COST for s in slices), options, cores)
     return pack((piece for whole in slices for piece in split(whole, target, boundaries)), target)
-
-
-def _text(name: tuple[str, int]) -> str:
-    return f"{name[0]}-{name[1]}"
 
 
 def _places(options: ReadOptions) -> str:

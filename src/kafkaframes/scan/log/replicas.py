@@ -8,16 +8,15 @@ have the same offsets. No pyspark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.scan.log.discovery import FoundLogs, Log
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Segment
-from kafkaframes.scan.option_values import PartitionOffsets
+from kafkaframes.scan.ranges import narrowed
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.healing import Alternate
 from kafkaframes.storage.copies.one_log import merge_found
@@ -29,7 +28,6 @@ from kafkaframes.storage.files.findings import Severity
 
 log = logging.getLogger("kafkaframes.spark")
 _LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
-_OFFSETS = ("starting", "ending", "starting_by_timestamp", "ending_by_timestamp")
 Name = tuple[str, int]
 
 
@@ -141,9 +139,4 @@ def copies_apart(chosen: Sequence[Segment], options: ReadOptions) -> Iterator[tu
 
 
 def _only(names: set[Name], options: ReadOptions) -> ReadOptions:
-    changed: dict[str, Any] = {}
-    for field in _OFFSETS:
-        offsets: int | PartitionOffsets | None = getattr(options, field)
-        if isinstance(offsets, Mapping):
-            changed[field] = {name: at for name, at in offsets.items() if name in names}
-    return replace(options, **changed)
+    return replace(options, start=narrowed(options.start, names), end=narrowed(options.end, names))

@@ -29,14 +29,24 @@ from kafkaframes.scan.log.planning import (
     NO_START,
     Segment,
     Slice,
-    offset_of,
-    per_partition,
     prune,
     select_segments,
     share_out,
 )
 from kafkaframes.scan.log.replicas import OneOfEach, copies_apart, merge_chosen
-from kafkaframes.scan.option_values import LATEST, PartitionOffsets, Timestamps
+from kafkaframes.scan.ranges import (
+    LATEST,
+    AtTime,
+    Bound,
+    PartitionOffsets,
+    below_start,
+    beyond_end,
+    check_batch_start,
+    offsets_of,
+    per_partition,
+    report_loss,
+    text_of,
+)
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.view import MergedFileSystem
 from kafkaframes.storage.files.headers import BatchHeader
@@ -95,7 +105,8 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
         LogDirError: a path cannot be read.
     """
     found = discover_logs(options.paths, storage=options.storage)
-    return plan_found(found, options.for_batch(), cores=cores)
+    check_batch_start(options.start)
+    return plan_found(found, options, cores=cores)
 
 
 def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
@@ -142,7 +153,7 @@ def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
     states = _transactions(options, logs)
-    resolved = replace(resolved, ending=_stable_ends(resolved, states))
+    resolved = replace(resolved, end=_stable_ends(resolved, states))
     slices = prune(chosen, resolved)
     if options.table == "segments":
         slices = [replace(piece, end=piece.start) for piece in slices]
@@ -172,36 +183,18 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     Raises:
         OptionError: a timestamp is later than every record, and the strategy is ``error``; or a partition is not named.
     """
-    if options.starting_times is not None:
-        by_partition = "starting_timestamp" if options.starting_timestamp is not None else "starting_by_timestamp"
-        found = _found(options.starting_times, logs, "startingOffsetsByTimestamp")
-        options = replace(options, starting=_matched(found, options, by_partition, logs))
-    if options.ending_times is not None:
-        found = _found(options.ending_times, logs, "endingOffsetsByTimestamp")
-        options = replace(options, ending={name: LATEST if at is None else at for name, at in found.items()})
-    for name, offsets in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
-        per_partition(name, offsets, set(logs))
-    return options
 
+    def find(times: PartitionOffsets) -> dict[TopicPartition, int | None]:
+        looked_up = {
+            name: offset_for_timestamp(logs[name].filesystem, logs[name].partition, time)
+            for name, time in times.items()
+        }
+        return {name: None if answer is None else answer.offset for name, answer in looked_up.items()}
 
-def _found(times: Timestamps, logs: Logs, option: str) -> dict[TopicPartition, int | None]:
-    per_partition(option, times, set(logs))
-    found: dict[TopicPartition, int | None] = {}
-    for name, one in logs.items():
-        answer = offset_for_timestamp(one.filesystem, one.partition, offset_of(times, name))
-        found[name] = None if answer is None else answer.offset
-    return found
-
-
-def _matched(found: dict[TopicPartition, int | None], options: ReadOptions, what: str, logs: Logs) -> PartitionOffsets:
-    missing = [f"{topic}-{partition}" for (topic, partition), offset in sorted(found.items()) if offset is None]
-    if missing and options.no_match == "error":
-        name = "startingTimestamp" if what == "starting_timestamp" else "startingOffsetsByTimestamp"
-        raise OptionError(
-            f"{name}: no record of {', '.join(missing[:10])} is at or after the timestamp; "
-            "with startingOffsetsByTimestampStrategy=latest nothing is read of them"
-        )
-    return {name: end_of(logs[name]) if offset is None else offset for name, offset in found.items()}
+    starts = offsets_of("start", options.start, logs, find=find, no_match=options.no_match)
+    if isinstance(options.start, AtTime):
+        starts = {name: end_of(logs[name]) if at == LATEST else at for name, at in starts.items()}
+    return replace(options, start=starts, end=offsets_of("end", options.end, logs, find=find))
 
 
 def end_of(one: Log) -> int:
@@ -215,20 +208,14 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
     Raises:
         OptionError: it has lost some; a warning instead with ``failOnDataLoss=false``.
     """
+    starts, ends = per_partition("start", options.start, logs), per_partition("end", options.end, logs)
+    fail = options.fail_on_data_loss
     for name, one in logs.items():
-        asked = [offset_of(offsets, name) for offsets in (options.starting, options.ending)]
-        start, end = one.partition.log_start_offset, None
-        if 0 <= asked[0] < start:
-            gone = f"offsets {asked[0]} to {start - 1}"
-            _lost(f"{gone} of {name[0]}-{name[1]} are lost to retention or DeleteRecords", options)
-        if max(asked) > start and (end := end_of(one)) < max(asked):
-            _lost(f"offset {max(asked)} of {name[0]}-{name[1]} is beyond the log's end {end}", options)
-
-
-def _lost(text: str, options: ReadOptions) -> None:
-    if options.fail_on_data_loss:
-        raise OptionError(f"{text}; failOnDataLoss=false reads what is there")
-    log.warning("%s; what is there is read", text)
+        first, last = one.partition.log_start_offset, max(starts[name], ends[name])
+        if 0 <= starts[name] < first:
+            report_loss(below_start(text_of(name), starts[name], first), fail=fail)
+        if last > first and (end := end_of(one)) < last:
+            report_loss(beyond_end(text_of(name), last, end), fail=fail)
 
 
 def _transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
@@ -237,17 +224,15 @@ def _transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, Tran
     return {name: transactions_of(one.filesystem, one.partition) for name, one in logs.items()}
 
 
-def _stable_ends(
-    options: ReadOptions, states: Mapping[TopicPartition, TransactionState]
-) -> int | dict[TopicPartition, int]:
+def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
     """Return the ends that are asked for, none above the last stable offset."""
     if not any(state.open for state in states.values()):
-        return options.ending if isinstance(options.ending, int) else dict(options.ending)
-    ends = {}
-    for name, state in states.items():
-        asked = offset_of(options.ending, name)
-        ends[name] = min(state.last_stable_offset, NO_END if asked == LATEST else asked)
-    return ends
+        return options.end
+    ends = per_partition("end", options.end, states)
+    return {
+        name: min(state.last_stable_offset, NO_END if ends[name] == LATEST else ends[name])
+        for name, state in states.items()
+    }
 
 
 def narrow(piece: Slice, logs: Logs) -> Slice:

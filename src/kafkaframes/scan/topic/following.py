@@ -7,17 +7,15 @@ A partition whose end lies below what was read was deleted and made anew, or cut
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 
 from kafkaframes.client import TopicPartition
-from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.following import rated
+from kafkaframes.scan.ranges import report_loss, was_cut
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets, Range, TopicLookups, density, open_consumer
 
-log = logging.getLogger("kafkaframes.spark")
 Nested = dict[str, dict[str, int]]
 
 
@@ -83,16 +81,12 @@ class TopicFollower:
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
         new = [place for place in ends if place not in start]
         begins = {**{place: start[place] for place in ends if place in start}, **self._lookups.earliest(new)}
-        gone = [f"{place} has vanished" for place in start if place not in ends]
+        gone = [place for place in start if place not in ends]
         cut = [place for place, end in ends.items() if begins[place] > end]
-        gone += [f"{place} ends at {ends[place]}, read up to {begins[place]}: made anew, or cut" for place in cut]
-        if gone:
-            problem = f"topic partition {'; '.join(gone)}"
-            if self.options.fail_on_data_loss:
-                raise OptionError(f"{problem}; failOnDataLoss=false goes on without what is lost")
-            log.warning("%s; the stream goes on", problem)
-            begins |= self._lookups.earliest(cut)
-        return begins
+        for place in (*gone, *cut):
+            problem = was_cut(place, start.get(place, begins.get(place, 0)), ends.get(place))
+            report_loss(problem, fail=self.options.fail_on_data_loss)
+        return begins | self._lookups.earliest(cut)
 
     def _should_wait(self, waiting: int) -> bool:
         """Return whether to wait for ``minOffsetsPerTrigger``: ``maxTriggerDelay`` at the longest since the last batch.
@@ -140,9 +134,7 @@ class TopicFollower:
         begins |= self._lookups.earliest([place for place in end if place not in start])
         cut = [place for place in end if begins[place] > end[place]]  # created again since: ``latest`` has reported it
         if cut and self.options.fail_on_data_loss:
-            raise OptionError(
-                f"topic partition {cut[0]} ends at {end[cut[0]]}, before {begins[cut[0]]}: was it made anew?"
-            )
+            report_loss(was_cut(cut[0], begins[cut[0]], end[cut[0]]), fail=True)
         begins |= self._lookups.earliest(cut)
         pending = {place: offset for place, offset in begins.items() if offset < end[place]}
         return self._lookups.ranges({**begins, **self._lookups.check_kept(pending)}, end)

@@ -17,18 +17,17 @@ from kafkaframes.client.settings import ClientSettings, ConsumerSettings, Produc
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import OPTIONS as LOG_OPTIONS
 from kafkaframes.scan.option_values import (
-    EARLIEST,
-    LATEST,
     Assignment,
     Option,
-    PartitionOffsets,
     boolean,
+    by_precedence,
     one_of,
     parsed,
     positive,
     starting_value,
     whole_number,
 )
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, Bound, PartitionOffsets, check_batch_start
 from kafkaframes.storage.files.sizes import parse_size
 
 # What Spark itself adds or uses.
@@ -49,26 +48,15 @@ FORBIDDEN: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class StartAtGroup:
-    """Start where a consumer group has committed, at the earliest offset where it has not."""
-
-    group_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """What one ``load()`` asks for, checked; see ``spark.options.ReadOptions`` for the meaning of offsets."""
+    """What one ``load()`` asks for, checked; ``start`` and ``end`` are those of ``scan.ranges``."""
 
     client: Mapping[str, Any] = field(repr=False)  # passwords are in it
     subscribe: frozenset[str] | None = None
     subscribe_pattern: re.Pattern[str] | None = None
     assign: Assignment | None = None
-    starting: int | PartitionOffsets | StartAtGroup = EARLIEST
-    ending: int | PartitionOffsets = LATEST
-    starting_timestamp: int | None = None
-    starting_by_timestamp: PartitionOffsets | None = None
-    ending_timestamp: int | None = None
-    ending_by_timestamp: PartitionOffsets | None = None
+    start: Bound | AtGroup = EARLIEST
+    end: Bound = LATEST
     no_match: str = "error"
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] | None = None
@@ -95,17 +83,18 @@ class TopicOptions:
         """
         client, given = _split(options, OPTIONS)
         values: dict[str, Any] = _values(OPTIONS, given)
+        by_precedence(values)
         for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
             values.pop(name, None)
         chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
         if len(chosen) != 1:
             raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(chosen))
         if is_stream:
-            values.setdefault("starting", LATEST)
+            values.setdefault("start", LATEST)
             _check_stream(given)
         found = cls(client=_checked_client(client, ConsumerSettings), **values)
-        if not is_stream and _starts_at_latest(found):
-            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): must be earliest or JSON")
+        if not is_stream:
+            check_batch_start(found.start)
         return found
 
 
@@ -144,12 +133,12 @@ class TopicWriteOptions:
         }
 
 
-def _starting(text: str) -> int | PartitionOffsets | StartAtGroup:
+def _starting(text: str) -> int | PartitionOffsets | AtGroup:
     if text.strip().lower().startswith(GROUP_PREFIX):
         name = text.strip()[len(GROUP_PREFIX) :].strip()
         if not name:
             raise ValueError("must be the name of a group: group:NAME")
-        return StartAtGroup(name)
+        return AtGroup(name)
     return starting_value(text)
 
 
@@ -179,7 +168,7 @@ _ROWS: Final = (
     LOG_OPTIONS["assign"],
     Option(
         "startingOffsets",
-        "starting",
+        "start",
         _starting,
         "latest (streams), earliest",
         'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
@@ -298,14 +287,6 @@ def _check_stream(given: Mapping[str, str]) -> None:
     ends = [OPTIONS[name].name for name in given if name.startswith("ending")]
     if ends:
         raise OptionError(f"a stream has no end: {', '.join(ends)} is for batch reads")
-
-
-def _starts_at_latest(options: TopicOptions) -> bool:
-    by_time = options.starting_timestamp is not None or options.starting_by_timestamp is not None
-    if by_time or isinstance(options.starting, StartAtGroup):
-        return False
-    starting = options.starting
-    return starting == LATEST if isinstance(starting, int) else LATEST in starting.values()
 
 
 def _got(chosen: list[str]) -> str:

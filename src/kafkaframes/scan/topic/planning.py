@@ -7,7 +7,6 @@ a few batches are looked at along each range, since offsets of compacted and tra
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,10 +15,20 @@ from typing import Final
 from kafkaframes.client import CommittedOffset, Consumer, TopicPartition
 from kafkaframes.client.sampling import sample
 from kafkaframes.errors import BrokerError, OptionError
-from kafkaframes.scan.option_values import EARLIEST, LATEST, PartitionOffsets
-from kafkaframes.scan.topic.options import StartAtGroup, TopicOptions
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    AtGroup,
+    Bound,
+    Name,
+    PartitionOffsets,
+    below_start,
+    beyond_end,
+    offsets_of,
+    report_loss,
+)
+from kafkaframes.scan.topic.options import TopicOptions
 
-log = logging.getLogger("kafkaframes.spark")
 Offsets = dict[TopicPartition, int]
 _SAMPLES: Final = 8
 _SAMPLE_BYTES: Final = 65_536
@@ -98,44 +107,28 @@ class TopicLookups:
         Raises:
             OptionError: the offsets given are not of these partitions, or no record is as late as the timestamp.
         """
-        options = self.options
-        if options.starting_timestamp is not None:
-            return self._by_time(dict.fromkeys(partitions, options.starting_timestamp), "startingTimestamp")
-        if options.starting_by_timestamp is not None:
-            times = _of_partitions(options.starting_by_timestamp, partitions, "startingOffsetsByTimestamp")
-            return self._by_time(times, "startingOffsetsByTimestamp")
-        if isinstance(options.starting, StartAtGroup):
-            return self._at_group(options.starting.group_id, partitions)
-        return self._offsets(options.starting, partitions, "startingOffsets")
+        start = self.options.start
+        if isinstance(start, AtGroup):
+            return self._at_group(start.group_id, partitions)
+        return self._offsets("start", start, partitions, no_match=self.options.no_match)
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return where a batch read ends."""
-        options = self.options
-        if options.ending_timestamp is not None:
-            return self._by_time(dict.fromkeys(partitions, options.ending_timestamp), None)
-        if options.ending_by_timestamp is not None:
-            times = _of_partitions(options.ending_by_timestamp, partitions, "endingOffsetsByTimestamp")
-            return self._by_time(times, None)
-        return self._offsets(options.ending, partitions, "endingOffsets")
+        return self._offsets("end", self.options.end, partitions)
 
-    def _offsets(self, given: int | PartitionOffsets, partitions: Sequence[TopicPartition], option: str) -> Offsets:
-        if isinstance(given, int):
-            return self.earliest(partitions) if given == EARLIEST else self.latest(partitions)
-        wanted = _of_partitions(given, partitions, option)
-        first = [one for one, offset in wanted.items() if offset == EARLIEST]
-        last = [one for one, offset in wanted.items() if offset == LATEST]
-        return {**wanted, **self.earliest(first), **self.latest(last)}
+    def _offsets(
+        self, setting: str, bound: Bound, partitions: Sequence[TopicPartition], *, no_match: str = "latest"
+    ) -> Offsets:
+        names = [_place(one) for one in partitions]
+        offsets = offsets_of(setting, bound, names, find=self._at_times, no_match=no_match)
+        by_partition = {TopicPartition(*name): offset for name, offset in offsets.items()}
+        first = [one for one, offset in by_partition.items() if offset == EARLIEST]
+        last = [one for one, offset in by_partition.items() if offset == LATEST]
+        return {**by_partition, **self.earliest(first), **self.latest(last)}
 
-    def _by_time(self, times: Mapping[TopicPartition, int], option: str | None) -> Offsets:
-        """Return the first offsets at or after times; where there is none, the end (always so for an end: None)."""
-        found = self._consumer.offsets_for_times(times)
-        late = [one for one, answer in found.items() if answer.offset < 0]
-        if late and option is not None and self.options.no_match == "error":
-            raise OptionError(
-                f"{option}: {', '.join(map(str, late))} has no record that late; "
-                "startingOffsetsByTimestampStrategy=latest starts at the end there"
-            )
-        return {**{one: answer.offset for one, answer in found.items()}, **self.latest(late)}
+    def _at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
+        answers = self._consumer.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
+        return {_place(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
 
     def _at_group(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
@@ -155,13 +148,10 @@ class TopicLookups:
         kept = {}
         for place, start in starts.items():
             kept[place] = min(max(start, firsts[place]), ends[place])
-            if kept[place] == start:
-                continue
-            state = f"starts at {firsts[place]} by now" if start < firsts[place] else f"ends at {ends[place]}"
-            problem = f"topic partition {place} {state}, offset {start} was to be read"
-            if self.options.fail_on_data_loss:
-                raise OptionError(f"{problem}; failOnDataLoss=false goes on without what is lost")
-            log.warning("%s; what is lost is left out", problem)
+            if kept[place] != start:
+                first, end = firsts[place], ends[place]
+                problem = below_start(place, start, first) if start < first else beyond_end(place, start, end)
+                report_loss(problem, fail=self.options.fail_on_data_loss)
         return kept
 
     def ranges(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
@@ -247,24 +237,6 @@ def _by_bytes(one: Range, along: Sequence[tuple[int, float]], pieces: int) -> li
         passed, begin = passed + size, end
     edges.append(one.end)
     return [Range(one.topic, one.partition, first, end) for first, end in pairwise(edges) if first < end]
-
-
-def _of_partitions(given: PartitionOffsets, partitions: Sequence[TopicPartition], option: str) -> Offsets:
-    """Return what was given for each partition.
-
-    Raises:
-        OptionError: it names other partitions, or not all; Spark's source wants them exactly.
-    """
-    found = {TopicPartition(*name): offset for name, offset in given.items()}
-    missing = sorted(set(partitions) - set(found), key=_place)
-    extra = sorted(set(found) - set(partitions), key=_place)
-    if missing or extra:
-        lacks = f"says nothing of {', '.join(map(str, missing))}" if missing else ""
-        names = f"names {', '.join(map(str, extra))}, which is not read" if extra else ""
-        raise OptionError(
-            f"{option} {' and '.join(part for part in (lacks, names) if part)}; -2 is earliest, -1 latest"
-        )
-    return {one: found[one] for one in partitions}
 
 
 def _place(partition: TopicPartition) -> tuple[str, int]:

@@ -6,7 +6,6 @@ does not begin with a handshake.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -15,15 +14,14 @@ import pyarrow as pa
 
 from kafkaframes.client import Consumer
 from kafkaframes.client.stretch import Rules, fetches
-from kafkaframes.errors import OptionError
 from kafkaframes.records.memory import Recycler
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.arrow import Conversion
+from kafkaframes.scan.ranges import report_loss
 from kafkaframes.scan.rebatch import rebatch
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Range, open_consumer
 
-log = logging.getLogger("kafkaframes.spark")
 _MOST_IDLE: Final = 8
 _FETCH: Final = {"fetch_max_bytes": 16 << 20, "max_partition_fetch_bytes": 8 << 20, "fetch_max_wait_ms": 100}
 
@@ -103,10 +101,7 @@ def _rules(work: Range, options: TopicOptions) -> Rules:
     """Return what the options say of lost offsets, and of silence."""
 
     def lost(problem: str) -> None:
-        if options.fail_on_data_loss:
-            remedy = "failOnDataLoss=false goes on without what is lost"
-            raise OptionError(f"topic partition {work.place} {problem}; {remedy}")
-        log.warning("topic partition %s %s; what is lost is left out", work.place, problem)
+        report_loss(f"topic partition {work.place} {problem}", fail=options.fail_on_data_loss)
 
     return Rules(lost, silence_ms=options.poll_timeout_ms, silence_setting="kafkaConsumer.pollTimeoutMs")
 

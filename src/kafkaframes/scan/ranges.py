@@ -1,0 +1,152 @@
+"""Where a read starts and ends: the values, the rules and the messages, for logs and live topics alike. No I/O.
+
+``start`` and ``end`` of a read are EARLIEST or LATEST for all topic partitions, an offset for each of them, or the
+first record at or after a time; a read of live topics may start where a group has committed, too. An end is exclusive.
+Messages name settings in backticks; the layers that have other names for them translate (``errors.settings``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from kafkaframes.errors import OptionError
+
+log = logging.getLogger("kafkaframes.spark")
+EARLIEST, LATEST = -2, -1
+Name = tuple[str, int]  # of a topic partition
+PartitionOffsets = Mapping[Name, int]
+TimeLookup = Callable[[PartitionOffsets], Mapping[Name, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record at or after a time, in milliseconds since 1970: one for all partitions, or one for each."""
+
+    times: int | PartitionOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtGroup:
+    """Where a consumer group has committed; the earliest offset where it has not."""
+
+    group_id: str
+
+
+Bound = int | PartitionOffsets | AtTime
+
+
+def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:
+    """Return what ``bound`` says of each topic partition: an offset, EARLIEST, LATEST or a time.
+
+    Raises:
+        OptionError: it names other topic partitions than ``names``, or not all. Spark's Kafka source wants them all
+            named as well: a partition that was forgotten must not be read whole, nor be left out in silence.
+    """
+    values = bound.times if isinstance(bound, AtTime) else bound
+    if isinstance(values, int):
+        return dict.fromkeys(names, values)
+    timed = isinstance(bound, AtTime)
+    if missing := sorted(set(names) - set(values)):
+        kind, advice = ("time", "") if timed else ("offset", "; use -2 for earliest, -1 for latest")
+        raise OptionError(f"{_setting(setting, bound)} names no {kind} for {_texts(missing)}{advice}")
+    if extra := sorted(set(values) - set(names)):
+        raise OptionError(
+            f"{_setting(setting, bound)} names {_texts(extra)}, which is not among the topic partitions chosen"
+        )
+    return {name: values[name] for name in names}
+
+
+def offsets_of(
+    setting: str, bound: Bound, names: Collection[Name], *, find: TimeLookup, no_match: str = "latest"
+) -> dict[Name, int]:
+    """Return an offset, EARLIEST or LATEST for each topic partition.
+
+    Args:
+        setting: ``start`` or ``end``.
+        bound: its value.
+        names: the topic partitions that are read.
+        find: returns the first offset at or after a time for each partition, None where there is none.
+        no_match: what such a partition is: ``latest``, or ``error``.
+
+    Raises:
+        OptionError: as ``per_partition``, or a time is later than every record and ``no_match`` is ``error``.
+    """
+    values = per_partition(setting, bound, names)
+    if not isinstance(bound, AtTime):
+        return values
+    offsets = find(values)
+    late = sorted(name for name in names if offsets[name] is None)
+    if late and no_match == "error":
+        raise OptionError(
+            f"{_setting(setting, bound)}: no record of {_texts(late)} is at or after the time; with `no_match`=latest "
+            "nothing is read that is there now"
+        )
+    return {name: LATEST if (offset := offsets[name]) is None else offset for name in names}
+
+
+def narrowed(bound: Bound, names: Collection[Name]) -> Bound:
+    """Return a bound without what it says of other topic partitions than ``names``."""
+    values = bound.times if isinstance(bound, AtTime) else bound
+    if isinstance(values, int):
+        return bound
+    kept = {name: value for name, value in values.items() if name in names}
+    return AtTime(kept) if isinstance(bound, AtTime) else kept
+
+
+def check_batch_start(start: Bound | AtGroup) -> None:
+    """Check where a read starts that is no stream.
+
+    Raises:
+        OptionError: at latest, which only a stream can.
+    """
+    if start == LATEST or (isinstance(start, Mapping) and LATEST in start.values()):
+        raise OptionError("`start`: a batch read cannot start at latest (-1): must be earliest or offsets")
+
+
+def below_start(name: object, offset: int, first: int) -> str:
+    """Say that a topic partition begins at ``first`` by now, and was to be read from ``offset``."""
+    return f"offsets {offset} to {first - 1} of {name} are lost to retention or DeleteRecords"
+
+
+def beyond_end(name: object, offset: int, end: int) -> str:
+    """Say that a topic partition ends at ``end``, before ``offset``."""
+    return f"offset {offset} of {name} is beyond the log's end {end}"
+
+
+def was_cut(name: object, offset: int, end: int | None) -> str:
+    """Say that a topic partition ends before what a stream has read of it; None: it is not there any more."""
+    state = "has vanished" if end is None else f"ends at {end}: it was cut, or made anew"
+    return f"topic partition {name}, read up to offset {offset}, {state}"
+
+
+def report_loss(problem: str, *, fail: bool) -> None:
+    """Report that records are lost which were to be read.
+
+    Raises:
+        OptionError: ``fail`` (the setting ``fail_on_data_loss``); a warning otherwise.
+    """
+    if fail:
+        raise OptionError(f"{problem}; `fail_on_data_loss`=false reads what is there")
+    log.warning("%s; what is there is read", problem)
+
+
+def text_of(name: Name) -> str:
+    """Return a topic partition as Kafka writes it.
+
+    >>> text_of(("orders", 3))
+    'orders-3'
+    """
+    return f"{name[0]}-{name[1]}"
+
+
+def _setting(setting: str, bound: Bound) -> str:
+    if not isinstance(bound, AtTime):
+        return f"`{setting}`"
+    return f"`{setting}_time`" if isinstance(bound.times, int) else f"`{setting}_times`"
+
+
+def _texts(names: Iterable[Name]) -> str:
+    texts = [text_of(name) for name in names]
+    return ", ".join(texts[:10]) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")

@@ -1,0 +1,15 @@
+"""What Spark's users call the settings of a read. No pyspark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+
+@cache
+def setting_names() -> Mapping[str, str]:
+    """Return the options of ``kafka-log`` and ``kafka-topic`` by the settings that they fill."""
+    from kafkaframes.scan.log.options import OPTIONS
+    from kafkaframes.scan.topic.options import OPTIONS as TOPIC_OPTIONS
+
+    return {option.field: option.name for option in (*TOPIC_OPTIONS.values(), *OPTIONS.values())}

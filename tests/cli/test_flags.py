@@ -1,0 +1,34 @@
+"""Messages name the flags of the command that runs, and Spark's options where it has no flag."""
+
+import click
+import pytest
+
+from kafkaframes.cli.flags import flags_of
+from kafkaframes.cli.lazy import LazyGroup
+from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
+
+
+@click.command()
+@click.option("-f", "--from", "source")
+def copy(source):
+    raise OptionError("`source` is empty; `start` says where to begin, `other` and `kafkaframes info` nothing")
+
+
+class Group(LazyGroup):
+    def get_command(self, ctx, name):
+        return copy
+
+
+def test_settings_are_flags_then_options_of_spark():
+    group = Group("kafkaframes", commands_table={"copy": ("", "")})
+    with pytest.raises(OptionError, match=r"^--from is empty; startingOffsets says .* `other` and `kafkaframes info`"):
+        group.main(["copy"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("error", [OptionError("`source` is x"), LogDirError("`source` is x", file="f", position=3)])
+def test_every_error_keeps_what_else_it_says(error: KafkaframesError):
+    from kafkaframes.errors.settings import rename_settings
+
+    before = str(error)
+    rename_settings(error, flags_of(copy))
+    assert str(error) == before.replace("`source`", "--from")

@@ -1,0 +1,82 @@
+"""Where a read starts and ends; which partitions it names; what is lost of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    AtGroup,
+    AtTime,
+    check_batch_start,
+    narrowed,
+    offsets_of,
+    per_partition,
+    report_loss,
+)
+
+NAMES = [("t", 0), ("t", 1)]
+ENDS = {("t", 0): 100, ("t", 1): 50}
+
+
+def find(times):
+    """Look a time up in logs that have a record each millisecond."""
+    return {name: time if time < ENDS[name] else None for name, time in times.items()}
+
+
+@pytest.mark.parametrize(
+    ("bound", "offsets"),
+    [
+        (EARLIEST, [EARLIEST, EARLIEST]),
+        (LATEST, [LATEST, LATEST]),
+        ({("t", 0): 7, ("t", 1): LATEST}, [7, LATEST]),
+        (AtTime(20), [20, 20]),
+        (AtTime(60), [60, LATEST]),
+        (AtTime({("t", 0): 3, ("t", 1): 200}), [3, LATEST]),
+    ],
+)
+def test_a_bound_is_an_offset_for_each_partition(bound, offsets):
+    assert list(offsets_of("end", bound, NAMES, find=find).values()) == offsets
+
+
+@pytest.mark.parametrize(("bound", "setting"), [(AtTime(60), "start_time"), (AtTime(dict(ENDS)), "start_times")])
+def test_a_time_later_than_every_record_is_an_error_where_that_is_asked_for(bound, setting):
+    with pytest.raises(OptionError, match=f"^`{setting}`: no record of .*t-1 is at or after the time; with `no_match`"):
+        offsets_of("start", bound, NAMES, find=find, no_match="error")
+
+
+@pytest.mark.parametrize(
+    ("bound", "message"),
+    [
+        ({("t", 0): 7}, "^`start` names no offset for t-1; use -2 for earliest"),
+        ({**ENDS, ("u", 3): 7}, "^`start` names u-3, which is not among the topic partitions chosen$"),
+        (AtTime({("t", 1): 7}), "^`start_times` names no time for t-0$"),
+    ],
+)
+def test_the_partitions_that_are_read_must_be_named_and_no_others(bound, message):
+    with pytest.raises(OptionError, match=message):
+        per_partition("start", bound, NAMES)
+
+
+@given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.integers(-2, 9)), st.booleans())
+def test_a_bound_that_is_narrowed_names_the_rest(values, timed):
+    names = [name for name in values if name[0] == "a"]
+    bound = narrowed(AtTime(values) if timed else values, names)
+    assert per_partition("end", bound, names) == {name: values[name] for name in names}
+
+
+@pytest.mark.parametrize("start", [EARLIEST, {("t", 0): 5}, AtTime(7), AtGroup("g")])
+def test_a_batch_read_starts_anywhere_but_at_latest(start):
+    check_batch_start(start)
+    for latest in (LATEST, {("t", 0): LATEST}):
+        with pytest.raises(OptionError, match="`start`: a batch read cannot start at latest"):
+            check_batch_start(latest)
+
+
+def test_what_is_lost_is_an_error_or_a_warning(caplog):
+    with pytest.raises(OptionError, match=r"^it is gone; `fail_on_data_loss`=false reads what is there$"):
+        report_loss("it is gone", fail=True)
+    report_loss("it is gone", fail=False)
+    assert "it is gone; what is there is read" in caplog.text
