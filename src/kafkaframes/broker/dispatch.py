@@ -15,12 +15,11 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import Message
-from kafkaframes.protocol.messages.headers import API_VERSIONS, request_header_class, response_header_class
+from kafkaframes.protocol.messages.headers import peek_request, read_request_header, response_header_class
 from kafkaframes.wire.parts import Part
 
 Buffers = list["bytes | memoryview | Part"]
 _LONG_BYTES: Final = 4096  # what is shorter is copied, behind its neighbours, into one buffer
-_START: Final = struct.Struct(">hhih")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _ID_BYTES: Final = 4
 _NO_TAGS: Final = b"\x00"
@@ -57,9 +56,13 @@ class Dispatcher:
         Raises:
             CloseConnection: unknown API or version, or a broken header: Kafka closes the connection.
         """
-        if len(frame) < _START.size:
-            raise CloseConnection(f"a request of {len(frame)} bytes")
-        key, version, correlation_id, client_length = _START.unpack_from(frame)
+        try:
+            return self._request_of(frame, session)
+        except DecodeError as error:
+            raise CloseConnection(str(error)) from error
+
+    def _request_of(self, frame: bytes, session: Session) -> Request:
+        key, version, correlation_id = peek_request(frame)
         api = self.apis.get(key)
         if api is None:
             raise CloseConnection(f"an unknown API key {key}")
@@ -79,33 +82,9 @@ class Dispatcher:
             request.version = 0
             request.is_unknown_version = True
             return request
-        position = _START.size
-        if client_length >= 0:
-            position += client_length
-            try:
-                request.client_id = str(frame[_START.size : position], "utf-8")
-            except UnicodeDecodeError as error:
-                raise CloseConnection("the client id is not UTF-8") from error
-        if self._is_flexible(api, version):
-            position = self._read_tags(frame, request)
-        if position > len(frame) or client_length < -1:
-            raise CloseConnection("the header ends after the request")
-        request.position = position
+        header, request.position = read_request_header(frame, api.catalog.header_versions[version][0])
+        request.client_id, request.header_tags = header.client_id, header.unknown_tags
         return request
-
-    @staticmethod
-    def _is_flexible(api: Api, version: int) -> bool:
-        since = api.catalog.flexible_since
-        return since is not None and version >= since
-
-    def _read_tags(self, frame: bytes, request: Request) -> int:
-        """Read the header's tagged fields; return where the body begins."""
-        try:
-            header, position = request_header_class().decode_prefix(frame, 2)
-        except DecodeError as error:
-            raise CloseConnection(str(error)) from error
-        request.header_tags = header.unknown_tags if header._tags else []
-        return position
 
     def answer(self, request: Request) -> Answer:
         """Ask the hooks, then the handler.
@@ -155,7 +134,8 @@ class Dispatcher:
         parts = answer.parts if isinstance(answer, Encoded) else answer.encode_parts(request.version)
         size = _ID_BYTES + sum(map(len, parts))
         head = b""
-        if request.api.key != API_VERSIONS and self._is_flexible(request.api, request.version):
+        _, header_version = request.api.catalog.header_versions[request.version]
+        if header_version:
             head = _tag_section(request.answer_tags)
         return together([_SIZE_AND_ID.pack(size + len(head), request.correlation_id), head, *parts])
 

@@ -18,10 +18,11 @@ from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_reading import ODD, Cursor
 from kafkaframes.broker.short_repeats import Repeats
+from kafkaframes.errors import DecodeError
+from kafkaframes.protocol.messages.headers import peek_request, read_request_header
 
 _PRODUCE: Final = 0
 _FETCH: Final = 1
-_HEAD: Final = struct.Struct(">hhih")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _NO_RANGE: Final = (1, 0)
 _NO_TAGS: Final = b"\x00"
@@ -41,15 +42,16 @@ class ShortWay:
 
     def __call__(self, frame: memoryview, session: Session) -> Buffers | None:
         """Return the answer's frame in parts; None where the request is not ordinary."""
-        if len(frame) < _HEAD.size:
+        try:
+            head = key, version, correlation_id = peek_request(frame)
+        except DecodeError:
             return None
-        head = key, version, correlation_id, client_length = _HEAD.unpack_from(frame)
         if key not in self._ranges or not session.is_authenticated or "raw" in session.memory:
             return None
         if session.expires_ms is not None:
             return None
         low, high = self._ranges[key]
-        if not low <= version <= high or client_length < -1:
+        if not low <= version <= high:
             return None
         if key == _PRODUCE and session.records_at:
             again = self._again(frame, correlation_id, session)
@@ -57,18 +59,16 @@ class ShortWay:
                 return again
         return self._in_full(frame, head, session)
 
-    def _in_full(self, frame: memoryview, head: tuple[int, int, int, int], session: Session) -> Buffers | None:
+    def _in_full(self, frame: memoryview, head: tuple[int, int, int], session: Session) -> Buffers | None:
         """Answer what is read word by word."""
-        key, version, correlation_id, client_length = head
+        key, version, correlation_id = head
         is_flexible = version >= (short_produce.FIRST_FLEXIBLE if key == _PRODUCE else short_fetch.FIRST_FLEXIBLE)
-        start = _HEAD.size + max(client_length, 0)
         handy = frame.tobytes() if len(frame) < _SMALL_BYTES else frame  # a byte of a view costs twice that of bytes
-        cursor = Cursor(handy, start, is_flexible=is_flexible)
         try:
-            str(handy[_HEAD.size : start], "utf-8")
-            cursor.no_tags()
-            if start > len(frame):
+            header, start = read_request_header(handy, 1 + is_flexible)
+            if header.unknown_tags:
                 return None
+            cursor = Cursor(handy, start, is_flexible=is_flexible)
             if key == _FETCH:
                 parts = short_fetch.answer(cursor, version, session, self._broker)
             else:

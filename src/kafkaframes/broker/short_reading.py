@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from kafkaframes.errors import DecodeError
 from kafkaframes.wire.varint import write_unsigned_varint
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
@@ -18,7 +19,7 @@ class OddError(Exception):
 
 
 # What a cursor raises: bytes that end too early among them.
-ODD = (OddError, struct.error, IndexError, UnicodeDecodeError)
+ODD = (OddError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 
 class Cursor:

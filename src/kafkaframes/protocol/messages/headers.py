@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, SpecError, TruncatedError
-from kafkaframes.protocol.messages.codec import all_of
+from kafkaframes.protocol.messages.codec import Codec, all_of, check_mode
 from kafkaframes.protocol.messages.objects import Message, class_of
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
 from kafkaframes.protocol.spec import catalog
@@ -85,7 +85,7 @@ def body_class(api_key: int, type_: str, *, specs: Specs | None = None) -> type[
     raise SpecError(f"no {type_} with API key {api_key} among these specs")
 
 
-def peek_request(data: bytes) -> tuple[int, int, int]:
+def peek_request(data: bytes | memoryview) -> tuple[int, int, int]:
     """Return API key, API version and correlation id of a request; every header version starts with these.
 
     Raises:
@@ -95,6 +95,23 @@ def peek_request(data: bytes) -> tuple[int, int, int]:
         raise TruncatedError(f"a request header of {len(data)} bytes", position=0, path=("RequestHeader",))
     key, version, correlation_id = _START.unpack_from(data)
     return key, version, correlation_id
+
+
+def read_request_header(data: bytes | memoryview, version: int, *, mode: str = "reference") -> tuple[Any, int]:
+    """Return the header that a request begins with, of a version of headers, and where its body begins.
+
+    Raises:
+        DecodeError: broken bytes; ``path`` begins with ``RequestHeader``.
+    """
+    try:
+        return _request_header_codec(version).decode(data, 0, strict=check_mode(mode))
+    except DecodeError as error:
+        raise error.within("RequestHeader") from None
+
+
+@cache  # every request that a broker reads comes by here
+def _request_header_codec(version: int) -> Codec:
+    return request_header_class().codec(version)
 
 
 def decode_request(
@@ -123,7 +140,7 @@ def decode_request(
             f"{cls.__name__} has no version {version}, its versions are {cls.spec.valid_versions}", position=2
         )
     header_version = cls.spec.header_version(version if known else cls.spec.valid_versions.highest)
-    header, position = _within(request_header_class(), data, header_version, 0, mode)
+    header, position = read_request_header(data, header_version, mode=mode)
     if not known:
         return Frame(key, version, header_version, header, data[position:])
     body, end = _within(cls, data, version, position, mode)

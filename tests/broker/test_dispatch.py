@@ -1,0 +1,60 @@
+"""The header of a request, as Kafka's generated reader takes it: ``RequestHeaderData`` at the API's header version."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+
+from kafkaframes.broker.api import CloseConnection
+from kafkaframes.broker.own_specs import serve_specs
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
+from kafkaframes.protocol.spec import catalog, load_message
+from kafkaframes.protocol.spec.emit import to_text
+
+HEARTBEAT = 12
+
+
+def heartbeat(client_id: bytes, *, flexible: bool = False) -> bytes:
+    """A request of Heartbeat 3 or 4; the client id with its length before it."""
+    version, tags = (4, b"\x00") if flexible else (3, b"")
+    body = message("HeartbeatRequest")(group_id="g").encode(version)
+    return HEARTBEAT.to_bytes(2) + version.to_bytes(2) + bytes(4) + client_id + tags + body
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+@pytest.mark.parametrize(
+    ("raw", "client_id"),
+    [
+        (b"\x00\x02me", "me"),
+        (b"\x00\x00", ""),
+        (b"\xff\xff", None),
+        (b"\xff\xfe", None),  # Kafka: every negative length is null
+        (b"\x00\x03a\xffb", "a\ufffdb"),  # Kafka: what is no UTF-8 is replaced
+    ],
+)
+def test_a_client_id_is_read_as_kafka_reads_it(asker, raw, client_id, flexible):
+    request = asker.dispatcher.request_of(heartbeat(raw, flexible=flexible), asker.session)
+    assert request.client_id == client_id
+    assert request.body.group_id == "g"
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x00", b"\x00\x40", b"\x7f\xffabc"])
+def test_a_header_that_ends_too_early_closes_the_connection(asker, raw):
+    with pytest.raises(CloseConnection):
+        asker.dispatcher.request_of(heartbeat(raw)[: 8 + len(raw)], asker.session)
+
+
+def test_the_header_has_the_version_that_the_specs_ask_for(asker):
+    """KIP-1313's header 3 has a client instance id behind the client id."""
+    spec = json.loads(to_text(catalog.load("HeartbeatRequest")))
+    spec["headerVersions"] = {"0-3": "1", "4+": "3"}
+    own = load_message(json.dumps(spec))
+    served = serve_specs([own, catalog.load("HeartbeatResponse")])
+    asker.dispatcher.apis, asker.dispatcher.class_of = served.apis, served.class_of
+    body = message("HeartbeatRequest", specs=[own])(group_id="g")
+    frame = encode_request(body, 4, client_id="me", client_instance_id=UUID(int=7), header_tags=[(3, b"trace")])
+    request = asker.dispatcher.request_of(frame, asker.session)
+    assert (request.client_id, request.header_tags, request.body.group_id) == ("me", [(3, b"trace")], "g")
