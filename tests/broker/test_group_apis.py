@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.direct import DirectBroker, Pending, versions
 
-from kafkaframes.errors import error_code
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
 
@@ -15,7 +15,7 @@ SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("
 
 
 def code(name: str) -> int:
-    return error_code(name).number
+    return ErrorCode[name]
 
 
 @pytest.fixture

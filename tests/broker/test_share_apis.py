@@ -8,12 +8,12 @@ import pytest
 from tests.broker.direct import DirectBroker, Pending, versions
 
 from kafkaframes.broker.batches import build_batch
-from kafkaframes.errors import error_code
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 
 
 def code(name: str) -> int:
-    return error_code(name).number
+    return ErrorCode[name]
 
 
 @pytest.fixture

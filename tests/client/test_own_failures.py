@@ -7,7 +7,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from kafkaframes.client.membership import ClassicMembership
-from kafkaframes.errors import BrokerError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.protocol.framing import client as framed
 from kafkaframes.protocol.framing.buffer import FrameBuffer
 
@@ -112,7 +112,7 @@ def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monk
         if type(body).__name__ == "HeartbeatRequest":
             beats.append(1)
             if len(beats) == 1:
-                raise BrokerError("away", error_code(15))
+                raise BrokerError("away", ErrorCode(15))
         return await there(self, body, **rest)
 
     monkeypatch.setattr(ClassicMembership, "_ask", ask)

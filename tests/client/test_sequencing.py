@@ -21,7 +21,7 @@ from tests.soak.producer_schedules import (
 from kafkaframes.client.batches import Batch, Producer
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sequencing import Sequencer
-from kafkaframes.errors import BrokerError, MaybeWrittenError, NetworkError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, NetworkError
 
 TARGET = TopicPartition("t", 0)
 FIRST, SECOND = "the first connection", "the second connection"
@@ -56,7 +56,7 @@ def take_all(sequencer: Sequencer, connection: object) -> list[Batch]:
 
 
 def refuse(sequencer: Sequencer, batch: Batch, number: int) -> None:
-    sequencer.refused(batch, BrokerError("refused", error_code(number)), 0.0)
+    sequencer.refused(batch, BrokerError("refused", ErrorCode(number)), 0.0)
 
 
 def errors(sequencer: Sequencer) -> list[type | None]:

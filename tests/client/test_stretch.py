@@ -6,11 +6,11 @@ import pytest
 
 from kafkaframes.client import Fetched, TopicPartition, stretch
 from kafkaframes.client.stretch import Rules, fetches
-from kafkaframes.errors import BrokerError, NetworkError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 from kafkaframes.records.build import build_records
 
 PLACE = TopicPartition("t", 0)
-OUT_OF_RANGE = BrokerError("out of range", code=error_code(1))
+OUT_OF_RANGE = BrokerError("out of range", code=ErrorCode(1))
 
 
 def answer(first, count, *, log_start=-1):
@@ -110,7 +110,7 @@ def test_silence_is_an_error_of_the_network_where_the_log_goes_on_and_else_a_los
 
 
 def test_another_error_of_the_broker_is_raised_as_it_is():
-    denied = BrokerError("denied", code=error_code(29))
+    denied = BrokerError("denied", code=ErrorCode(29))
     with pytest.raises(BrokerError) as raised:
         read(Scripted([denied]))
     assert raised.value is denied

@@ -28,9 +28,9 @@ RELEASES = (
 )  # fmt: skip
 #: JoinGroup and Heartbeat stand in the client's tables of 0.8.2, and its broker does not know them (RequestKeys: 0-10).
 NOT_SERVED = {("0.8.2.2", 11), ("0.8.2.2", 12)}
-_JAVA = Path(__file__).parent / "java" / "ApiRanges.java"
+JAVA = Path(__file__).parent / "java"
 _REPOSITORY = Path.home() / ".m2" / "repository"
-_SLF4J = "org.slf4j:slf4j-api:1.7.36"
+SLF4J = "org.slf4j:slf4j-api:1.7.36"
 
 
 class Row(NamedTuple):
@@ -55,8 +55,8 @@ def fetch(artifact: str) -> Path:
 
 def ask(version: str) -> list[Row]:
     """Return what the kafka-clients of one release says of each API."""
-    jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(_SLF4J)]
-    command = ["java", "-cp", ":".join(map(str, jars)), str(_JAVA)]
+    jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(SLF4J)]
+    command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ApiRanges.java")]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     rows = [_row(line.split(" ")) for line in done.stdout.splitlines()]
     return [row for row in rows if (version, row.key) not in NOT_SERVED]

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from kafkaframes.client.batches import Batch, Producer, Stamp
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sequencing import Sequencer
-from kafkaframes.errors import BrokerError, MaybeWrittenError, NetworkError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, NetworkError
 
 NODES, PARTITIONS = 2, 2
 KEPT = 5
@@ -170,7 +170,7 @@ class Simulation:
             return
         chosen.waiting.remove(batch)
         if code:
-            known = error_code(code)
+            known = ErrorCode(code)
             self.seen[known.name] += 1
             self.machine.refused(batch, BrokerError(known.name, known), self.now)
             if code == STALE_LEADER:

@@ -4,12 +4,9 @@ import time
 from contextlib import suppress
 
 from kafkaframes.client import Admin, Consumer, NewTopic
-from kafkaframes.errors import BrokerError
+from kafkaframes.errors import BrokerError, ErrorCode
 
 ROWS = 3_000
-
-
-_EXISTS = 36  # TOPIC_ALREADY_EXISTS
 
 
 def make_anew(servers, name, partitions):
@@ -25,7 +22,7 @@ def make_anew(servers, name, partitions):
                 admin.create_topics([NewTopic(name=name, num_partitions=partitions, configs=kept)])
                 return
             except BrokerError as error:
-                if error.code is None or error.code.number != _EXISTS or time.monotonic() > deadline:
+                if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
                     raise
             with suppress(BrokerError):  # it is on its way out already
                 admin.delete_topics([name])

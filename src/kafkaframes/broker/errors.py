@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaframes.errors import (
-    ERROR_CODES,
     AppendRefusedError,
     CorruptRecordError,
+    ErrorCode,
     KafkaframesError,
     LogDirError,
     OffsetOutOfRangeError,
     StorageError,
 )
 
-CODE: Final = {code.name: number for number, code in ERROR_CODES.items()}
+CODE: Final[dict[str, int]] = {code.name: code for code in ErrorCode}
 NONE: Final = 0
 
 

@@ -15,17 +15,15 @@ from kafkaframes.client.cluster import GROUP, ClusterClient, fail
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.settings import ClientSettings, choices
-from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
 RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _INCREMENTAL: Final = 44
-_NOT_CONTROLLER: Final = 41
-_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
 _CONSUMER_GROUP_DESCRIBE: Final = 69
-_OF_OTHER_PROTOCOL: Final = frozenset({35, 69})  # UNSUPPORTED_VERSION, GROUP_ID_NOT_FOUND: ask as a classic group
+_OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})  # a classic group
 _BY_STATE: Final = 6  # DeleteTopics' first version that takes topic states in place of names
 
 
@@ -357,9 +355,9 @@ class AsyncAdmin:
                 await self._cluster.refresh()
             controller = self._cluster.cluster.brokers.get(self._cluster.cluster.controller)
             answer = await self._cluster.request(controller, body)
-            if _NOT_CONTROLLER in codes(answer):
+            if ErrorCode.NOT_CONTROLLER in codes(answer):
                 self._cluster.cluster.updated_at = None
-                raise fail(_NOT_CONTROLLER, type(body).__name__)
+                raise fail(ErrorCode.NOT_CONTROLLER, type(body).__name__)
             return answer
 
         return await self._cluster.retried(step)
@@ -374,7 +372,7 @@ class AsyncAdmin:
             except KafkaframesError:
                 self._cluster.forget_coordinator(group_id, GROUP)
                 raise
-            if code(answer) in _COORDINATOR_MOVED:
+            if code(answer) in COORDINATOR_MOVED:
                 self._cluster.forget_coordinator(group_id, GROUP)
                 raise fail(code(answer), f"group {group_id}")
             return answer

@@ -17,7 +17,7 @@ from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
@@ -28,9 +28,9 @@ _PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not know
 Result = TypeVar("Result")
 
 
-def fail(code: ErrorCode | int, what: str) -> BrokerError:
+def fail(code: int, what: str) -> BrokerError:
     """Return the exception for an error code."""
-    known = code if isinstance(code, ErrorCode) else error_code(code)
+    known = ErrorCode(code)
     return BrokerError(f"{what}: {known}", known)
 
 
@@ -221,8 +221,9 @@ class ClusterClient:
         async def step() -> None:
             await self.refresh([name], create=create)
             found = self.cluster.topics.get(name)
-            if found is None or found.error.number:
-                raise fail(3 if found is None else found.error, f"topic {name}")
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
+            if error:
+                raise fail(error, f"topic {name}")
 
         limit_ms = self.settings.default_api_timeout_ms
         await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, _PATIENCE_WITH_UNKNOWN_TOPICS_MS))
@@ -240,7 +241,8 @@ class ClusterClient:
             leader = self.cluster.leader(partition)
         if leader is None:
             known = self.cluster.partition(partition)
-            raise fail(3 if known is None else 5, f"partition {partition}")
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.LEADER_NOT_AVAILABLE
+            raise fail(code, f"partition {partition}")
         return leader
 
     # ----------------------------------------------------------------------------------------------- coordinators

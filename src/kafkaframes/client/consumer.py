@@ -24,19 +24,17 @@ from kafkaframes.client.fetcher import Fetcher
 from kafkaframes.client.gaps import holds_nothing
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import background, warn_unclosed
-from kafkaframes.client.membership import ClassicMembership
+from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from kafkaframes.client.rows import ConsumerRecord, placed, records_of, schema_of
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
 
 Listener = Callable[[Collection[TopicPartition]], Any]
-_OUT_OF_RANGE: Final = 1
-_JOIN_AGAIN: Final = frozenset({22, 25, 27})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS
 _GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its group rebalances
 
 
@@ -230,7 +228,7 @@ class AsyncConsumer:
         policy = self.settings.auto_offset_reset
         if policy == "none":
             names = ", ".join(map(str, partitions))
-            raise fail(_OUT_OF_RANGE, f"no offset to read {names} from, and auto_offset_reset is none")
+            raise fail(ErrorCode.OFFSET_OUT_OF_RANGE, f"no offset to read {names} from, and auto_offset_reset is none")
         which = EARLIEST if policy == "earliest" else LATEST
         committed = self.settings.isolation_level == "read_committed"
         found = await offsets.ends(self._cluster, partitions, which, read_committed=committed)
@@ -239,7 +237,7 @@ class AsyncConsumer:
 
     def _lost(self, partition: TopicPartition, offset: int) -> None:
         if self.settings.auto_offset_reset == "none":
-            self._errors.append(fail(_OUT_OF_RANGE, f"{partition} has no offset {offset}"))
+            self._errors.append(fail(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no offset {offset}"))
         else:
             self._to_reset.add(partition)
 
@@ -494,7 +492,7 @@ class AsyncConsumer:
         try:
             await group_offsets.commit(self._cluster, member, given)
         except BrokerError as error:
-            if self._membership is not None and error.code is not None and error.code.number in _JOIN_AGAIN:
+            if self._membership is not None and error.code in JOIN_AGAIN:
                 self._membership.join_again()
             raise
         self._committed_at = time.monotonic()

@@ -16,11 +16,10 @@ from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.membership import Holder
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2  # member epochs with a meaning of their own
-_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
-_FENCED: Final = frozenset({25, 110})  # UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH
+_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
 class ConsumerMembership:
@@ -61,7 +60,7 @@ class ConsumerMembership:
             try:
                 await self._cluster.retried(self._heartbeat)
             except BrokerError as error:
-                if error.code is None or error.code.number not in _FENCED:
+                if error.code not in _FENCED:
                     raise
                 await self._holder.revoked(self._holder.held(), lost=True)
                 self._epoch, self._told, self._due = _JOIN, None, 0.0
@@ -134,7 +133,7 @@ class ConsumerMembership:
         except NetworkError:
             self._cluster.forget_coordinator(self._group_id, GROUP)
             raise
-        if answer.error_code in _COORDINATOR_MOVED:
+        if answer.error_code in COORDINATOR_MOVED:
             self._cluster.forget_coordinator(self._group_id, GROUP)
         if answer.error_code:
             said = f" ({answer.error_message})" if answer.error_message else ""

@@ -12,10 +12,17 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.errors import ErrorCode
 
 FIRST_VERSION: Final = 7  # of Fetch
 NO_SESSION, NEW, NONE = 0, 0, -1  # session id; epochs of a request that wants a session, and of one that wants none
-LOST: Final = frozenset({70, 71, 106})  # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, ..._TOPIC_ID_ERROR
+LOST: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 _LAST_EPOCH: Final = 2**31 - 1
 
 

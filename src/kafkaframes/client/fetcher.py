@@ -28,10 +28,6 @@ from kafkaframes.protocol.spec.model import NIL_UUID
 BY_ID: Final = 13  # Fetch's first version that names topics by their ids
 _WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is
 _NO_EPOCH: Final = -1
-_OUT_OF_RANGE: Final = 1
-_UNKNOWN_TOPIC: Final = 3
-_CORRUPT: Final = 2  # retriable for a producer; a consumer would ask for the same bytes for ever
-_ASK_AGAIN: Final = frozenset({3, 5, 6, 9, 74, 75, 76, 100, 103})  # leaders moved, topics made anew, replicas behind
 _LARGEST_FETCH: Final = 2**31 - 1
 _LARGEST_OFFSET: Final = 2**63 - 1
 
@@ -201,12 +197,12 @@ class Fetcher:
                 return
         for topic in topics:
             found = self._cluster.cluster.topics.get(topic)
-            if found is not None and found.error.number and not self._may_come(topic, found.error):
+            if found is not None and found.error and not self._may_come(topic, found.error):
                 self._raise_later(fail(found.error, f"topic {topic}"))
 
     def _may_come(self, topic: str, error: ErrorCode) -> bool:
         """Return whether to ask again without a word: a topic just made is not known to every broker at once."""
-        if error.number != _UNKNOWN_TOPIC:
+        if error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._unknown_since.pop(topic, None)
             return error.is_retriable
         now = time.monotonic()
@@ -353,14 +349,13 @@ class Fetcher:
             position.max_bytes = min(position.max_bytes * 2, limit)
 
     def _refused(self, partition: TopicPartition, position: Position, number: int) -> None:
-        if number == _OUT_OF_RANGE:
+        if number == ErrorCode.OFFSET_OUT_OF_RANGE:
             position.not_before = time.monotonic() + self._cluster.backoff_s(0)
             self._out_of_range(partition, position.offset)
             return
-        if number not in _ASK_AGAIN:
-            error = fail(number, f"fetch of {partition} from offset {position.offset}")
-            if number == _CORRUPT or not is_retriable(error):
-                self._raise_later(error)
+        error = fail(number, f"fetch of {partition} from offset {position.offset}")
+        if number == ErrorCode.CORRUPT_MESSAGE or not is_retriable(error):  # a retry reads the same corrupt bytes
+            self._raise_later(error)
         self._later(partition, position)
 
     def _later(self, partition: TopicPartition, position: Position) -> None:

@@ -7,15 +7,13 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.cluster import GROUP, ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import NetworkError
+from kafkaframes.errors import COORDINATOR_MOVED, ErrorCode, NetworkError
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 _GROUPS: Final = 8  # OffsetFetch's first version that asks for several groups
 _BY_NAME: Final = 9  # the last versions of OffsetFetch and OffsetCommit that name topics; then they have ids
-_UNKNOWN_TOPIC_ID: Final = 100
 _ALL_TOPICS: Final = 2  # OffsetFetch's first version in which no topics mean all
-_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
 
 
 class CommittedOffset(NamedTuple):
@@ -166,12 +164,12 @@ async def _asked(cluster: ClusterClient, connection: Any, body: Message, version
 
 def _forget_stale(cluster: ClusterClient, topic: str, number: int) -> None:
     """Go by the topic's name next time, or by the id that it has now: it was made anew, or this broker lags."""
-    if number == _UNKNOWN_TOPIC_ID:
+    if number == ErrorCode.UNKNOWN_TOPIC_ID:
         cluster.cluster.topics.pop(topic, None)
 
 
 def _check(cluster: ClusterClient, group_id: str, number: int, what: str) -> None:
-    if number in _COORDINATOR_MOVED:
+    if number in COORDINATOR_MOVED:
         cluster.forget_coordinator(group_id, GROUP)
     if number:
         raise fail(number, what)

@@ -18,7 +18,7 @@ from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings, choices
-from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError
 from kafkaframes.protocol.messages.envelopes import decode_versioned, encode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -26,8 +26,10 @@ _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 1
 _LEAVES_BY_LIST: Final = 3
-_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
-_ILLEGAL_GENERATION, _UNKNOWN_MEMBER, _REBALANCING, _MEMBER_ID_REQUIRED = 22, 25, 27, 79
+# A member of a classic group joins again, which mends it.
+JOIN_AGAIN: Final = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
+)
 
 
 class Holder(Protocol):
@@ -143,7 +145,7 @@ class ClassicMembership:
             ],
         )
         answer = await self._ask(body, timeout_ms=settings.max_poll_interval_ms + settings.request_timeout_ms)
-        if answer.error_code == _MEMBER_ID_REQUIRED:
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = body.member_id = answer.member_id
             answer = await self._ask(body, timeout_ms=settings.max_poll_interval_ms + settings.request_timeout_ms)
         self._check(answer.error_code, f"joining group {self._group_id}")
@@ -230,12 +232,11 @@ class ClassicMembership:
 
     def _starts_over(self, error: BrokerError) -> bool:
         """Return whether joining again mends an error; forget what it says is over."""
-        number = error.code.number if error.code else 0
-        if number not in (_ILLEGAL_GENERATION, _UNKNOWN_MEMBER, _REBALANCING):
+        if error.code not in JOIN_AGAIN:
             return False
-        if number != _REBALANCING:
+        if error.code != ErrorCode.REBALANCE_IN_PROGRESS:
             self._generation = -1
-        if number == _UNKNOWN_MEMBER:
+        if error.code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
         self._must_join = True
         return True
@@ -277,7 +278,7 @@ class ClassicMembership:
             raise
 
     def _check(self, number: int, what: str) -> None:
-        if number in _COORDINATOR_MOVED:
+        if number in COORDINATOR_MOVED:
             self._cluster.forget_coordinator(self._group_id, GROUP)
         if number:
             raise fail(number, what)

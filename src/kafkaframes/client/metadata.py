@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkaframes.errors import ErrorCode, error_code
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -124,8 +124,8 @@ def _topic_of(topic: Any) -> TopicMetadata:
             one.leader_epoch,
             tuple(one.replica_nodes),
             tuple(one.isr_nodes),
-            error_code(one.error_code),
+            ErrorCode(one.error_code),
         )
         for one in topic.partitions
     }
-    return TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions, error_code(topic.error_code))
+    return TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions, ErrorCode(topic.error_code))

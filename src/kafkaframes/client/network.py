@@ -24,7 +24,7 @@ import numpy as np
 from kafkaframes.client import sasl
 from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, NetworkError
 from kafkaframes.protocol.framing import (
     ClientConnection,
     Ranges,
@@ -39,7 +39,6 @@ from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
-_SASL_AUTHENTICATION_FAILED: Final = 58
 _KEPT_BYTES: Final = 64 << 20  # of memory for answers, by connection
 _SENT_STEP_S: Final = 0.005
 _LONG: Final = 16 << 10  # bytes that are rather written by themselves than copied
@@ -366,7 +365,7 @@ class Connection:
             return (await answer).body, 0
         except NetworkError as error:
             reason = f"{self._wire.where} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
-            raise _error(_SASL_AUTHENTICATION_FAILED, reason) from None
+            raise _error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
 
 
 def _pieces(buffers: Iterable[bytes]) -> Iterator[bytes]:
@@ -390,7 +389,7 @@ def _raise_for(number: int, what: str) -> None:
 
 
 def _error(number: int, what: str) -> BrokerError:
-    code = error_code(number)
+    code = ErrorCode(number)
     return BrokerError(f"{what}: {code}", code)
 
 

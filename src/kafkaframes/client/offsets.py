@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.errors import LEADER_MOVED
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 _OLD: Final = 0  # the version that answers with a list of offsets
-_LEADER_MOVED: Final = frozenset({3, 5, 6, 74, 75, 76, 100})
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -53,7 +53,7 @@ async def list_offsets(
                 if isinstance(answer, OffsetAndTimestamp):
                     found[partition] = answer
                 else:
-                    if answer in _LEADER_MOVED:
+                    if answer in LEADER_MOVED:
                         cluster.cluster.topics.pop(partition.topic, None)
                     errors.append(fail(answer, f"offsets of {partition}"))
         if errors:

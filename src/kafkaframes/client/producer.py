@@ -25,7 +25,7 @@ from kafkaframes.client.record_fields import Headers, bytes_of, headers_of, part
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
-from kafkaframes.errors import EncodeError, KafkaframesError, OptionError
+from kafkaframes.errors import EncodeError, ErrorCode, KafkaframesError, OptionError
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.build import BatchFields, build_apart, build_records, next_sequence
 from kafkaframes.records.partitioner import partition_of, partitions_of_rows
@@ -219,7 +219,9 @@ class AsyncProducer:
         count = len(self._cluster.cluster.partitions_of(topic))
         if partition is not None:
             if TopicPartition(topic, partition) not in self._cluster.cluster.partitions_of(topic):
-                raise fail(3, f"topic {topic} has no partition {partition}, it has {count}")
+                raise fail(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} has no partition {partition}, it has {count}"
+                )
             return partition
         if key is not None:
             return partition_of(key, count)
@@ -355,7 +357,10 @@ class AsyncProducer:
         count = len(self._cluster.cluster.partitions_of(topic))
         partitions, wrong = partitions_of_rows(rows, count)
         if wrong is not None:
-            raise fail(3, f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}")
+            raise fail(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
+            )
         partitions[partitions < 0] = np.random.default_rng().integers(count)
         kept = _with_times(rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names]))
         if count == 1 or (len(partitions) and (partitions == partitions[0]).all()):

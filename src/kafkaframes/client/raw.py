@@ -11,14 +11,13 @@ from typing import Final
 
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import NetworkError
+from kafkaframes.errors import LEADER_MOVED, NetworkError
 from kafkaframes.protocol.spec.versions import Versions
 
 PRODUCE: Final = 0
 NEWEST_OF_SETS: Final = 2  # the last version of Produce that carries any number of batches, of any format
 _NEWEST_WITHOUT_TRANSACTION: Final = 11  # from 12 on a batch of a transaction needs the transaction's id (KIP-890)
 _ALL_REPLICAS: Final = -1
-_LEADER_MOVED: Final = frozenset({3, 5, 6, 72, 74, 75, 76, 100})
 
 
 async def takes_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:
@@ -56,7 +55,7 @@ async def produce_raw(
         raise
     answer = response.responses[0].partition_responses[0]
     if answer.error_code:
-        if answer.error_code in _LEADER_MOVED:
+        if answer.error_code in LEADER_MOVED:
             cluster.cluster.topics.pop(partition.topic, None)
         said = f" ({answer.error_message})" if answer.error_message else ""
         raise fail(answer.error_code, f"produce to {partition}{said}")

@@ -16,10 +16,9 @@ from typing import Final
 
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, NetworkError
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 
 PATIENCE_S: Final = 5.0
-_UNKNOWN_TOPIC: Final = 3
 _HANGING_S: Final = 1.0
 
 
@@ -92,9 +91,9 @@ async def _reach_advertised(cluster: ClusterClient, asked: str, waiting: _Waitin
 async def _make_known(cluster: ClusterClient, topic: str) -> None:
     await cluster.refresh([topic], create=True)
     found = cluster.cluster.topics.get(topic)
-    if found is None or found.error.number == _UNKNOWN_TOPIC:
-        raise fail(_UNKNOWN_TOPIC, f"topic {topic}: there is none, and the brokers make none")
-    if found.error.number:
+    if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}: there is none, and the brokers make none")
+    if found.error:
         raise fail(found.error, f"topic {topic}")
 
 

@@ -21,7 +21,7 @@ from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.sequencing import Ended, Sequencer
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import KafkaframesError, NetworkError
+from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 PRODUCE: Final = 0
@@ -29,8 +29,6 @@ _BY_ID: Final = 13  # Produce's first version that names topics by their ids
 _NEWEST_OF_OLD_TRANSACTIONS: Final = 11
 _ADDS_PARTITIONS: Final = 12  # the first version whose batches a broker adds to transactions by itself (KIP-890)
 _NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
-_DUPLICATE: Final = 46  # the leader has the batch already
-_METADATA_IS_OLD: Final = frozenset({3, 5, 6, 72, 74, 75, 100})
 
 
 class Sender:
@@ -253,10 +251,10 @@ class Sender:
         if answer is None:
             error = NetworkError(f"the answer does not name partition {batch.partition}")
             self.sequencer.lost(batch, error, now)
-        elif answer.error_code in (0, _DUPLICATE):
+        elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.sequencer.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
         else:
-            if answer.error_code in _METADATA_IS_OLD:
+            if answer.error_code in LEADER_MOVED:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
             said = f" ({answer.error_message})" if answer.error_message else ""
             self.sequencer.refused(batch, fail(answer.error_code, f"produce to {batch.partition}{said}"), now)

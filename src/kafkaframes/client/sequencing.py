@@ -28,15 +28,22 @@ from typing import Final, NamedTuple
 
 from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, Producer, Stamp
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import BrokerError, KafkaframesError, MaybeWrittenError, OptionError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, MaybeWrittenError, OptionError
 from kafkaframes.records.build import next_sequence
 
-_SEQUENCE_DOES_NOT_FOLLOW: Final = frozenset({45, 59})  # OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID
-_TIMED_OUT: Final = 7
+_SEQUENCE_DOES_NOT_FOLLOW: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 # What a leader answers, too, when the batch is in its log: it failed afterwards, or lost the partition while it waited
-# for followers. UNKNOWN_SERVER_ERROR, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION,
-# NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR
-_MAY_BE_WRITTEN: Final = frozenset({-1, 6, 7, 13, 20, 56})
+# for followers.
+_MAY_BE_WRITTEN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 _LARGEST_EPOCH: Final = 2**15 - 1
 _ORDER: Final = attrgetter("order")
 
@@ -242,12 +249,12 @@ class Sequencer:
     def refused(self, batch: Batch, error: BrokerError, now: float) -> None:
         """Take a leader's error."""
         line = self._lines[batch.partition]
-        number = -1 if error.code is None else error.code.number
-        batch.in_doubt = batch.in_doubt or number in _MAY_BE_WRITTEN
-        if batch.number is not None and number in _SEQUENCE_DOES_NOT_FOLLOW:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+        batch.in_doubt = batch.in_doubt or code in _MAY_BE_WRITTEN
+        if batch.number is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:
             self._out_of_order(line, batch, error, now)
         else:
-            self._again(line, batch, error, now, retriable=error.code is not None and error.code.is_retriable)
+            self._again(line, batch, error, now, retriable=code.is_retriable)
 
     def lost(self, batch: Batch, error: KafkaframesError, now: float) -> None:
         """Take that a batch was written and no answer will come."""
@@ -278,9 +285,8 @@ class Sequencer:
         """End what has waited longer than ``delivery_timeout_ms``."""
         for partition, line in self._lines.items():
             while line.waiting and line.waiting[0].created + self._timeout_s <= now:
-                code = error_code(_TIMED_OUT)
-                reason = f"{partition} took nothing for {self._timeout_s * 1000:.0f} ms: {code}"
-                self._end(line, line.waiting[0], BrokerError(reason, code))
+                reason = f"{partition} took nothing for {self._timeout_s * 1000:.0f} ms: {ErrorCode.REQUEST_TIMED_OUT}"
+                self._end(line, line.waiting[0], BrokerError(reason, ErrorCode.REQUEST_TIMED_OUT))
 
     def spoil(self) -> None:
         """Take that a record of the transaction will never be in a batch."""

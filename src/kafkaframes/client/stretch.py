@@ -14,9 +14,8 @@ from typing import Final
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sync import Consumer
-from kafkaframes.errors import BrokerError, NetworkError
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 
-_OUT_OF_RANGE: Final = 1
 _STEP_MS: Final = 1_000
 _AGAIN_SECONDS: Final = 0.1
 
@@ -57,7 +56,7 @@ def fetches(consumer: Consumer, place: TopicPartition, rules: Rules, *, first: i
         try:
             fetched = consumer.fetch(_STEP_MS)
         except BrokerError as error:
-            if error.code is None or error.code.number != _OUT_OF_RANGE:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             reached = _after_loss(consumer, place, rules, reached, end)
             if time.monotonic() < deadline:

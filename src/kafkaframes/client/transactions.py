@@ -16,7 +16,15 @@ from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient, fail
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import BrokerError, KafkaframesError, MaybeWrittenError, NetworkError, OptionError
+from kafkaframes.errors import (
+    COORDINATOR_MOVED,
+    BrokerError,
+    ErrorCode,
+    KafkaframesError,
+    MaybeWrittenError,
+    NetworkError,
+    OptionError,
+)
 from kafkaframes.protocol.messages.objects import Message
 
 _NEWEST_OF_FORM: Final = {
@@ -26,9 +34,13 @@ _NEWEST_OF_FORM: Final = {
 _DESCRIBE_TRANSACTIONS: Final = 65
 _FORM_OF_BROKERS: Final = "transaction.version"  # the feature that tells
 _KNOWS_EPOCHS: Final = 3  # InitProducerId's first version that takes an id and epoch and raises the epoch (KIP-360)
-_NOT_ATTEMPTED: Final = 55  # of the partitions beside one that could not be added
-_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
-_FENCED: Final = frozenset({47, 90, 53})  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTIONAL_ID_AUTHORIZATION
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 
 
 class Transactions:
@@ -187,7 +199,7 @@ class Transactions:
                 for one in response.results_by_topic_v3_and_below
                 for result in one.results_by_partition
             ]
-            for number, what in sorted(results, key=lambda one: one[0] == _NOT_ATTEMPTED):
+            for number, what in sorted(results, key=lambda one: one[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
                 self._check(number, what)
 
         await self._cluster.retried(step)
@@ -328,7 +340,7 @@ class Transactions:
         """Raise for an error code; remember a fence."""
         if not number:
             return
-        if number in _COORDINATOR_MOVED:
+        if number in COORDINATOR_MOVED:
             self._forget(group_id)
         error = fail(number, what)
         if number in _FENCED:

@@ -1,7 +1,7 @@
 """Every exception this package raises on purpose, and every error code a Kafka broker answers with."""
 
 from kafkaframes.errors.append import AppendRefusedError, RecordRefusal
-from kafkaframes.errors.codes import ERROR_CODES, ErrorCode, error_code
+from kafkaframes.errors.codes import COORDINATOR_MOVED, LEADER_MOVED, ErrorCode
 from kafkaframes.errors.exceptions import (
     BrokerError,
     CorruptRecordError,
@@ -22,7 +22,8 @@ from kafkaframes.errors.exceptions import (
 )
 
 __all__ = [
-    "ERROR_CODES",
+    "COORDINATOR_MOVED",
+    "LEADER_MOVED",
     "AppendRefusedError",
     "BrokerError",
     "CorruptRecordError",
@@ -42,5 +43,4 @@ __all__ = [
     "StorageError",
     "TruncatedError",
     "UnknownOutcomeError",
-    "error_code",
 ]

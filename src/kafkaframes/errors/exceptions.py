@@ -147,7 +147,7 @@ class BrokerError(KafkaframesError):
     """A broker answered with an error code other than NONE, or in a way that no broker should.
 
     Attributes:
-        code: Kafka's error, a row of ``ERROR_CODES``; None where the broker sent none.
+        code: Kafka's error, None where the broker sent none.
     """
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kafkaframes.client import Admin, Consumer, NewTopic, TopicPartition
-from kafkaframes.errors import BrokerError, KafkaframesError, error_code
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, behind, conflict, mark_for
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
 MARKERS: Final = "__kafkaframes_spark_sinks"
-_EXISTS: Final = error_code("TOPIC_ALREADY_EXISTS").number
 
 
 class Marker(NamedTuple):
@@ -38,7 +37,7 @@ def make_topic(options: TopicWriteOptions) -> None:
         try:
             admin.create_topics([NewTopic(name=MARKERS, num_partitions=1, configs=configs)])
         except BrokerError as error:
-            if error.code is None or error.code.number != _EXISTS:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
 

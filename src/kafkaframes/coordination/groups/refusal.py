@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaframes.errors import KafkaframesError, error_code
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 
 def _number(name: str) -> int:
-    return error_code(name).number
+    return ErrorCode[name]
 
 
 NONE: Final = 0
@@ -45,6 +45,6 @@ class RefusedError(KafkaframesError):
     """
 
     def __init__(self, code: int, reason: str = "") -> None:
-        super().__init__(reason or str(error_code(code)))
+        super().__init__(reason or str(ErrorCode(code)))
         self.code = code
-        self.reason = reason or error_code(code).message
+        self.reason = reason or ErrorCode(code).message

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from kafkaframes.coordination.groups.ports import Clock
 from kafkaframes.coordination.groups.refusal import RefusedError
-from kafkaframes.errors import error_code
+from kafkaframes.errors import ErrorCode
 
-INVALID_RECORD_STATE: Final = error_code("INVALID_RECORD_STATE").number
-INVALID_REQUEST: Final = error_code("INVALID_REQUEST").number
+INVALID_RECORD_STATE: Final = ErrorCode["INVALID_RECORD_STATE"]
+INVALID_REQUEST: Final = ErrorCode["INVALID_REQUEST"]
 _Value = TypeVar("_Value")
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 

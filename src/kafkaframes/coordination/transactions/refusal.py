@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaframes.errors import KafkaframesError, error_code
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 
 def _number(name: str) -> int:
-    return error_code(name).number
+    return ErrorCode[name]
 
 
 NONE: Final = 0
@@ -32,5 +32,5 @@ class TransactionRefusedError(KafkaframesError):
     """
 
     def __init__(self, code: int) -> None:
-        super().__init__(str(error_code(code)))
+        super().__init__(str(ErrorCode(code)))
         self.code = code

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaframes.client import AsyncAdmin, NewTopic
-from kafkaframes.errors import BrokerError
+from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.jobs.mirror.report import MirrorReport
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING
 from kafkaframes.storage.log.selection import check_topics, is_wanted
 
 _OWN: Final = 1  # ConfigSource of what was set for the topic itself
-_INVALID_CONFIG: Final = 40
 # What belongs to a cluster's shape and not to a topic's records (MirrorMaker 2 leaves them out, too).
 _OF_THE_CLUSTER: Final = frozenset(
     {
@@ -136,7 +135,7 @@ async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, s
         await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=configs)])
         return []
     except BrokerError as error:
-        if error.code is None or error.code.number != _INVALID_CONFIG:
+        if error.code != ErrorCode.INVALID_CONFIG:
             raise
     refused = [key for key, value in configs.items() if not await _takes(admin, name, count, {key: value})]
     taken = {key: value for key, value in configs.items() if key not in refused}
@@ -148,7 +147,7 @@ async def _takes(admin: AsyncAdmin, name: str, count: int, configs: dict[str, st
     try:
         await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=configs)], validate_only=True)
     except BrokerError as error:
-        if error.code is not None and error.code.number == _INVALID_CONFIG:
+        if error.code == ErrorCode.INVALID_CONFIG:
             return False
         raise
     return True

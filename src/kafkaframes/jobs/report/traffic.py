@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.capture.traffic import is_request_log, read_traffic
-from kafkaframes.errors.codes import error_code
+from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.kip_636 import Costs
 from kafkaframes.jobs.analyze.wire_cost import Task, measure_kip_636
 from kafkaframes.jobs.audit.audit import Audit, Uses, audit
@@ -113,7 +113,7 @@ class TrafficReport:
 
 def error_text(code: int) -> str:
     """Return an error's name; one that is not known is called by its number."""
-    return error_code(code).name
+    return ErrorCode(code).name
 
 
 def make_traffic_report(files: Sequence[str], *, ports: Sequence[int] = (), target: str = "4.0.1") -> TrafficReport:

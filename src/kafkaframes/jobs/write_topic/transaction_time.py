@@ -16,7 +16,7 @@ from typing import Final
 
 from kafkaframes.client import Admin
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
 LIMIT: Final = "transaction.max.timeout.ms"
@@ -25,7 +25,6 @@ LEAST_MS: Final = 60_000  # as Kafka's producers ask for
 _TIMES_THE_LONGEST: Final = 4
 _REMEMBERED: Final = 5
 _TIGHT: Final = 0.5  # of what is allowed; a batch that takes twice the longest before it is nothing rare
-_INVALID_TIMEOUT: Final = 50
 # The errors that a producer gets when brokers have aborted its transaction, by their version and its next request.
 _TRANSACTION_IS_OVER: Final = (
     "PRODUCER_FENCED",
@@ -126,7 +125,7 @@ def limit_of(options: TopicWriteOptions) -> int | None:
 
 def is_refused_timeout(error: KafkaframesError) -> bool:
     """Return whether the brokers refused a time-out above their limit."""
-    return isinstance(error, BrokerError) and error.code is not None and error.code.number == _INVALID_TIMEOUT
+    return isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def is_end_of_transaction(error: Exception) -> bool:

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.errors import ERROR_CODES
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.render import changes, rows
@@ -34,7 +34,7 @@ def guide_data() -> dict[str, Any]:
         "messages": messages,
         "layouts": [list(layout) for layout in layouts],
         "rows": [list(line) for line in lines],
-        "errors": [[one.number, one.name, one.is_retriable, one.message] for one in ERROR_CODES.values()],
+        "errors": [[int(code), code.name, code.is_retriable, code.message] for code in ErrorCode],
         "fields": catalog.field_words(),
     }
 
