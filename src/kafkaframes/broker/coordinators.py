@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.state import BrokerState, text_of_id
@@ -13,7 +12,7 @@ from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACT
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import Record, Timer
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
+from kafkaframes.coordination.groups.share_state import ShareCoordinator, ShareKey, ShareStates
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
@@ -92,21 +91,6 @@ class LifeClock:
                 call()
 
         return self.state.clock.call_later(delay_ms, call_if_open)
-
-
-@dataclass(slots=True)
-class ShareCoordinator:
-    """What share groups need beside their members.
-
-    Attributes:
-        states: where each group stands in each partition.
-        sessions: share sessions, by group and member.
-        lock_ms: for how long a record is given out.
-    """
-
-    states: ShareStates
-    lock_ms: int
-    sessions: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
 def attach(state: BrokerState) -> None:

@@ -31,6 +31,9 @@ from kafkaframes.broker.topics import (
     Partition,
     Topic,
 )
+from kafkaframes.coordination.groups.coordinator import GroupCoordinator
+from kafkaframes.coordination.groups.share_state import ShareCoordinator
+from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator
 from kafkaframes.errors import KafkaframesError, OptionError, StorageError
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
@@ -116,9 +119,6 @@ class BrokerState:
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, tuple[int, int, int]] = field(default_factory=lambda: dict(FEATURES))
-    groups: Any = None
-    transactions: Any = None
-    share_groups: Any = None
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     store: StoreReads | None = None
@@ -130,6 +130,9 @@ class BrokerState:
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
     is_unsaved: bool = False
     internal: InternalTopics = field(init=False)
+    groups: GroupCoordinator = field(init=False)
+    transactions: TransactionCoordinator = field(init=False)
+    share_groups: ShareCoordinator = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     static_settings: dict[str, str] = field(init=False, repr=False)
     _producer_ids_end: int = 0

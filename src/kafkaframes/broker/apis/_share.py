@@ -14,7 +14,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share_partition import SharePartition
-from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
+from kafkaframes.coordination.groups.share_state import ShareKey, ShareSession
 from kafkaframes.errors import KafkaframesError
 
 INITIAL, FINAL = 0, -1
@@ -41,36 +41,20 @@ def is_member_id(text: str | None) -> bool:
     return bool(text) and len(text or "") <= _LONGEST_MEMBER_ID
 
 
-class Session:
-    """One share session."""
-
-    __slots__ = ("epoch", "places")
-
-    def __init__(self) -> None:
-        self.epoch = 1
-        self.places: dict[Place, None] = {}
-
-
-def sessions_of(broker: BrokerState) -> dict[tuple[str, str], Session]:
-    """Return the sessions of a broker, by group and member."""
-    found: dict[tuple[str, str], Session] = broker.share_groups.sessions
-    return found
-
-
-def enter(request: Request, broker: BrokerState, *, may_begin: bool) -> tuple[int, Session | None]:
+def enter(request: Request, broker: BrokerState, *, may_begin: bool) -> tuple[int, ShareSession | None]:
     """Find or begin the session of a request; return an error code, and the session.
 
     Args:
         may_begin: ShareFetch begins sessions, ShareAcknowledge does not.
     """
     body = request.body
-    who, sessions = (body.group_id or "", body.member_id or ""), sessions_of(broker)
+    who, sessions = (body.group_id or "", body.member_id or ""), broker.share_groups.sessions
     if body.share_session_epoch == INITIAL:
         if not may_begin:
             return CODE["INVALID_SHARE_SESSION_EPOCH"], None
         if who not in sessions and len(sessions) >= _MOST_SESSIONS:
             return CODE["SHARE_SESSION_LIMIT_REACHED"], None
-        sessions[who] = Session()
+        sessions[who] = ShareSession()
         return NONE, sessions[who]
     session = sessions.get(who)
     if session is None:
@@ -86,9 +70,8 @@ def enter(request: Request, broker: BrokerState, *, may_begin: bool) -> tuple[in
 def end(request: Request, broker: BrokerState) -> None:
     """End the session, and take back what its member has not acknowledged."""
     who = request.body.group_id or "", request.body.member_id or ""
-    sessions_of(broker).pop(who, None)
-    states: ShareStates = broker.share_groups.states
-    states.release(*who)
+    broker.share_groups.sessions.pop(who, None)
+    broker.share_groups.states.release(*who)
 
 
 def find(request: Request, broker: BrokerState, place: Place) -> tuple[Partition | None, int]:
@@ -114,8 +97,7 @@ def state_of(broker: BrokerState, group_id: str, place: Place, partition: Partit
         return log.log_start_offset if reset == _EARLIEST else log.high_watermark
 
     lock_ms = int(given.get("share.record.lock.duration.ms") or broker.share_groups.lock_ms)
-    states: ShareStates = broker.share_groups.states
-    state = states.open(ShareKey(group_id, *place), begin, lock_ms=lock_ms)
+    state = broker.share_groups.states.open(ShareKey(group_id, *place), begin, lock_ms=lock_ms)
     state.move_start(log.log_start_offset)
     return state
 

@@ -17,7 +17,6 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
-from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -46,8 +45,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
     """Return the partition of ``__consumer_offsets`` that holds a group."""
-    groups: GroupCoordinator = broker.groups
-    return TopicPartition(GROUP_OFFSETS, groups.commits.transaction_of(group_id, -1)[0])
+    return TopicPartition(GROUP_OFFSETS, broker.groups.commits.transaction_of(group_id, -1)[0])
 
 
 API = Api(

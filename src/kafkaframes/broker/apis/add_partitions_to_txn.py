@@ -56,11 +56,16 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(results_by_transaction=results)
 
 
-def _partitions(topics: Any) -> list[TopicPartition]:
+def _partitions(topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _added(request: Request, broker: BrokerState, producer: tuple[str, int, int], topics: Any) -> _Codes:
+def _added(
+    request: Request,
+    broker: BrokerState,
+    producer: tuple[str, int, int],
+    topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
+) -> _Codes:
     wanted = _partitions(topics)
     code = elsewhere(request, broker, TRANSACTION, producer[0])
     if code == NONE:
@@ -107,7 +112,9 @@ def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> in
     return code or (NONE if there else CODE["UNKNOWN_TOPIC_OR_PARTITION"])
 
 
-def _rows(request: Request, topics: Any, codes: _Codes) -> list[Any]:
+def _rows(
+    request: Request, topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], codes: _Codes
+) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
     """Return the answer's topics; what was not attempted comes after what was refused, as in Kafka's answers."""
     types, not_tried = request.response, CODE["OPERATION_NOT_ATTEMPTED"]
     found = []

@@ -43,13 +43,15 @@ def _refuse(request: Request, code: int) -> Answer:
     return request.response(entries=[_row(request, asked, code, None) for asked in request.body.entries])
 
 
-def _row(request: Request, asked: Any, code: int, message: str | None) -> Any:
+def _row(
+    request: Request, asked: AlterClientQuotasRequest.EntryData, code: int, message: str | None
+) -> AlterClientQuotasResponse.EntryData:
     types = request.response
     entity = [types.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in asked.entity]
     return types.EntryData(error_code=code, error_message=message, entity=entity)
 
 
-def _change(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | None]:
+def _change(request: Request, broker: BrokerState, asked: AlterClientQuotasRequest.EntryData) -> tuple[int, str | None]:
     entity = {one.entity_type: one.entity_name for one in asked.entity}
     if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
         return CODE["INVALID_REQUEST"], f"no such entity: {', '.join(entity) or 'nobody'}"

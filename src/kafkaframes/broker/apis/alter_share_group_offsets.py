@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
@@ -54,7 +54,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(responses=topics)
 
 
-def _altered(request: Request, broker: BrokerState, topic: Topic | None, row: Any) -> int:
+def _altered(
+    request: Request,
+    broker: BrokerState,
+    topic: Topic | None,
+    row: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition,
+) -> int:
     if topic is None or topic.partition(row.partition_index) is None:
         return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
     try:

@@ -12,7 +12,7 @@ Gaps: none known.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.errors import CODE, NONE
@@ -60,7 +60,7 @@ def refuse(request: Request, broker: BrokerState) -> Answer:
     return request.response(error_code=CODE["UNSUPPORTED_VERSION"], api_keys=[_row(request, API.key, low, high)])
 
 
-def _row(request: Request, key: int, low: int, high: int) -> Any:
+def _row(request: Request, key: int, low: int, high: int) -> ApiVersionsResponse.ApiVersion:
     return request.response.ApiVersion(api_key=key, min_version=low, max_version=high)
 
 

@@ -9,7 +9,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
@@ -33,7 +33,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(groups=[_described(request, broker, name) for name in request.body.group_ids])
 
 
-def _described(request: Request, broker: BrokerState, name: str) -> Any:
+def _described(request: Request, broker: BrokerState, name: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
     types = request.response
     code = refused(request, broker, GROUP, name)
     if code == NONE and not name:
@@ -60,10 +60,12 @@ def _described(request: Request, broker: BrokerState, name: str) -> Any:
     )
 
 
-def _member(request: Request, broker: BrokerState, group: ConsumerGroup, member: ConsumerMember) -> Any:
+def _member(
+    request: Request, broker: BrokerState, group: ConsumerGroup, member: ConsumerMember
+) -> ConsumerGroupDescribeResponse.Member:
     types = request.response
 
-    def assignment(partitions: Assigned) -> Any:
+    def assignment(partitions: Assigned) -> ConsumerGroupDescribeResponse.Assignment:
         return types.Assignment(
             topic_partitions=[
                 types.TopicPartitions(

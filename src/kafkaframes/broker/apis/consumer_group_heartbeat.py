@@ -68,11 +68,11 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     )
 
 
-def _owned(rows: Any) -> frozenset[Any] | None:
+def _owned(rows: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None) -> frozenset[Any] | None:
     return None if rows is None else frozenset((row.topic_id, index) for row in rows for index in row.partitions)
 
 
-def _assignment(request: Request, assigned: Any) -> Any:
+def _assignment(request: Request, assigned: Any) -> ConsumerGroupHeartbeatResponse.Assignment:
     types = request.response
     rows = [types.TopicPartitions(topic_id=one, partitions=indexes) for one, indexes in by_topic(assigned).items()]
     return types.Assignment(topic_partitions=rows)

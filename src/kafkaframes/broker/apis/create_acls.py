@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
@@ -32,7 +32,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(results=rows)
 
 
-def _create(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | None]:
+def _create(request: Request, broker: BrokerState, asked: CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
     access = broker.access
     if not isinstance(access, AclAccess):
         return CODE["SECURITY_DISABLED"], "No Authorizer is configured."

@@ -31,7 +31,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return broker.changes.run(_added(request, broker, request.body.topics))
 
 
-def _added(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Answer]:
+def _added(
+    request: Request, broker: BrokerState, topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
+) -> Steps[Answer]:
     names = Counter(asked.name for asked in topics)
     rows = yield from each(_result(request, broker, asked, names[asked.name]) for asked in topics)
     try:

@@ -58,7 +58,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return broker.changes.run(_made(request, broker, request.body.topics))
 
 
-def _made(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Answer]:
+def _made(request: Request, broker: BrokerState, topics: list[CreateTopicsRequest.CreatableTopic]) -> Steps[Answer]:
     names = Counter(asked.name for asked in topics)
     batch = _Batch({_metrics_name(name): name for name in broker.topics})
     rows = yield from each(_result(request, broker, asked, names[asked.name], batch) for asked in topics)
@@ -88,7 +88,9 @@ def _result(request: Request, broker: BrokerState, asked: Any, times: int, batch
     return row
 
 
-def _create(request: Request, broker: BrokerState, asked: Any, row: Any, batch: _Batch) -> Steps[None]:
+def _create(
+    request: Request, broker: BrokerState, asked: Any, row: CreateTopicsResponse.CreatableTopicResult, batch: _Batch
+) -> Steps[None]:
     _check(request, broker, asked.name, batch)
     leaders = _leaders(broker, asked)
     count = len(leaders) or asked.num_partitions

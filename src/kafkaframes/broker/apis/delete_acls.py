@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
@@ -29,7 +29,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(filter_results=rows)
 
 
-def _delete(request: Request, broker: BrokerState, asked: Any) -> Any:
+def _delete(
+    request: Request, broker: BrokerState, asked: DeleteAclsRequest.DeleteAclsFilter
+) -> DeleteAclsResponse.DeleteAclsFilterResult:
     access, types = broker.access, request.response
     if not isinstance(access, AclAccess):
         return types.DeleteAclsFilterResult(

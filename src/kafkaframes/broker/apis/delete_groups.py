@@ -9,7 +9,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, error_of, refused
@@ -31,7 +31,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     )
 
 
-def _deleted(request: Request, broker: BrokerState, name: str) -> Any:
+def _deleted(request: Request, broker: BrokerState, name: str) -> DeleteGroupsResponse.DeletableGroupResult:
     code, reason = refused(request, broker, GROUP, name), None
     if code == NONE:
         try:

@@ -36,7 +36,13 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(topics=topics)
 
 
-def _row(request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: Any) -> Any:
+def _row(
+    request: Request,
+    broker: BrokerState,
+    topic: Topic | None,
+    code: int,
+    asked: DeleteRecordsRequest.DeleteRecordsPartition,
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     low, partition = -1, None
     if topic is not None and topic.is_internal:
         code, topic = CODE["INVALID_TOPIC_EXCEPTION"], None

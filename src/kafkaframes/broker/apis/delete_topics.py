@@ -50,7 +50,9 @@ def _deleted(request: Request, broker: BrokerState, asked: list[tuple[Any, Any]]
     return request.response(responses=rows)
 
 
-def _row(request: Request, broker: BrokerState, name: str | None, topic_id: Any, chosen: dict[UUID, Topic]) -> Any:
+def _row(
+    request: Request, broker: BrokerState, name: str | None, topic_id: Any, chosen: dict[UUID, Topic]
+) -> DeleteTopicsResponse.DeletableTopicResult:
     row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
     if not by_id and topic_id != NO_UUID:

@@ -7,7 +7,7 @@ Gaps: quotas are stored and told, and throttle nobody.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
@@ -44,7 +44,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(error_message=None, entries=rows)
 
 
-def _code(components: list[Any]) -> int:
+def _code(components: list[DescribeClientQuotasRequest.ComponentData]) -> int:
     """Return the error of the first component that is wrong, or of two that do not go together."""
     seen: set[str] = set()
     for one in components:
@@ -58,7 +58,7 @@ def _code(components: list[Any]) -> int:
     return CODE["INVALID_REQUEST"] if "ip" in seen and len(seen) > 1 else NONE
 
 
-def _matches(entity: Entity, components: list[Any], *, is_strict: bool) -> bool:
+def _matches(entity: Entity, components: list[DescribeClientQuotasRequest.ComponentData], *, is_strict: bool) -> bool:
     for one in components:
         if one.entity_type not in entity:
             return False

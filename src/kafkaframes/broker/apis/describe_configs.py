@@ -12,7 +12,7 @@ Gaps: levels of loggers are nominal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.config_types import PASSWORD
@@ -33,7 +33,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(results=[_result(request, broker, asked) for asked in request.body.resources])
 
 
-def _result(request: Request, broker: BrokerState, asked: Any) -> Any:
+def _result(
+    request: Request, broker: BrokerState, asked: DescribeConfigsRequest.DescribeConfigsResource
+) -> DescribeConfigsResponse.DescribeConfigsResult:
     code, message, rows = rows_of(request, broker, asked.resource_type, asked.resource_name)
     if asked.configuration_keys is not None and code == NONE:
         wanted = set(asked.configuration_keys)
@@ -47,7 +49,7 @@ def _result(request: Request, broker: BrokerState, asked: Any) -> Any:
     )
 
 
-def _row(request: Request, row: ConfigRow) -> Any:
+def _row(request: Request, row: ConfigRow) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     types, is_sensitive = request.response, row.kind == PASSWORD
     synonyms = row.synonyms if request.body.include_synonyms else ()
     return types.DescribeConfigsResourceResult(

@@ -10,7 +10,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
@@ -33,7 +33,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(groups=[_described(request, broker, name) for name in request.body.groups])
 
 
-def _described(request: Request, broker: BrokerState, name: str) -> Any:
+def _described(request: Request, broker: BrokerState, name: str) -> DescribeGroupsResponse.DescribedGroup:
     types = request.response
     code = refused(request, broker, GROUP, name)
     if code != NONE:

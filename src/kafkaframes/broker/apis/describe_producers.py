@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
@@ -36,7 +36,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(topics=topics)
 
 
-def _row(request: Request, topic: Topic | None, code: int, index: int) -> Any:
+def _row(request: Request, topic: Topic | None, code: int, index: int) -> DescribeProducersResponse.PartitionResponse:
     types = request.response
     partition = None
     if topic is not None:

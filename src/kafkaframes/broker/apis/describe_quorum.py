@@ -43,7 +43,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(error_message=None, topics=topics, nodes=nodes)
 
 
-def _row(request: Request, broker: BrokerState, index: int, *, is_right: bool) -> Any:
+def _row(request: Request, broker: BrokerState, index: int, *, is_right: bool) -> DescribeQuorumResponse.PartitionData:
     types = request.response
     if not is_right:
         return types.PartitionData(

@@ -18,7 +18,7 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.refusal import RefusedError
-from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
+from kafkaframes.coordination.groups.share_state import ShareKey
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
@@ -33,7 +33,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(groups=[_group(request, broker, asked) for asked in request.body.groups])
 
 
-def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
+def _group(
+    request: Request, broker: BrokerState, asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
     made = request.response.DescribeShareGroupOffsetsResponseGroup
     code, reason = refused(request, broker, GROUP, asked.group_id), None
     if code == NONE:
@@ -53,7 +55,9 @@ def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
     return made(group_id=asked.group_id, topics=topics)
 
 
-def _nothing(request: Request, broker: BrokerState, topics: Any) -> list[Any]:
+def _nothing(
+    request: Request, broker: BrokerState, topics: Any
+) -> list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]:
     """Return what is known of a group that is not there: Kafka does not look whether the partitions are."""
     types = request.response
     partition = types.DescribeShareGroupOffsetsResponsePartition
@@ -68,7 +72,7 @@ def _nothing(request: Request, broker: BrokerState, topics: Any) -> list[Any]:
 
 
 def _everything(request: Request, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
-    states: ShareStates = broker.share_groups.states
+    states = broker.share_groups.states
     found: dict[str, list[int]] = {}
     for key in states.keys_of(group_id):
         topic = broker.topics_by_id.get(key.topic_id)
@@ -77,11 +81,13 @@ def _everything(request: Request, broker: BrokerState, group_id: str) -> dict[st
     return found
 
 
-def _topic(request: Request, broker: BrokerState, group_id: str, name: str, indexes: list[int]) -> Any:
+def _topic(
+    request: Request, broker: BrokerState, group_id: str, name: str, indexes: list[int]
+) -> DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic:
     types = request.response
     topic = broker.topics.get(name)
     refusal = denied(request, broker.access, "TOPIC", name)
-    states: ShareStates = broker.share_groups.states
+    states = broker.share_groups.states
     rows = []
     for index in indexes:
         row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NONE)

@@ -76,7 +76,9 @@ def _topic(request: Request, broker: BrokerState, name: str, first: int, most: i
     return row, last - first, last if last < len(topic.partitions) else None
 
 
-def _partition(request: Request, broker: BrokerState, topic: Topic, index: int) -> Any:
+def _partition(
+    request: Request, broker: BrokerState, topic: Topic, index: int
+) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
     one = topic.partitions[index]
     is_led = one.leader_id in broker.nodes.ids
     replicas = [one.leader_id]

@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
@@ -30,7 +30,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     )
 
 
-def _described(request: Request, broker: BrokerState, name: str) -> Any:
+def _described(request: Request, broker: BrokerState, name: str) -> DescribeTransactionsResponse.TransactionState:
     types = request.response
     code = refused(request, broker, TRANSACTION, name)
     if code != NONE:

@@ -8,7 +8,7 @@ Gaps: none known.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
@@ -35,7 +35,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(error_message=None, results=rows)
 
 
-def _row(request: Request, broker: BrokerState, user: str, *, is_twice: bool) -> Any:
+def _row(
+    request: Request, broker: BrokerState, user: str, *, is_twice: bool
+) -> DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult:
     types = request.response
     row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
     infos = [

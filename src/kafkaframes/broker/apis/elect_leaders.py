@@ -39,7 +39,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(replica_election_results=results)
 
 
-def _row(request: Request, broker: BrokerState, topic: str, index: int) -> Any:
+def _row(request: Request, broker: BrokerState, topic: str, index: int) -> ElectLeadersResponse.PartitionResult:
     partition = broker.partition(topic, index)
     code, message = CODE["ELECTION_NOT_NEEDED"], "the replica leads already"
     if partition is None:

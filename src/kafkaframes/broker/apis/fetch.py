@@ -256,7 +256,7 @@ class Fetch:
         limits = self._limits.left(size, held)
         return read_partition(self._broker, partition, asked, limits, first=not size), partition
 
-    def _row(self, index: int, read: Read, partition: Partition | None) -> Any:
+    def _row(self, index: int, read: Read, partition: Partition | None) -> FetchResponse.PartitionData:
         types = self._request.response
         row = types.PartitionData(
             partition_index=index,
@@ -319,7 +319,7 @@ class Fetch:
         if rows:
             yield self._topic(last, rows)
 
-    def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> Any:
+    def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> FetchResponse.FetchableTopicResponse:
         name, topic_id = key or ("", NO_UUID)
         return self._request.response.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
 

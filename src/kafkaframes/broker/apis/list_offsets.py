@@ -12,7 +12,7 @@ Gaps: nothing is tiered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, code_of
@@ -84,7 +84,13 @@ def _is_known(timestamp: int, version: int) -> bool:
     return timestamp >= 0 or version >= _SINCE.get(timestamp, version + 1)
 
 
-def _row(request: Request, asked: Any, partition: Partition | None, code: int, now_ms: int) -> Any:
+def _row(
+    request: Request,
+    asked: ListOffsetsRequest.ListOffsetsPartition,
+    partition: Partition | None,
+    code: int,
+    now_ms: int,
+) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
     row = request.response.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
     if partition is None:
         return row
@@ -100,7 +106,9 @@ def _row(request: Request, asked: Any, partition: Partition | None, code: int, n
     return row
 
 
-def _look_up(request: Request, row: Any, partition: Partition, timestamp: int) -> None:
+def _look_up(
+    request: Request, row: ListOffsetsResponse.ListOffsetsPartitionResponse, partition: Partition, timestamp: int
+) -> None:
     log = partition.log
     if timestamp == LATEST:
         committed = request.body.isolation_level == READ_COMMITTED

@@ -170,11 +170,13 @@ def _code_for(name: str) -> int:
     return CODE["UNKNOWN_TOPIC_OR_PARTITION" if is_topic(name) else "INVALID_TOPIC_EXCEPTION"]
 
 
-def _missing(request: Request, name: str | None, code: int, topic_id: Any = NO_UUID) -> Any:
+def _missing(
+    request: Request, name: str | None, code: int, topic_id: Any = NO_UUID
+) -> MetadataResponse.MetadataResponseTopic:
     return request.response.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 
 
-def topic_row(request: Request, broker: BrokerState, topic: Topic) -> Any:
+def topic_row(request: Request, broker: BrokerState, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
     """Return a topic as Metadata answers it."""
     up = set(broker.nodes.ids)
     partitions = []

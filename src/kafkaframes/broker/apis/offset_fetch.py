@@ -12,7 +12,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import OffsetFetchRequest, OffsetFetchResponse
 
     Request: TypeAlias = RequestOf[OffsetFetchRequest, OffsetFetchResponse]
+    _Topic: TypeAlias = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
 
 _FIRST_WITH_ERROR = 2
 _FIRST_WITH_GROUPS = 8
@@ -61,7 +62,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(topics=topics, error_code=error)
 
 
-def _listed(topics: Any, found: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
+def _listed(topics: Iterable[_Topic] | None, found: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
     """Yield topics and partitions as they were requested, those without any too; all that are there if none were."""
     if topics is None:
         yield from by_topic(found)
@@ -70,7 +71,7 @@ def _listed(topics: Any, found: dict[TopicPartition, Fetched]) -> Iterator[tuple
 
 
 def _fetch(
-    request: Request, broker: BrokerState, who: Committer, topics: Any
+    request: Request, broker: BrokerState, who: Committer, topics: Iterable[_Topic] | None
 ) -> tuple[int, dict[TopicPartition, Fetched]]:
     """Return a group's error, and its offsets of these topics; of all topics if they are None."""
     error = refused(request, broker, GROUP, who.group_id)
@@ -93,7 +94,9 @@ def _fetch(
     }
 
 
-def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
+def _group(
+    request: Request, broker: BrokerState, asked: OffsetFetchRequest.OffsetFetchRequestGroup
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     types = request.response
     who = Committer(
         asked.group_id,

@@ -9,7 +9,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import NONE
@@ -35,7 +35,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(topics=topics)
 
 
-def _row(request: Request, topic: Topic | None, code: int, asked: Any) -> Any:
+def _row(
+    request: Request, topic: Topic | None, code: int, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponse.EpochEndOffset:
     partition = None
     if topic is not None:
         partition, code = led_here(request, topic, asked.partition, current_leader_epoch=asked.current_leader_epoch)

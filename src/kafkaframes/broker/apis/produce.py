@@ -13,7 +13,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker import produce
@@ -101,7 +101,9 @@ def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) ->
     return request.response(responses=rows, node_endpoints=endpoints)
 
 
-def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: Any) -> Outcome:
+def _outcome(
+    request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: ProduceRequest.PartitionProduceData
+) -> Outcome:
     body, records = request.body, asked.records
     if topic is None:
         return Outcome(code)
@@ -140,11 +142,11 @@ def _refusal(request: Request, broker: BrokerState) -> int:
 
 def _transaction_code(request: Request, broker: BrokerState, name: str, index: int, records: bytes) -> int:
     """Ask the transaction coordinator about a batch of a transaction (KIP-890); other batches pass."""
-    transactional_id = request.body.transactional_id
-    if not _is_transactional(records) or broker.transactions is None:
+    transactional_id = request.body.transactional_id or ""
+    if not _is_transactional(records):
         return NONE
     producer_id, producer_epoch, _ = (_number(records, field, size) for field, size in _OF_PRODUCER)
-    code: int = broker.transactions.admit_produce(
+    return broker.transactions.admit_produce(
         transactional_id,
         producer_id,
         producer_epoch,
@@ -153,7 +155,6 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, index: i
         may_add=request.version >= _FIRST_IMPLICIT,
         knows_abortable=request.version >= _FIRST_ABORTABLE,
     )
-    return code
 
 
 def _skips_sequences(partition: Partition, records: bytes) -> bool:
@@ -177,7 +178,9 @@ def _number(records: bytes, name: str, size: int) -> int:
     return int.from_bytes(records[at : at + size], "big", signed=True)
 
 
-def _row(request: Request, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]) -> Any:
+def _row(
+    request: Request, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]
+) -> ProduceResponse.PartitionProduceResponse:
     types = request.response
     row = types.PartitionProduceResponse(
         index=index,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._groups import elsewhere
-from kafkaframes.broker.apis._share import FINAL, INITIAL, Place, Session
+from kafkaframes.broker.apis._share import FINAL, INITIAL, Place
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.request import RequestOf
@@ -23,6 +23,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.share_partition import Acquired
+from kafkaframes.coordination.groups.share_state import ShareSession
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.headers import headers_of
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK
@@ -64,7 +65,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return when_read(broker, lambda: _give_or_wait(request, broker, session, acknowledged))
 
 
-def _update(session: Session, request: Request) -> None:
+def _update(session: ShareSession, request: Request) -> None:
     for topic in request.body.topics:
         for row in topic.partitions:
             session.places[topic.topic_id, row.partition_index] = None
@@ -73,7 +74,9 @@ def _update(session: Session, request: Request) -> None:
             session.places.pop((forgotten.topic_id, index), None)
 
 
-def _give_or_wait(request: Request, broker: BrokerState, session: Session, acknowledged: dict[Place, int]) -> Answer:
+def _give_or_wait(
+    request: Request, broker: BrokerState, session: ShareSession, acknowledged: dict[Place, int]
+) -> Answer:
     found = {place: _share.find(request, broker, place) for place in session.places}
     there = {place: partition for place, (partition, _) in found.items() if partition is not None}
     failed = {place: (code, b"", list[Acquired]()) for place, (partition, code) in found.items() if partition is None}
@@ -115,9 +118,9 @@ def _given(request: Request, broker: BrokerState, there: dict[Place, Partition])
 
 
 def _of_partition(
-    broker: BrokerState, body: Any, place: Place, partition: Partition, room: int, most: int
+    broker: BrokerState, body: ShareFetchRequest, place: Place, partition: Partition, room: int, most: int
 ) -> tuple[bytes, list[Acquired]]:
-    state = _share.state_of(broker, body.group_id, place, partition)
+    state = _share.state_of(broker, body.group_id or "", place, partition)
     log = partition.log
     while not state.is_full and (offset := state.next_fetch_offset) < log.high_watermark:
         data = log.read(offset, max_bytes=room, isolation=HIGH_WATERMARK, min_one_message=True).records
@@ -125,7 +128,7 @@ def _of_partition(
         if end <= offset:
             break
         state.skip(control)
-        acquired = state.acquire(body.member_id, (one for run in runs for one in run), most)
+        acquired = state.acquire(body.member_id or "", (one for run in runs for one in run), most)
         if acquired:
             return data, acquired
         if state.next_fetch_offset <= offset:

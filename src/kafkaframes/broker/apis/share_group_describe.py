@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
@@ -30,7 +30,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(groups=[_described(request, broker, name) for name in request.body.group_ids])
 
 
-def _described(request: Request, broker: BrokerState, name: str) -> Any:
+def _described(request: Request, broker: BrokerState, name: str) -> ShareGroupDescribeResponse.DescribedGroup:
     types = request.response
     code = refused(request, broker, GROUP, name) or (NONE if name else CODE["INVALID_GROUP_ID"])
     if code != NONE:
@@ -55,7 +55,7 @@ def _described(request: Request, broker: BrokerState, name: str) -> Any:
     )
 
 
-def _member(request: Request, broker: BrokerState, member: ShareMember) -> Any:
+def _member(request: Request, broker: BrokerState, member: ShareMember) -> ShareGroupDescribeResponse.Member:
     types = request.response
     rows = [
         types.TopicPartitions(topic_id=topic_id, topic_name=broker.topics_by_id[topic_id].name, partitions=indexes)

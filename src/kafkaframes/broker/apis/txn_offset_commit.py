@@ -66,7 +66,7 @@ def _staged(request: Request, broker: BrokerState, rows: OffsetRows) -> dict[Top
         return code if request.version >= _FIRST_ABORTABLE else _NOT_ADDED.get(code, code)
     who = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     try:
-        return broker.groups.commits.commit_in_transaction(who, rows.offsets, producer)  # type: ignore[no-any-return]
+        return broker.groups.commits.commit_in_transaction(who, rows.offsets, producer)
     except KafkaframesError as error:
         return error_of(error)
 

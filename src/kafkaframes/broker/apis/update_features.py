@@ -40,7 +40,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(error_message=None, results=rows)
 
 
-def _reason(broker: BrokerState, one: Any) -> str | None:
+def _reason(broker: BrokerState, one: UpdateFeaturesRequest.FeatureUpdateKey) -> str | None:
     if one.feature not in broker.features:
         return f"there is no feature {one.feature!r} here"
     low, high, _ = broker.features[one.feature]

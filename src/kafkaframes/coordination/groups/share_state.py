@@ -197,6 +197,29 @@ class ShareStates:
                 self.stored[key] = _updated(self.stored[key], one.value)
 
 
+@dataclass(slots=True)
+class ShareSession:
+    """A member's share session (KIP-932): its epoch, and the partitions that it fetches."""
+
+    epoch: int = 1
+    places: dict[tuple[UUID, int], None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ShareCoordinator:
+    """What share groups need beside their members.
+
+    Attributes:
+        states: where each group stands in each partition.
+        sessions: by group and member.
+        lock_ms: for how long a record is given out.
+    """
+
+    states: ShareStates
+    lock_ms: int
+    sessions: dict[tuple[str, str], ShareSession] = field(default_factory=dict)
+
+
 def _key(key: ShareKey) -> Any:
     return message("ShareSnapshotKey")(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
