@@ -3,10 +3,10 @@
 import pytest
 from tests.coordination.groups.support import Bench
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.commits import Fetched, Offset, Producer
 from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.files.coordinators import coordinator_partition
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -46,10 +46,10 @@ def test_a_member_commits_with_its_generation(bench):
     commit = bench.coordinator.commit
     who = Committer("g", joined.member_id, None, 1)
     assert commit(who, {T0: Offset(1)}) == {T0: 0}
-    assert code_of(commit, who._replace(generation=2), {T0: Offset(1)}) == refusal.ILLEGAL_GENERATION
-    assert code_of(commit, who._replace(member_id="x"), {T0: Offset(1)}) == refusal.UNKNOWN_MEMBER_ID
-    assert code_of(commit, NOBODY, {T0: Offset(1)}) == refusal.UNKNOWN_MEMBER_ID
-    assert code_of(commit, who._replace(instance_id="x"), {T0: Offset(1)}) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(commit, who._replace(generation=2), {T0: Offset(1)}) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(commit, who._replace(member_id="x"), {T0: Offset(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(commit, NOBODY, {T0: Offset(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(commit, who._replace(instance_id="x"), {T0: Offset(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_keeps_a_member_alive(bench):
@@ -64,11 +64,11 @@ def test_nobody_commits_between_join_and_sync(bench):
     answers = bench.join(bench.new_id())
     bench.clock.run_due()
     who = Committer("g", answers[0].member_id, None, 1)
-    assert code_of(bench.coordinator.commit, who, {T0: Offset(1)}) == refusal.REBALANCE_IN_PROGRESS
+    assert code_of(bench.coordinator.commit, who, {T0: Offset(1)}) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(
-    ("knows_epochs", "code"), [(True, refusal.GROUP_ID_NOT_FOUND), (False, refusal.ILLEGAL_GENERATION)]
+    ("knows_epochs", "code"), [(True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ErrorCode.ILLEGAL_GENERATION)]
 )
 def test_a_member_of_no_group_cannot_commit(bench, knows_epochs, code):
     who = Committer("g", "m", None, 1, knows_epochs)
@@ -77,7 +77,7 @@ def test_a_member_of_no_group_cannot_commit(bench, knows_epochs, code):
 
 def test_long_metadata_is_refused_alone(bench):
     wanted = {T0: Offset(1, -1, "x" * 4097), T1: Offset(1, -1, "x" * 4096)}
-    assert bench.coordinator.commit(NOBODY, wanted) == {T0: refusal.OFFSET_METADATA_TOO_LARGE, T1: 0}
+    assert bench.coordinator.commit(NOBODY, wanted) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: 0}
     assert committed(bench) == [Fetched()]
 
 
@@ -90,7 +90,7 @@ def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
     if restarts:
         bench.restart()
     assert committed(bench) == [Fetched(1)]
-    assert committed(bench, T0, T1, require_stable=True) == [Fetched(error=refusal.UNSTABLE_OFFSET_COMMIT), Fetched()]
+    assert committed(bench, T0, T1, require_stable=True) == [Fetched(error=ErrorCode.UNSTABLE_OFFSET_COMMIT), Fetched()]
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=commits)
     assert committed(bench, require_stable=True) == [Fetched(9, 2, "txn") if commits else Fetched(1)]
 
@@ -108,7 +108,7 @@ def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_i
     stage(NOBODY, {T0: Offset(1)}, Producer(7, 0))
     stage(Committer("g", joined.member_id, None, 1), {T0: Offset(1)}, Producer(7, 0))
     late = Committer("g", joined.member_id, None, 0)
-    assert code_of(stage, late, {T0: Offset(1)}, Producer(7, 0)) == refusal.ILLEGAL_GENERATION
+    assert code_of(stage, late, {T0: Offset(1)}, Producer(7, 0)) == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
@@ -127,26 +127,26 @@ def test_offsets_are_deleted_unless_somebody_reads_the_topic(bench):
     bench.member()
     delete = bench.coordinator.commits.delete
     assert delete("g", [T0, TopicPartition("other", 0)]) == {
-        T0: refusal.GROUP_SUBSCRIBED_TO_TOPIC,
+        T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
         TopicPartition("other", 0): 0,
     }
     bench.restart()
     assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}
-    assert code_of(delete, "nobody", [T0]) == refusal.GROUP_ID_NOT_FOUND
+    assert code_of(delete, "nobody", [T0]) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_workers_are_not_deleted_while_they_work(bench):
     bench.member(protocol_type="connect")
-    assert code_of(bench.coordinator.commits.delete, "g", [T0]) == refusal.NON_EMPTY_GROUP
+    assert code_of(bench.coordinator.commits.delete, "g", [T0]) == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_group_is_deleted_with_its_offsets(bench):
     joined = bench.member()
     bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: Offset(1)})
-    assert code_of(bench.coordinator.delete_group, "g") == refusal.NON_EMPTY_GROUP
+    assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
     bench.clock.advance(11)
     bench.coordinator.delete_group("g")
-    assert code_of(bench.coordinator.delete_group, "g") == refusal.GROUP_ID_NOT_FOUND
+    assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
     bench.restart()
     assert bench.coordinator.groups == {}
     assert committed(bench) == [Fetched()]

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.coordination.groups.support import Bench, SomeTopics
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import ConsumerMember, MemberState
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
 from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.files.names import TopicPartition
 
 NOTHING = frozenset()
@@ -81,9 +81,9 @@ def test_an_answer_that_was_missed_is_given_again(bench):
     told = beat(bench, epoch=2)
     assert beat(bench, epoch=2, owned=told.assignment).epoch == 3
     assert beat(bench, epoch=2, owned=told.assignment).epoch == 3  # it has not seen that
-    assert code_of(bench, "m", 2) == refusal.FENCED_MEMBER_EPOCH
-    assert code_of(bench, "m", 2, owned=have) == refusal.FENCED_MEMBER_EPOCH
-    assert code_of(bench, "m", 4) == refusal.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 2, owned=have) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
     full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned=told.assignment)
     assert full.assignment == told.assignment
 
@@ -96,7 +96,7 @@ def test_a_member_that_leaves_gives_all_to_the_others(bench):
     assert answer.epoch == 4
     assert beat(bench, "m", -1) == Beaten("m", -1)
     assert bench.group().state_name == "Empty"
-    assert code_of(bench, "m", -1) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(bench, "m", -1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_is_not_heard_of_is_given_up(bench):
@@ -106,7 +106,7 @@ def test_a_member_that_is_not_heard_of_is_given_up(bench):
         bench.clock.advance(20)
         beat(bench, epoch=member(bench).epoch, owned=member(bench).assigned)
     assert list(bench.group().members) == ["m"]
-    assert code_of(bench, "n", 3) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(bench, "n", 3) == ErrorCode.UNKNOWN_MEMBER_ID
     assert len(member(bench).assigned) == 4
 
 
@@ -147,7 +147,7 @@ def test_a_pattern_is_all_topics_that_match_it(bench):
     assert len(beat(bench, epoch=2).assignment) == 9
     bench.restart()
     assert bench.group().regexes == {"orders|pay.*": {"orders", "payments", "pay-2"}}
-    assert code_of(bench, "n", topics=None, regex="(?=x)") == refusal.INVALID_REGULAR_EXPRESSION
+    assert code_of(bench, "n", topics=None, regex="(?=x)") == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert len(beat(bench, epoch=3, topics=["orders"], regex="").assignment) == 4
     assert bench.group().regexes == {}
 
@@ -158,12 +158,12 @@ def test_a_static_member_comes_back_to_what_it_had(bench):
     told = beat(bench, epoch=2, instance_id="a")
     beat(bench, epoch=2, instance_id="a", owned=told.assignment)
     mine = beat(bench, "n", 3, instance_id="b").assignment
-    assert code_of(bench, "n2", instance_id="b") == refusal.UNRELEASED_INSTANCE_ID
+    assert code_of(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
     assert beat(bench, "n", -2, instance_id="b") == Beaten("n", -2)
     epoch = bench.group().epoch
     back = beat(bench, "n2", instance_id="b")
     assert (back.assignment, back.epoch, bench.group().epoch) == (mine, epoch, epoch)
-    assert code_of(bench, "n", 3, instance_id="b") == refusal.FENCED_INSTANCE_ID
+    assert code_of(bench, "n", 3, instance_id="b") == ErrorCode.FENCED_INSTANCE_ID
     assert "n" not in bench.group().members
     bench.restart()
     assert beat(bench, "n2", epoch, instance_id="b").epoch == epoch
@@ -180,7 +180,7 @@ def test_a_static_member_that_stays_away_loses_its_place(bench):
 def test_the_assignor_that_most_ask_for_is_taken(bench):
     beat(bench, assignor="range", topics=["orders", "payments"])
     assert bench.group().assignor == "range"
-    assert code_of(bench, "n", assignor="best") == refusal.UNSUPPORTED_ASSIGNOR
+    assert code_of(bench, "n", assignor="best") == ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
 @pytest.mark.parametrize(
@@ -198,16 +198,16 @@ def test_the_assignor_that_most_ask_for_is_taken(bench):
     ],
 )
 def test_requests_that_contradict_themselves_are_refused(bench, name, epoch, changes):
-    assert code_of(bench, name, epoch, **changes) == refusal.INVALID_REQUEST
+    assert code_of(bench, name, epoch, **changes) == ErrorCode.INVALID_REQUEST
 
 
 def test_members_of_no_group_and_of_other_groups_are_refused(bench):
-    assert code_of(bench, "m", 2) == refusal.GROUP_ID_NOT_FOUND
+    assert code_of(bench, "m", 2) == ErrorCode.GROUP_ID_NOT_FOUND
     beat(bench)
-    assert code_of(bench, "n", 2) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
     full = Bench(GroupSettings(consumer_max_size=1))
     beat(full)
-    assert code_of(full, "n") == refusal.GROUP_MAX_SIZE_REACHED
+    assert code_of(full, "n") == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert beat(full).epoch == 2  # who is in may join again
 
 
@@ -268,8 +268,8 @@ def test_commits_and_fetches_name_the_epoch(bench):
     assert bench.coordinator.commits.fetch(who, [where])[where].offset == 5
     assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
     for wrong, code in (
-        (who._replace(generation=0), refusal.STALE_MEMBER_EPOCH),
-        (who._replace(member_id="x"), refusal.UNKNOWN_MEMBER_ID),
+        (who._replace(generation=0), ErrorCode.STALE_MEMBER_EPOCH),
+        (who._replace(member_id="x"), ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         for call in (
             lambda wrong=wrong: bench.coordinator.commit(wrong, {where: Offset(6)}),
@@ -280,8 +280,8 @@ def test_commits_and_fetches_name_the_epoch(bench):
             assert caught.value.code == code
     with pytest.raises(RefusedError) as caught:
         bench.coordinator.commit(who._replace(knows_epochs=False), {where: Offset(6)})
-    assert caught.value.code == refusal.UNSUPPORTED_VERSION
-    assert bench.coordinator.commits.delete("g", [where]) == {where: refusal.GROUP_SUBSCRIBED_TO_TOPIC}
+    assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
+    assert bench.coordinator.commits.delete("g", [where]) == {where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
 def test_a_group_without_members_is_deleted_and_gone_after_a_restart(bench):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.coordination.groups.support import Bench
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import NOTHING, ConsumerGroup
@@ -13,9 +12,9 @@ from kafkaframes.coordination.groups.consumer_protocol import Beat
 from kafkaframes.coordination.groups.embedded import read_assignment, read_subscription, write_assignment
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.coordination.groups.rebalance import Leaving, Sync
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.errors import DecodeError, OptionError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -41,7 +40,7 @@ def classic_member(bench, name="c", owned=(), member_id="", version=1, **changes
     """Join and sync as a consumer of the classic protocol does; return the answers."""
     protocols = (("cooperative-sticky", subscription(owned, version)),)
     joined = join(bench, member_id, client_id=name, protocols=protocols, **changes)
-    if joined.error == refusal.MEMBER_ID_REQUIRED:
+    if joined.error == ErrorCode.MEMBER_ID_REQUIRED:
         joined = join(bench, joined.member_id, client_id=name, protocols=protocols, **changes)
     return joined
 
@@ -85,7 +84,7 @@ def upgraded(bench):
     """A group whose first member is classic and gives half of what it has to a second, of the consumer protocol."""
     old = with_everything(bench)
     young = beat(bench)
-    assert heartbeat(bench, old) == refusal.REBALANCE_IN_PROGRESS
+    assert heartbeat(bench, old) == ErrorCode.REBALANCE_IN_PROGRESS
     again = classic_member(bench, member_id=old.member_id, owned=ALL)
     kept = read_assignment(sync(bench, again).assignment)
     assert (again.generation, len(kept)) == (old.generation, 2)
@@ -120,7 +119,7 @@ def test_the_last_member_of_the_consumer_protocol_makes_the_group_classic_again(
         ClassicGroup, "PreparingRebalance", [again.member_id]
     )  # fmt: skip
     assert read_assignment(group.members[again.member_id].assignment) == kept
-    assert heartbeat(bench, again) == refusal.REBALANCE_IN_PROGRESS
+    assert heartbeat(bench, again) == ErrorCode.REBALANCE_IN_PROGRESS
     joined = classic_member(bench, member_id=again.member_id, owned=kept)
     assert joined.leader == joined.member_id
     assert sync(bench, joined, {joined.member_id: write_assignment(ALL, 1)}).error == 0
@@ -131,7 +130,7 @@ def test_a_session_that_times_out_downgrades_too(bench):
     again, _, _ = upgraded(bench)
     for _ in range(10):
         bench.clock.advance(9)
-        if heartbeat(bench, again) == refusal.REBALANCE_IN_PROGRESS:
+        if heartbeat(bench, again) == ErrorCode.REBALANCE_IN_PROGRESS:
             break
     assert isinstance(bench.group(), ClassicGroup)
 
@@ -143,7 +142,7 @@ def test_a_policy_forbids_upgrades(policy):
     with_everything(bench)
     with pytest.raises(RefusedError) as caught:
         beat(bench)
-    assert caught.value.code == refusal.GROUP_ID_NOT_FOUND
+    assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_policy_forbids_downgrades():
@@ -152,7 +151,7 @@ def test_a_policy_forbids_downgrades():
     again, _, _ = upgraded(bench)
     beat(bench, epoch=-1)
     assert isinstance(bench.group(), ConsumerGroup)
-    assert heartbeat(bench, again) == refusal.REBALANCE_IN_PROGRESS
+    assert heartbeat(bench, again) == ErrorCode.REBALANCE_IN_PROGRESS
     joined = classic_member(bench, member_id=again.member_id)
     assert len(read_assignment(sync(bench, joined).assignment)) == 4
 
@@ -163,7 +162,7 @@ def test_groups_of_others_than_consumers_stay_as_they_are(bench):
     assert joined.error == 0
     with pytest.raises(RefusedError) as caught:
         beat(bench)
-    assert caught.value.code == refusal.GROUP_ID_NOT_FOUND
+    assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_classic_member_joins_a_consumer_group(bench):
@@ -173,7 +172,7 @@ def test_a_classic_member_joins_a_consumer_group(bench):
     assert sync(bench, joined).error == 0
     told = beat(bench, epoch=first.epoch, owned=first.assignment)
     beat(bench, epoch=told.epoch, owned=told.assignment)
-    assert heartbeat(bench, joined) == refusal.REBALANCE_IN_PROGRESS  # what it waits for is free
+    assert heartbeat(bench, joined) == ErrorCode.REBALANCE_IN_PROGRESS  # what it waits for is free
     again = classic_member(bench, member_id=joined.member_id)
     assert len(read_assignment(sync(bench, again).assignment)) == 2
     assert heartbeat(bench, again) == 0
@@ -181,32 +180,32 @@ def test_a_classic_member_joins_a_consumer_group(bench):
 
 def test_other_protocols_than_those_of_the_members_are_refused(bench):
     beat(bench)
-    assert join(bench, protocol_type="connect").error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert join(bench, protocol_type="connect").error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     wrong = join(bench, protocols=(("range", b"\xff"),), needs_member_id=False)
-    assert (wrong.error, wrong.member_id) == (refusal.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert (wrong.error, wrong.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     classic_member(bench)
-    assert join(bench, protocols=(("roundrobin", subscription()),)).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert join(bench, protocols=(("roundrobin", subscription()),)).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_wrong_generations_and_members_are_refused(bench):
     again, _, told = upgraded(bench)
-    assert heartbeat(bench, again._replace(generation=99)) == refusal.ILLEGAL_GENERATION
-    assert heartbeat(bench, again._replace(member_id="nobody")) == refusal.UNKNOWN_MEMBER_ID
-    assert heartbeat(bench, again._replace(member_id="m", generation=told.epoch)) == refusal.UNKNOWN_MEMBER_ID
-    assert sync(bench, again._replace(generation=99)).error == refusal.ILLEGAL_GENERATION
-    assert sync(bench, again._replace(protocol_name="range")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert heartbeat(bench, again._replace(generation=99)) == ErrorCode.ILLEGAL_GENERATION
+    assert heartbeat(bench, again._replace(member_id="nobody")) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert heartbeat(bench, again._replace(member_id="m", generation=told.epoch)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert sync(bench, again._replace(generation=99)).error == ErrorCode.ILLEGAL_GENERATION
+    assert sync(bench, again._replace(protocol_name="range")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     where = {ALL[0]: Offset(5)}
     who = Committer("g", again.member_id, None, again.generation, knows_epochs=False)
     assert bench.coordinator.commit(who, where) == {ALL[0]: 0}
     with pytest.raises(RefusedError) as caught:
         bench.coordinator.commit(who._replace(generation=99), where)
-    assert caught.value.code == refusal.ILLEGAL_GENERATION
+    assert caught.value.code == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_classic_members_leave_and_time_out(bench):
     again, _, _ = upgraded(bench)
     left = [Leaving(again.member_id), Leaving("nobody"), Leaving("m")]
-    assert bench.coordinator.leave("g", left) == [0, refusal.UNKNOWN_MEMBER_ID, refusal.UNKNOWN_MEMBER_ID]
+    assert bench.coordinator.leave("g", left) == [0, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID]
     other = classic_member(bench, "other")
     assert other.error == 0
     bench.clock.advance(11)  # the session of the classic protocol
@@ -218,7 +217,7 @@ def test_who_does_not_join_again_is_given_up(bench):
     young = beat(bench)
     for _ in range(8):
         bench.clock.advance(9)
-        assert heartbeat(bench, old) in (refusal.REBALANCE_IN_PROGRESS, refusal.UNKNOWN_MEMBER_ID)
+        assert heartbeat(bench, old) in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID)
         young = beat(bench, epoch=young.epoch, owned=young.assignment)
     assert list(bench.group().members) == ["m"]
     assert len(bench.group().members["m"].assigned) == 4

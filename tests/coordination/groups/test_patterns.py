@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.patterns import compile_pattern
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 PIECES = [
     "a",
@@ -48,7 +48,7 @@ def test_what_matches_is_what_python_finds(engine, text, name):
 def test_what_re2_does_not_take_is_refused(engine, text):
     with pytest.raises(RefusedError) as caught:
         compile_pattern(text)
-    assert caught.value.code == refusal.INVALID_REGULAR_EXPRESSION
+    assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert "not a valid regular expression: " in caught.value.reason
 
 
@@ -63,4 +63,4 @@ def test_without_the_package_every_expression_is_refused_by_its_name(monkeypatch
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(RefusedError, match=r"google-re2.*kafkaframes\[re2\]") as caught:
         compile_pattern("orders.*")
-    assert caught.value.code == refusal.INVALID_REGULAR_EXPRESSION
+    assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION

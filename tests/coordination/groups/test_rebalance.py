@@ -3,10 +3,10 @@
 import pytest
 from tests.coordination.groups.support import SUBSCRIPTION, Bench, drain
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.classic import VALID_PREVIOUS, ClassicGroup, GroupState, JoinResult
 from kafkaframes.coordination.groups.rebalance import Leaving
 from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.errors import ErrorCode
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def bench():
 
 def test_a_new_dynamic_member_gets_an_id_first_and_the_group_begins_with_it(bench):
     required = drain(bench.join())
-    assert (required.error, required.member_id) == (refusal.MEMBER_ID_REQUIRED, "c-uuid0")
+    assert (required.error, required.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-uuid0")
     answers = bench.join(required.member_id)
     assert not answers  # the initial delay is 0, but it is a timer as in Kafka
     bench.clock.run_due()
@@ -36,22 +36,22 @@ def test_versions_without_the_id_round_join_at_once(bench):
 
 
 def test_an_id_that_nobody_gave_out_is_unknown(bench):
-    assert drain(bench.join("made-up")) == JoinResult(refusal.UNKNOWN_MEMBER_ID, "made-up")
+    assert drain(bench.join("made-up")) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "made-up")
     bench.new_id()  # there is a group now
-    assert drain(bench.join("made-up")).error == refusal.UNKNOWN_MEMBER_ID
+    assert drain(bench.join("made-up")).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_an_id_that_is_not_used_within_the_session_timeout_is_forgotten(bench):
     member_id = bench.new_id()
     bench.clock.advance(10.001)
-    assert drain(bench.join(member_id)).error == refusal.UNKNOWN_MEMBER_ID
+    assert drain(bench.join(member_id)).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_second_member_makes_the_first_rejoin_and_only_the_leader_is_told_of_all(bench):
     first = bench.member()
     second_id = bench.new_id()
     second = bench.join(second_id)
-    assert bench.coordinator.heartbeat("g", first.member_id, None, 1) == refusal.REBALANCE_IN_PROGRESS
+    assert bench.coordinator.heartbeat("g", first.member_id, None, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     again = bench.join(first.member_id)
     leader, follower = drain(again), drain(second)
     assert leader.generation == follower.generation == 2
@@ -71,7 +71,7 @@ def test_who_does_not_rejoin_in_time_is_out(bench):
     late = bench.join(bench.new_id(), session_timeout_ms=100_000)
     for _ in range(8):  # the first stays alive, and does not rejoin
         bench.clock.advance(7)
-        assert bench.coordinator.heartbeat("g", first, None, 1) == refusal.REBALANCE_IN_PROGRESS
+        assert bench.coordinator.heartbeat("g", first, None, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert not late
     bench.clock.advance(5)  # 61 s: the rebalance timeout was 60
     joined = drain(late)
@@ -83,7 +83,7 @@ def test_who_does_not_rejoin_in_time_is_out(bench):
 def test_a_member_that_is_not_heard_of_is_out_and_an_empty_group_is_written(bench):
     joined = bench.member()
     bench.clock.advance(9)
-    assert bench.coordinator.heartbeat("g", joined.member_id, None, 1) == refusal.NONE
+    assert bench.coordinator.heartbeat("g", joined.member_id, None, 1) == ErrorCode.NONE
     bench.clock.advance(9)
     assert bench.group().state is GroupState.STABLE
     bench.clock.advance(2)
@@ -117,8 +117,8 @@ def test_a_join_while_others_sync_sends_them_back(bench):
     drain(bench.join(first.member_id))
     waiting = bench.sync(drain(second))
     bench.join(bench.new_id())
-    assert drain(waiting).error == refusal.REBALANCE_IN_PROGRESS
-    assert drain(bench.sync(drain(second))).error == refusal.REBALANCE_IN_PROGRESS
+    assert drain(waiting).error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert drain(bench.sync(drain(second))).error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_follower_that_joins_again_unchanged_is_told_the_generation(bench):
@@ -146,27 +146,27 @@ def test_the_leader_makes_all_rejoin_by_joining_again(bench):
 
 def test_requests_of_another_generation_or_member_are_refused(bench):
     joined = bench.member()
-    assert drain(bench.sync(joined, generation=7)).error == refusal.ILLEGAL_GENERATION
-    assert drain(bench.sync(joined, member_id="x")).error == refusal.UNKNOWN_MEMBER_ID
-    assert drain(bench.sync(joined, group_id="h")).error == refusal.UNKNOWN_MEMBER_ID
-    assert drain(bench.sync(joined, group_id="")).error == refusal.INVALID_GROUP_ID
-    assert drain(bench.sync(joined, protocol_name="roundrobin")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
-    assert drain(bench.sync(joined, protocol_type="connect")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert drain(bench.sync(joined, generation=7)).error == ErrorCode.ILLEGAL_GENERATION
+    assert drain(bench.sync(joined, member_id="x")).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert drain(bench.sync(joined, group_id="h")).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert drain(bench.sync(joined, group_id="")).error == ErrorCode.INVALID_GROUP_ID
+    assert drain(bench.sync(joined, protocol_name="roundrobin")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert drain(bench.sync(joined, protocol_type="connect")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     heartbeat = bench.coordinator.heartbeat
-    assert heartbeat("g", joined.member_id, None, 7) == refusal.ILLEGAL_GENERATION
-    assert heartbeat("g", "x", None, 1) == refusal.UNKNOWN_MEMBER_ID
-    assert heartbeat("h", joined.member_id, None, 1) == refusal.UNKNOWN_MEMBER_ID
-    assert heartbeat("", joined.member_id, None, 1) == refusal.INVALID_GROUP_ID
+    assert heartbeat("g", joined.member_id, None, 7) == ErrorCode.ILLEGAL_GENERATION
+    assert heartbeat("g", "x", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert heartbeat("h", joined.member_id, None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert heartbeat("", joined.member_id, None, 1) == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"group_id": ""}, refusal.INVALID_GROUP_ID),
-        ({"session_timeout_ms": 5_999}, refusal.INVALID_SESSION_TIMEOUT),
-        ({"session_timeout_ms": 1_800_001}, refusal.INVALID_SESSION_TIMEOUT),
-        ({"protocol_type": ""}, refusal.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": ()}, refusal.INCONSISTENT_GROUP_PROTOCOL),
+        ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+        ({"session_timeout_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
 def test_bad_joins_are_refused(bench, changes, error):
@@ -175,8 +175,8 @@ def test_bad_joins_are_refused(bench, changes, error):
 
 def test_a_member_without_a_common_protocol_is_refused(bench):
     bench.member()
-    assert drain(bench.join(protocols=(("sticky", b""),))).error == refusal.INCONSISTENT_GROUP_PROTOCOL
-    assert drain(bench.join(protocol_type="connect")).error == refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert drain(bench.join(protocols=(("sticky", b""),))).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert drain(bench.join(protocol_type="connect")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_most_votes_choose_among_what_all_support(bench):
@@ -198,24 +198,24 @@ def test_most_votes_choose_among_what_all_support(bench):
 def test_a_full_group_refuses_more():
     bench = Bench(GroupSettings(max_size=1))
     joined = bench.member()
-    assert drain(bench.join()).error == refusal.GROUP_MAX_SIZE_REACHED
-    assert drain(bench.join(joined.member_id)).error == refusal.NONE  # who is in stays in
+    assert drain(bench.join()).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert drain(bench.join(joined.member_id)).error == ErrorCode.NONE  # who is in stays in
 
 
 def test_leaving_ends_the_generation_for_the_others(bench):
     first = bench.member()
     second = bench.member()
-    assert bench.coordinator.leave("g", [Leaving(second.member_id), Leaving("x")]) == [0, refusal.UNKNOWN_MEMBER_ID]
+    assert bench.coordinator.leave("g", [Leaving(second.member_id), Leaving("x")]) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     assert bench.group().state is GroupState.PREPARING_REBALANCE
     assert drain(bench.join(first.member_id)).generation == 3
-    assert bench.coordinator.leave("h", [Leaving("x")]) == [refusal.UNKNOWN_MEMBER_ID]
+    assert bench.coordinator.leave("h", [Leaving("x")]) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_an_id_that_was_given_out_can_leave(bench):
     bench.member()
     member_id = bench.new_id()
-    assert bench.coordinator.leave("g", [Leaving(member_id)]) == [refusal.NONE]
-    assert drain(bench.join(member_id)).error == refusal.UNKNOWN_MEMBER_ID
+    assert bench.coordinator.leave("g", [Leaving(member_id)]) == [ErrorCode.NONE]
+    assert drain(bench.join(member_id)).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_static_member_comes_back_without_a_rebalance(bench):
@@ -229,8 +229,8 @@ def test_a_static_member_comes_back_without_a_rebalance(bench):
     assert bench.group().state is GroupState.STABLE
     assert drain(bench.sync(back, instance_id="b")).assignment == second.member_id.encode()
     fenced = bench.coordinator.heartbeat("g", second.member_id, "b", 2)
-    assert fenced == refusal.FENCED_INSTANCE_ID
-    assert bench.coordinator.heartbeat("g", back.member_id, "b", 2) == refusal.NONE
+    assert fenced == ErrorCode.FENCED_INSTANCE_ID
+    assert bench.coordinator.heartbeat("g", back.member_id, "b", 2) == ErrorCode.NONE
     bench.restart()
     assert bench.group().static_members["b"] == back.member_id
 
@@ -269,10 +269,10 @@ def test_an_administrator_removes_a_static_member_by_its_name(bench):
     bench.member(instance_id="a")
     leave = bench.coordinator.leave
     assert leave("g", [Leaving("", "zz"), Leaving("x", "a")]) == [
-        refusal.UNKNOWN_MEMBER_ID,
-        refusal.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
     ]
-    assert leave("g", [Leaving("", "a")]) == [refusal.NONE]
+    assert leave("g", [Leaving("", "a")]) == [ErrorCode.NONE]
     assert bench.group().state is GroupState.EMPTY
 
 
@@ -293,7 +293,7 @@ def test_a_broken_log_costs_the_generation_and_not_the_group(bench):
     bench.clock.run_due()
     joined = drain(answers)
     bench.log.is_broken = True
-    assert drain(bench.sync(joined, {})).error == refusal.COORDINATOR_NOT_AVAILABLE
+    assert drain(bench.sync(joined, {})).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     bench.log.is_broken = False
     again = drain(bench.join(joined.member_id))
     assert again.generation == 2
@@ -311,7 +311,7 @@ def test_the_group_is_there_after_a_restart_and_its_members_may_go_on(bench):
         first.member_id,
         "range",
     )
-    assert bench.coordinator.heartbeat("g", second.member_id, None, 2) == refusal.NONE
+    assert bench.coordinator.heartbeat("g", second.member_id, None, 2) == ErrorCode.NONE
     assert drain(bench.sync(second)).assignment == second.member_id.encode()
     bench.clock.advance(11)
     assert not bench.group().members

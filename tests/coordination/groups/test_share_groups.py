@@ -10,15 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.coordination.groups.support import Bench, ListLog, frozen_clock
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.consumer_protocol import Beaten
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share import assign
 from kafkaframes.coordination.groups.share_partition import (
     ACCEPT,
     GAP,
-    INVALID_RECORD_STATE,
-    INVALID_REQUEST,
     REJECT,
     RELEASE,
     RENEW,
@@ -26,6 +22,8 @@ from kafkaframes.coordination.groups.share_partition import (
 )
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
 from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 KEY = ShareKey("g", UUID(int=1), 0)
 
@@ -66,15 +64,15 @@ def test_members_join_share_and_leave(bench):
 
 
 def test_wrong_heartbeats_are_refused(bench):
-    assert code_of(beat, bench, "m", 1) == refusal.GROUP_ID_NOT_FOUND
+    assert code_of(beat, bench, "m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
     for changes in ({"topics": None}, {"rack_id": ""}):
-        assert code_of(beat, bench, **changes) == refusal.INVALID_REQUEST
-    assert code_of(beat, bench, "") == refusal.INVALID_REQUEST
-    assert code_of(beat, bench, "m", -2) == refusal.INVALID_REQUEST
+        assert code_of(beat, bench, **changes) == ErrorCode.INVALID_REQUEST
+    assert code_of(beat, bench, "") == ErrorCode.INVALID_REQUEST
+    assert code_of(beat, bench, "m", -2) == ErrorCode.INVALID_REQUEST
     beat(bench)
-    assert code_of(beat, bench, "m", 9) == refusal.FENCED_MEMBER_EPOCH
-    assert code_of(beat, bench, "n", 2) == refusal.UNKNOWN_MEMBER_ID
-    assert code_of(bench.coordinator.delete_group, "g") == refusal.NON_EMPTY_GROUP
+    assert code_of(beat, bench, "m", 9) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert code_of(beat, bench, "n", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
 
 
 @given(st.lists(st.frozensets(st.sampled_from([UUID(int=1), UUID(int=2)]), min_size=1), min_size=1, max_size=6))
@@ -119,12 +117,12 @@ def test_what_is_accepted_is_done_and_the_start_follows(shared):
 
 def test_words_for_what_one_does_not_have_are_refused_whole(shared):
     for member, first, last, types in (("n", 10, 10, [1]), ("m", 9, 10, [1]), ("m", 14, 15, [1])):
-        assert code_of(shared.acknowledge, member, first, last, types) == INVALID_RECORD_STATE
+        assert code_of(shared.acknowledge, member, first, last, types) == ErrorCode.INVALID_RECORD_STATE
     for first, last, types in ((10, 9, [1]), (10, 12, [1, 1]), (10, 10, [7]), (10, 10, []), (0, 2**60, [1])):
-        assert code_of(shared.acknowledge, "m", first, last, types) == INVALID_REQUEST
+        assert code_of(shared.acknowledge, "m", first, last, types) == ErrorCode.INVALID_REQUEST
     assert shared.start == 10
     shared.acknowledge("m", 10, 14, [ACCEPT])
-    assert code_of(shared.acknowledge, "m", 10, 14, [ACCEPT]) == INVALID_RECORD_STATE
+    assert code_of(shared.acknowledge, "m", 10, 14, [ACCEPT]) == ErrorCode.INVALID_RECORD_STATE
 
 
 def test_a_lock_times_out_and_can_be_renewed(shared):

@@ -10,15 +10,14 @@ import pytest
 from tests.coordination.groups.support import ListLog, frozen_clock
 
 from kafkaframes.broker.clock import Clock
-from kafkaframes.coordination.transactions import refusal
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.coordinator import (
     ProducerIdentity,
     TransactionCoordinator,
     TransactionSettings,
 )
-from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
 from kafkaframes.coordination.transactions.state import LARGEST_EPOCH, VALID_PREVIOUS, S, TransactionState
-from kafkaframes.errors import StorageError
+from kafkaframes.errors import ErrorCode, StorageError
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -61,7 +60,7 @@ class Bench:
 
     def init_again(self) -> ProducerIdentity:
         """Initialise as clients do: ask again after CONCURRENT_TRANSACTIONS."""
-        assert code_of(self.init) == refusal.CONCURRENT_TRANSACTIONS
+        assert code_of(self.init) == ErrorCode.CONCURRENT_TRANSACTIONS
         return self.init()
 
     def add(self, who: ProducerIdentity, *partitions: TopicPartition) -> None:
@@ -87,7 +86,7 @@ class Bench:
 
 
 def code_of(call: Any, *arguments: Any, **options: Any) -> int:
-    with pytest.raises(TransactionRefusedError) as caught:
+    with pytest.raises(RefusedError) as caught:
         call(*arguments, **options)
     return caught.value.code
 
@@ -112,9 +111,9 @@ def test_the_epoch_grows_with_each_initialisation(bench):
 @pytest.mark.parametrize(
     ("name", "timeout_ms", "code"),
     [
-        ("", 1, refusal.INVALID_REQUEST),
-        ("t", 0, refusal.INVALID_TRANSACTION_TIMEOUT),
-        ("t", 900_001, refusal.INVALID_TRANSACTION_TIMEOUT),
+        ("", 1, ErrorCode.INVALID_REQUEST),
+        ("t", 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("t", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
 def test_bad_initialisations_are_refused(bench, name, timeout_ms, code):
@@ -161,8 +160,8 @@ def test_an_open_transaction_is_aborted_by_the_next_initialisation(bench):
     assert (where, commit) == (T0, False)
     assert (epoch, new.producer_epoch) == (1, 2)
     assert old.producer_epoch < epoch < new.producer_epoch  # nobody else has the epoch of the marker
-    assert code_of(bench.add, old) == refusal.PRODUCER_FENCED
-    assert code_of(bench.end, old) == refusal.PRODUCER_FENCED
+    assert code_of(bench.add, old) == ErrorCode.PRODUCER_FENCED
+    assert code_of(bench.end, old) == ErrorCode.PRODUCER_FENCED
 
 
 def test_requests_of_others_are_refused(bench):
@@ -170,24 +169,24 @@ def test_requests_of_others_are_refused(bench):
     other = ProducerIdentity(who.producer_id + 1, 0)
     late = who._replace(producer_epoch=9)
     for call in (bench.add, bench.end):
-        assert code_of(call, other) == refusal.INVALID_PRODUCER_ID_MAPPING
-        assert code_of(call, late) == refusal.PRODUCER_FENCED
+        assert code_of(call, other) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert code_of(call, late) == ErrorCode.PRODUCER_FENCED
     for call in (bench.coordinator.end, bench.coordinator.add_partitions):
         options = {"commit": True, "version": bench.version} if call == bench.coordinator.end else {"added": [T0]}
-        assert code_of(call, "nobody", 1, 0, **options) == refusal.INVALID_PRODUCER_ID_MAPPING
-        assert code_of(call, "", 1, 0, **options) == refusal.INVALID_REQUEST
-    assert code_of(bench.coordinator.describe, "nobody") == refusal.TRANSACTIONAL_ID_NOT_FOUND
-    assert code_of(bench.coordinator.describe, "") == refusal.INVALID_REQUEST
+        assert code_of(call, "nobody", 1, 0, **options) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert code_of(call, "", 1, 0, **options) == ErrorCode.INVALID_REQUEST
+    assert code_of(bench.coordinator.describe, "nobody") == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert code_of(bench.coordinator.describe, "") == ErrorCode.INVALID_REQUEST
 
 
 def test_a_commit_of_nothing_is_refused(bench):
     who = bench.init()
-    assert code_of(bench.end, who) == refusal.INVALID_TXN_STATE
+    assert code_of(bench.end, who) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_an_abort_of_nothing_is_fine_in_version_2_only():
     old = Bench(0)
-    assert code_of(old.end, old.init(), commit=False) == refusal.INVALID_TXN_STATE
+    assert code_of(old.end, old.init(), commit=False) == ErrorCode.INVALID_TXN_STATE
     new = Bench(2)
     assert new.end(new.init(), commit=False) == (1000, 1)
     assert new.state is S.COMPLETE_ABORT
@@ -200,7 +199,7 @@ def test_the_same_end_again_is_answered_again_and_the_other_one_refused(bench, c
     bench.add(who)
     after = bench.end(who, commit=commit)
     assert bench.end(who, commit=commit) == after
-    assert code_of(bench.end, who, commit=not commit) == refusal.INVALID_TXN_STATE
+    assert code_of(bench.end, who, commit=not commit) == ErrorCode.INVALID_TXN_STATE
     assert len(bench.markers) == 1
 
 
@@ -209,9 +208,9 @@ def test_version_2_tells_a_repetition_from_the_next_end():
     who = bench.init()
     bench.add(who)
     after = bench.end(who)
-    assert code_of(bench.end, after) == refusal.INVALID_TXN_STATE  # a commit of nothing
+    assert code_of(bench.end, after) == ErrorCode.INVALID_TXN_STATE  # a commit of nothing
     assert bench.end(after, commit=False) == (1000, 2)
-    assert code_of(bench.end, who) == refusal.PRODUCER_FENCED
+    assert code_of(bench.end, who) == ErrorCode.PRODUCER_FENCED
 
 
 def test_a_producer_asks_for_the_next_epoch(bench):
@@ -219,10 +218,10 @@ def test_a_producer_asks_for_the_next_epoch(bench):
     bumped = bench.init(*who)
     assert bumped == (1000, 1)
     assert bench.init(*who) == bumped  # it did not see the answer
-    assert code_of(bench.init, 1000, 7) == refusal.PRODUCER_FENCED
-    assert code_of(bench.init, 999, 0) == refusal.PRODUCER_FENCED
+    assert code_of(bench.init, 1000, 7) == ErrorCode.PRODUCER_FENCED
+    assert code_of(bench.init, 999, 0) == ErrorCode.PRODUCER_FENCED
     bench.init()
-    assert code_of(bench.init, *bumped) == refusal.PRODUCER_FENCED
+    assert code_of(bench.init, *bumped) == ErrorCode.PRODUCER_FENCED
 
 
 def exhausted(bench: Bench) -> ProducerIdentity:
@@ -268,9 +267,9 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(be
     bench.clock.advance(12)
     assert bench.state is S.COMPLETE_ABORT
     assert [one[1] for one in bench.markers] == [False]
-    late = refusal.INVALID_TXN_STATE if bench.version == 2 else refusal.PRODUCER_FENCED  # as Kafka 4.3.1
+    late = ErrorCode.INVALID_TXN_STATE if bench.version == 2 else ErrorCode.PRODUCER_FENCED  # as Kafka 4.3.1
     assert code_of(bench.end, who) == late
-    assert code_of(bench.add, who) == refusal.PRODUCER_FENCED
+    assert code_of(bench.add, who) == ErrorCode.PRODUCER_FENCED
     if bench.version == 2:
         assert bench.init(*who).producer_epoch == who.producer_epoch + 1  # it may go on
     new = bench.init()
@@ -296,10 +295,10 @@ def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
     bench.broken = {T1}
     bench.end(who, commit=commit)
     assert bench.state in {S.PREPARE_COMMIT, S.PREPARE_ABORT}
-    assert code_of(bench.init) == refusal.CONCURRENT_TRANSACTIONS
-    assert code_of(bench.end, who, commit=commit) == refusal.CONCURRENT_TRANSACTIONS
+    assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert code_of(bench.end, who, commit=commit) == ErrorCode.CONCURRENT_TRANSACTIONS
     now = ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
-    assert code_of(bench.add, now) == refusal.CONCURRENT_TRANSACTIONS
+    assert code_of(bench.add, now) == ErrorCode.CONCURRENT_TRANSACTIONS
     bench.broken = set()
     bench.restart()
     assert bench.state in {S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
@@ -339,12 +338,12 @@ def test_what_is_produced_must_be_part_of_the_transaction(bench):
     bench.add(who)
     admit = bench.coordinator.admit_produce
     assert admit("t", *who, "orders", 0, may_add=False) == 0
-    assert admit("t", *who, "orders", 1, may_add=False) == refusal.INVALID_TXN_STATE
-    assert admit("t", *who, "orders", 1, may_add=False, knows_abortable=True) == refusal.TRANSACTION_ABORTABLE
+    assert admit("t", *who, "orders", 1, may_add=False) == ErrorCode.INVALID_TXN_STATE
+    assert admit("t", *who, "orders", 1, may_add=False, knows_abortable=True) == ErrorCode.TRANSACTION_ABORTABLE
     assert admit("t", *who, "orders", 1, may_add=True) == 0
     assert admit("t", *who, "orders", 1, may_add=False) == 0
-    assert admit("t", who.producer_id, 9, "orders", 0, may_add=False) == refusal.INVALID_PRODUCER_EPOCH
-    assert admit("u", *who, "orders", 0, may_add=True) == refusal.INVALID_PRODUCER_ID_MAPPING
+    assert admit("t", who.producer_id, 9, "orders", 0, may_add=False) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert admit("u", *who, "orders", 0, may_add=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_transactions_are_listed_by_state_producer_age_and_name(bench):

@@ -11,8 +11,7 @@ from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.commits import Offset
-from kafkaframes.coordination.groups.refusal import RefusedError
-from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -37,7 +36,7 @@ def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> int
 
 def error_of(error: KafkaframesError) -> int:
     """Return the code of a coordinator's refusal, or of a log that did not take its records."""
-    if isinstance(error, RefusedError | TransactionRefusedError):
+    if isinstance(error, RefusedError):
         return error.code
     code = code_of(error)
     return CODE["NOT_COORDINATOR"] if code == CODE["KAFKA_STORAGE_ERROR"] else code

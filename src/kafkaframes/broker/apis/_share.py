@@ -12,9 +12,9 @@ from kafkaframes.broker.find import led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share_partition import SharePartition
 from kafkaframes.coordination.groups.share_state import ShareKey, ShareSession
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import KafkaframesError
 
 INITIAL, FINAL = 0, -1

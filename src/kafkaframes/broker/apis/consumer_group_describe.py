@@ -18,7 +18,7 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse

@@ -22,7 +22,7 @@ from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.consumer_protocol import Beat
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import KafkaframesError
 
 if TYPE_CHECKING:

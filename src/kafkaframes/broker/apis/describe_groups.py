@@ -17,7 +17,7 @@ from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeGroupsRequest, DescribeGroupsResponse

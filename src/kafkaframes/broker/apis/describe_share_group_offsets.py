@@ -17,8 +17,8 @@ from kafkaframes.broker.apis._groups import GROUP, refused
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share_state import ShareKey
+from kafkaframes.coordination.refusal import RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse

@@ -17,7 +17,7 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.patterns import compile_pattern
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.state import BY_NAME
 
 if TYPE_CHECKING:

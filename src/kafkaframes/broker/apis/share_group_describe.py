@@ -16,8 +16,8 @@ from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
+from kafkaframes.coordination.refusal import RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ShareGroupDescribeRequest, ShareGroupDescribeResponse

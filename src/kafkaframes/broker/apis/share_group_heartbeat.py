@@ -17,8 +17,8 @@ from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import KafkaframesError
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.coordination.groups.ports import Timer
-from kafkaframes.coordination.groups.refusal import RefusedError
-from kafkaframes.errors import DecodeError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.messages import message
 
 CONSUMER: Final = "consumer"
@@ -57,7 +56,7 @@ class JoinedMember(NamedTuple):
 class JoinResult(NamedTuple):
     """What a JoinGroup is answered with."""
 
-    error: int = refusal.NONE
+    error: int = ErrorCode.NONE
     member_id: str = ""
     generation: int = -1
     protocol_type: str | None = None
@@ -70,7 +69,7 @@ class JoinResult(NamedTuple):
 class SyncResult(NamedTuple):
     """What a SyncGroup is answered with."""
 
-    error: int = refusal.NONE
+    error: int = ErrorCode.NONE
     assignment: bytes = b""
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -236,11 +235,11 @@ class ClassicGroup:
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
-                raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+                raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
             if known != member_id:
-                raise RefusedError(refusal.FENCED_INSTANCE_ID)
+                raise RefusedError(ErrorCode.FENCED_INSTANCE_ID)
         if member_id not in self.members:
-            raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.members[member_id]
 
     def described(self) -> tuple[JoinedMember, ...]:
@@ -291,8 +290,8 @@ class ClassicGroup:
         """Give a static member's place to the one that came back under another member id; fence the old one."""
         old = self.members.pop(old_id)
         old.stop_timer()
-        old.answer_join(JoinResult(refusal.FENCED_INSTANCE_ID, old_id))
-        old.answer_sync(SyncResult(refusal.FENCED_INSTANCE_ID))
+        old.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
+        old.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
         new = replace(old, member_id=new_id, deadline=None)
         self.members[new_id] = new
         if self.leader == old_id:
@@ -357,11 +356,11 @@ class ClassicGroup:
         if who.generation >= 0 or who.member_id or who.instance_id is not None:
             self.check_member(who.member_id, who.instance_id)
             if who.generation != self.generation:
-                raise RefusedError(refusal.ILLEGAL_GENERATION)
+                raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         elif not transactional:
-            raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not transactional and self.state is GroupState.COMPLETING_REBALANCE:
-            raise RefusedError(refusal.REBALANCE_IN_PROGRESS)
+            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_fetch(self, who: Committer) -> None:
         """Let everybody fetch."""
@@ -373,7 +372,7 @@ class ClassicGroup:
             RefusedError: NON_EMPTY_GROUP.
         """
         if not self.is_empty and not self.uses_consumer_protocol:
-            raise RefusedError(refusal.NON_EMPTY_GROUP)
+            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_delete(self) -> None:
         """Refuse to delete a group with members.
@@ -382,7 +381,7 @@ class ClassicGroup:
             RefusedError: NON_EMPTY_GROUP.
         """
         if not self.is_empty:
-            raise RefusedError(refusal.NON_EMPTY_GROUP)
+            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def offsets_age_from(self) -> Callable[[int], int] | None:
         """Return from when on a commit ages: since the group is empty, or since it was made."""

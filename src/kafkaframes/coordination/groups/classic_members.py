@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.classic import CONSUMER, JoinResult, SyncResult
 from kafkaframes.coordination.groups.consumer import NOTHING, ClassicFacts, ConsumerGroup, ConsumerMember, MemberState
 from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
 from kafkaframes.coordination.groups.embedded import Subscription, read_subscription
 from kafkaframes.coordination.groups.migration import assignment_of, names_by_id, with_ids
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
-from kafkaframes.coordination.groups.refusal import RefusedError
-from kafkaframes.errors import DecodeError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import DecodeError, ErrorCode
 
 
 @dataclass(slots=True)
@@ -45,20 +44,20 @@ class ClassicMembers:
         try:
             return self._joined(group, request)
         except RefusedError as refused:
-            is_protocol = refused.code == refusal.INCONSISTENT_GROUP_PROTOCOL
+            is_protocol = refused.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             return JoinResult(refused.code, "" if is_protocol else request.member_id)
 
     def _joined(self, group: ConsumerGroup, request: Join) -> JoinResult:
         names = frozenset(name for name, _ in request.protocols)
         if not group.supports(request.protocol_type, names):
-            raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = request.member_id or f"{request.instance_id or request.client_id}-{self.new_id()}"
         if not request.member_id and request.instance_id is None and request.needs_member_id:
-            return JoinResult(refusal.MEMBER_ID_REQUIRED, member_id)
+            return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         try:
             subscription = read_subscription(request.protocols[0][1])
         except DecodeError as error:
-            raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
+            raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
         if request.member_id and request.instance_id is not None:
             group.member(request.member_id, request.instance_id)
         known = group.members.get(member_id)
@@ -98,23 +97,23 @@ class ClassicMembers:
             member = self._member(group, request.member_id, request.instance_id, request.generation)
             name = member.classic.protocols[0][0] if member.classic is not None else ""
             if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
-                raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL)
+                raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._expect_next(group, member)
-                raise RefusedError(refusal.REBALANCE_IN_PROGRESS)
+                raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         except RefusedError as refused:
             return SyncResult(refused.code)
         self.groups.watch(group, member)
         assigned = assignment_of(member, member.assigned, names_by_id(self.groups.topics))
-        return SyncResult(refusal.NONE, assigned, CONSUMER, name)
+        return SyncResult(ErrorCode.NONE, assigned, CONSUMER, name)
 
     @staticmethod
     def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
         member = group.member(member_id, instance_id)
         if member.classic is None:
-            raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         if generation != member.epoch:
-            raise RefusedError(refusal.ILLEGAL_GENERATION)
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         return member
 
     # ---------------------------------------------------------------------------------------------- the others
@@ -130,10 +129,10 @@ class ClassicMembers:
         self.groups.watch(group, member, keeps_rebalance=True)
         is_behind = member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS
         if not is_behind and not self._is_freed(group, member):
-            return refusal.NONE
+            return ErrorCode.NONE
         if joining is None:
             self._expect_next(group, member)
-        return refusal.REBALANCE_IN_PROGRESS
+        return ErrorCode.REBALANCE_IN_PROGRESS
 
     @staticmethod
     def _is_freed(group: ConsumerGroup, member: ConsumerMember) -> bool:
@@ -154,11 +153,11 @@ class ClassicMembers:
                 member_id = group.static_members.get(one.instance_id or "", "")
             member = group.member(member_id, one.instance_id)
             if member.classic is None and one.member_id:
-                raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+                raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         except RefusedError as refused:
             return refused.code
         self.groups.fence(group, member_id)
-        return refusal.NONE
+        return ErrorCode.NONE
 
     def keep_alive(self, group: ConsumerGroup, member_id: str) -> None:
         """Begin the session of a member anew: it has committed."""

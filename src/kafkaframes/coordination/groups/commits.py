@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaframes.coordination.groups import records, refusal
+from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.membership import Committer, Group
 from kafkaframes.coordination.groups.offsets import OffsetStore, Transaction
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.records import Commit
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.files.coordinators import coordinator_partition
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -38,7 +39,7 @@ class Fetched(NamedTuple):
     offset: int = _NONE
     leader_epoch: int = _NONE
     metadata: str = ""
-    error: int = refusal.NONE
+    error: int = ErrorCode.NONE
 
 
 class Producer(NamedTuple):
@@ -97,8 +98,8 @@ class Commits:
             group = self._group_of(who._replace(knows_epochs=False))
             group.check_commit(who, transactional=True)
         except RefusedError as refused:
-            if refused.code == refusal.STALE_MEMBER_EPOCH:
-                raise RefusedError(refusal.ILLEGAL_GENERATION) from None
+            if refused.code == ErrorCode.STALE_MEMBER_EPOCH:
+                raise RefusedError(ErrorCode.ILLEGAL_GENERATION) from None
             raise
         return self._put(group, offsets, expire_ms=None, producer=producer)
 
@@ -107,7 +108,7 @@ class Commits:
         group = self.groups.get(who.group_id)
         if group is None:
             if who.generation >= 0:
-                raise RefusedError(refusal.GROUP_ID_NOT_FOUND if who.knows_epochs else refusal.ILLEGAL_GENERATION)
+                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND if who.knows_epochs else ErrorCode.ILLEGAL_GENERATION)
             group = ClassicGroup(who.group_id)
         return group
 
@@ -124,9 +125,9 @@ class Commits:
         for where, one in offsets.items():
             metadata = one.metadata or ""
             if len(metadata) > self.settings.offset_metadata_max_bytes:
-                codes[where] = refusal.OFFSET_METADATA_TOO_LARGE
+                codes[where] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            codes[where] = refusal.NONE
+            codes[where] = ErrorCode.NONE
             commits[where] = Commit(one.offset, one.leader_epoch, metadata, self.clock.now_ms, expire_ms)
         if commits:
             rows = [records.commit_record(group_id, where, commit) for where, commit in commits.items()]
@@ -165,7 +166,7 @@ class Commits:
 
     def _fetched(self, group_id: str, where: TopicPartition, commit: Commit | None, require_stable: bool) -> Fetched:
         if require_stable and self.store.is_unstable(group_id, where):
-            return Fetched(error=refusal.UNSTABLE_OFFSET_COMMIT)
+            return Fetched(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return Fetched() if commit is None else Fetched(commit.offset, commit.leader_epoch, commit.metadata)
 
     # ---------------------------------------------------------------------------------------------- deleting
@@ -179,13 +180,13 @@ class Commits:
         """
         group = self.groups.get(group_id)
         if group is None:
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND)
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_offset_delete()
-        codes = {
-            where: refusal.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(where.topic) else refusal.NONE
+        codes: dict[TopicPartition, int] = {
+            where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(where.topic) else ErrorCode.NONE
             for where in wanted
         }
-        self._forget(group_id, [where for where, code in codes.items() if code == refusal.NONE])
+        self._forget(group_id, [where for where, code in codes.items() if code == ErrorCode.NONE])
         return codes
 
     def _forget(self, group_id: str, wanted: Iterable[TopicPartition]) -> None:

@@ -13,10 +13,10 @@ from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.coordination.groups.ports import Timer
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 Partition = tuple[UUID, int]
 Assigned = frozenset[Partition]
@@ -221,13 +221,13 @@ class ConsumerGroup:
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
-                raise RefusedError(refusal.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+                raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
             if known != member_id:
                 reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {known}."
-                raise RefusedError(refusal.FENCED_INSTANCE_ID, reason)
+                raise RefusedError(ErrorCode.FENCED_INSTANCE_ID, reason)
         if member_id not in self.members:
             raise RefusedError(
-                refusal.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return self.members[member_id]
 
@@ -273,7 +273,7 @@ class ConsumerGroup:
             return
         member = self.member(who.member_id, None)
         if not transactional and not who.knows_epochs and member.classic is None:
-            raise RefusedError(refusal.UNSUPPORTED_VERSION)
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_epoch(member, who.generation)
 
     def check_fetch(self, who: Committer) -> None:
@@ -289,9 +289,9 @@ class ConsumerGroup:
     def _check_epoch(member: ConsumerMember, epoch: int) -> None:
         if epoch != member.epoch:
             if member.classic is not None:
-                raise RefusedError(refusal.ILLEGAL_GENERATION)
+                raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
             reason = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
-            raise RefusedError(refusal.STALE_MEMBER_EPOCH, reason)
+            raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH, reason)
 
     def check_offset_delete(self) -> None:
         """Let offsets be deleted of topics that nobody reads."""
@@ -303,7 +303,7 @@ class ConsumerGroup:
             RefusedError: NON_EMPTY_GROUP.
         """
         if self.members:
-            raise RefusedError(refusal.NON_EMPTY_GROUP)
+            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def offsets_age_from(self) -> Callable[[int], int]:
         """Commits age from when they were made."""

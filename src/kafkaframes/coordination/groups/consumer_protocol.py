@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kafkaframes.coordination.groups import consumer_records as rows
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.assignors import ASSIGNORS
 from kafkaframes.coordination.groups.consumer import (
     LEAVE,
@@ -29,9 +28,9 @@ from kafkaframes.coordination.groups.consumer import (
 )
 from kafkaframes.coordination.groups.patterns import compile_pattern
 from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
@@ -159,7 +158,7 @@ class ConsumerGroups:
         if beat.epoch == 0:
             known = group.members.get(beat.member_id)
             if known is None and len(group.members) >= self.settings.consumer_max_size:
-                raise RefusedError(refusal.GROUP_MAX_SIZE_REACHED)
+                raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
             return known
         member = group.member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
@@ -177,7 +176,7 @@ class ConsumerGroups:
                 f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the"
                 f" instance id is owned by {known} member."
             )
-            raise RefusedError(refusal.UNRELEASED_INSTANCE_ID, reason)
+            raise RefusedError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
         return member
 
     # ---------------------------------------------------------------------------------------------- planning
@@ -417,11 +416,11 @@ def check(beat: Beat, *, may_lack_id: bool) -> None:
     )
     for is_wrong, reason in wrong:
         if is_wrong:
-            raise RefusedError(refusal.INVALID_REQUEST, reason)
+            raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
     if beat.assignor is not None and beat.assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         reason = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}."
-        raise RefusedError(refusal.UNSUPPORTED_ASSIGNOR, reason)
+        raise RefusedError(ErrorCode.UNSUPPORTED_ASSIGNOR, reason)
 
 
 def _subscribed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
@@ -466,4 +465,4 @@ def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
             f"The consumer group member has a {relation} member epoch ({beat.epoch}) than the one known by the group"
             f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
         )
-        raise RefusedError(refusal.FENCED_MEMBER_EPOCH, reason)
+        raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, reason)

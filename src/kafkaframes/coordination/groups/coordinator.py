@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from kafkaframes.coordination.groups import consumer_records, records, refusal, share_records
+from kafkaframes.coordination.groups import consumer_records, records, share_records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.classic_members import ClassicMembers
 from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
@@ -21,12 +21,12 @@ from kafkaframes.coordination.groups.membership import Committer, Group
 from kafkaframes.coordination.groups.migration import classic_group_of, consumer_group_of
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, Record
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSettings
 from kafkaframes.coordination.groups.share import ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.coordination.groups.share_protocol import check as check_share
-from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 from kafkaframes.storage.files.coordinators import coordinator_partition
 from kafkaframes.storage.files.names import TopicPartition
@@ -147,20 +147,20 @@ class GroupCoordinator:
             KafkaframesError: the log did not take a new group.
         """
         if not request.group_id:
-            reply(JoinResult(refusal.INVALID_GROUP_ID, request.member_id))
+            reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
             return
         if (
             not self.settings.min_session_timeout_ms
             <= request.session_timeout_ms
             <= self.settings.max_session_timeout_ms
         ):
-            reply(JoinResult(refusal.INVALID_SESSION_TIMEOUT, request.member_id))
+            reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
             return
         group = self.groups.get(request.group_id)
         is_empty_other = group is not None and not isinstance(group, ClassicGroup) and group.is_empty
         if group is None or is_empty_other:
             if request.member_id:
-                reply(JoinResult(refusal.UNKNOWN_MEMBER_ID, request.member_id))
+                reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
             before = [] if group is None else self._tombstones(group)
             group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
@@ -171,34 +171,34 @@ class GroupCoordinator:
             self._downgrade(group)  # its last member of the consumer protocol may have come back with the classic one
             return
         if not isinstance(group, ClassicGroup):
-            reply(JoinResult(refusal.INCONSISTENT_GROUP_PROTOCOL, ""))
+            reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
             return
         self.classic.join(group, request, reply)
 
     def sync(self, request: Sync, reply: Callable[[SyncResult], None]) -> None:
         """Answer a SyncGroup, at once or when the assignment is there."""
         if not request.group_id:
-            reply(SyncResult(refusal.INVALID_GROUP_ID))
+            reply(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             reply(self.classic_members.sync(group, request))
             return
         if not isinstance(group, ClassicGroup):
-            reply(SyncResult(refusal.UNKNOWN_MEMBER_ID))
+            reply(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
             return
         self.classic.sync(group, request, reply)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
         """Keep a member alive; return the error code that it gets."""
         if not group_id:
-            return refusal.INVALID_GROUP_ID
+            return ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
         try:
             if isinstance(group, ConsumerGroup):
                 return self.classic_members.heartbeat(group, member_id, instance_id, generation)
             if not isinstance(group, ClassicGroup):
-                return refusal.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             return self.classic.heartbeat(group, member_id, instance_id, generation)
         except RefusedError as refused:
             return refused.code
@@ -211,12 +211,12 @@ class GroupCoordinator:
             KafkaframesError: the log did not take it.
         """
         if not group_id:
-            raise RefusedError(refusal.INVALID_GROUP_ID)
+            raise RefusedError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.classic_members.leave(group, leaving)
         if not isinstance(group, ClassicGroup):
-            return [refusal.UNKNOWN_MEMBER_ID] * len(leaving)
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return self.classic.leave(group, leaving)
 
     # ---------------------------------------------------------------------------------------------- consumer groups
@@ -239,9 +239,9 @@ class GroupCoordinator:
         if beat.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):
             group, before = self._consumer_group_for(beat.group_id, group)
         if group is None:
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
         if not isinstance(group, ConsumerGroup):
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
         if beat.epoch < 0:
             return self.consumer.leave(group, beat)
         answer = self.consumer.heartbeat(group, beat, before)
@@ -387,9 +387,9 @@ class GroupCoordinator:
         """
         group = self.groups.get(group_id)
         if group is None:
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if not isinstance(group, ClassicGroup):
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         is_stable = group.state is GroupState.STABLE
         members = tuple(
             DescribedMember(
@@ -424,7 +424,7 @@ class GroupCoordinator:
         """
         group = self.groups.get(group_id)
         if group is None:
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group.check_delete()
         self.write(group_id, [*self.commits.tombstones(group_id), *self._tombstones(group)])
         self.commits.store.remove_group(group_id)
@@ -532,4 +532,4 @@ class GroupCoordinator:
 
 def _not_found(group_id: str, group: Group | None, kind: str) -> RefusedError:
     what = "not found" if group is None else f"is not a {kind} group"
-    return RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

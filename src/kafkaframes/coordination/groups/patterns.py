@@ -9,9 +9,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from kafkaframes.coordination.groups import refusal
-from kafkaframes.coordination.groups.refusal import RefusedError
-from kafkaframes.errors import MissingExtraError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, MissingExtraError
 
 
 def compile_pattern(text: str) -> Callable[[str], bool]:
@@ -37,4 +36,4 @@ def compile_pattern(text: str) -> Callable[[str], bool]:
 
 def _refused(text: str, reason: str) -> RefusedError:
     words = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}."
-    return RefusedError(refusal.INVALID_REGULAR_EXPRESSION, words)
+    return RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, words)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkaframes.coordination.groups import records, refusal
+from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import (
     ClassicGroup,
     ClassicMember,
@@ -25,9 +25,9 @@ from kafkaframes.coordination.groups.classic import (
     SyncResult,
 )
 from kafkaframes.coordination.groups.ports import Clock, Record, Timer
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 _REBALANCED = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
 
@@ -93,19 +93,19 @@ class Rebalances:
         try:
             if not group.accepts(request.member_id, self.settings.max_size):
                 group.remove(request.member_id)
-                raise RefusedError(refusal.GROUP_MAX_SIZE_REACHED)
+                raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
             if not group.supports_protocols(request.protocol_type, request.protocols):
-                raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL)
+                raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if not request.member_id:
                 self._join_new(group, request, reply)
             elif request.member_id in group.pending_joins:
                 if request.instance_id is not None:
-                    raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+                    raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
                 self._add_and_rebalance(group, request, request.member_id, reply)
             else:
                 self._join_again(group, request, reply)
         except RefusedError as refused:
-            member_id = "" if refused.code == refusal.GROUP_MAX_SIZE_REACHED else request.member_id
+            member_id = "" if refused.code == ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
             reply(JoinResult(refused.code, member_id))
 
     def _join_new(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
@@ -118,7 +118,7 @@ class Rebalances:
         elif request.needs_member_id:
             timer = self.clock.call_later(request.session_timeout_ms, lambda: self._expire_pending(group, member_id))
             group.pending_joins[member_id] = timer
-            reply(JoinResult(refusal.MEMBER_ID_REQUIRED, member_id))
+            reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return
         self._add_and_rebalance(group, request, member_id, reply)
 
@@ -128,7 +128,7 @@ class Rebalances:
         is_leader = group.leader == member.member_id
         unchanged = member.protocols == request.protocols
         if group.state is GroupState.EMPTY:
-            raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
             reply(self._generation(group, member.member_id, with_members=is_leader))
         elif group.state is GroupState.STABLE and unchanged and not is_leader:
@@ -210,7 +210,7 @@ class Rebalances:
     def _prepare(self, group: ClassicGroup) -> None:
         """Begin a join phase; a group that was empty waits for more members first."""
         if group.state is GroupState.COMPLETING_REBALANCE:
-            self._answer_syncs(group, refusal.REBALANCE_IN_PROGRESS)
+            self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         _cancel(group.sync_timer)
         is_initial = group.state is GroupState.EMPTY
@@ -284,7 +284,7 @@ class Rebalances:
             return
         self._synced(group, member.member_id)
         if group.state is GroupState.STABLE:
-            reply(SyncResult(refusal.NONE, member.assignment, group.protocol_type, group.protocol_name))
+            reply(SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name))
             return
         member.syncing = reply
         if group.leader == member.member_id:
@@ -293,15 +293,15 @@ class Rebalances:
     @staticmethod
     def _checked_sync(group: ClassicGroup, request: Sync) -> ClassicMember:
         if group.is_empty:
-            raise RefusedError(refusal.UNKNOWN_MEMBER_ID)
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.check_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
-            raise RefusedError(refusal.ILLEGAL_GENERATION)
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         said = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)
         if any(given is not None and known is not None and given != known for given, known in said):
-            raise RefusedError(refusal.INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
-            raise RefusedError(refusal.REBALANCE_IN_PROGRESS)
+            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         return member
 
     def _assign(self, group: ClassicGroup, given: Mapping[str, bytes]) -> None:
@@ -310,22 +310,22 @@ class Rebalances:
         try:
             self.write(group.group_id, [records.group_record(group, assignments)])
         except KafkaframesError:
-            self._answer_syncs(group, refusal.COORDINATOR_NOT_AVAILABLE)
+            self._answer_syncs(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._rebalance_or_complete(group)
             return
         for member_id, assignment in assignments.items():
             group.members[member_id].assignment = assignment
         group.transition_to(GroupState.STABLE, self.clock.now_ms)
-        self._answer_syncs(group, refusal.NONE)
+        self._answer_syncs(group, ErrorCode.NONE)
 
     def _answer_syncs(self, group: ClassicGroup, error: int) -> None:
         for member in list(group.members.values()):
-            if error != refusal.NONE:
+            if error != ErrorCode.NONE:
                 member.assignment = b""
                 answered = member.answer_sync(SyncResult(error))
             else:
                 answered = member.answer_sync(
-                    SyncResult(refusal.NONE, member.assignment, group.protocol_type, group.protocol_name)
+                    SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)
                 )
             if answered:
                 self.keep_alive(group, member)
@@ -353,12 +353,12 @@ class Rebalances:
         """
         member = group.check_member(member_id, instance_id)
         if generation != group.generation:
-            raise RefusedError(refusal.ILLEGAL_GENERATION)
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         if group.is_empty:
-            return refusal.UNKNOWN_MEMBER_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID
         self.keep_alive(group, member)
         is_rejoining = group.state is GroupState.PREPARING_REBALANCE
-        return refusal.REBALANCE_IN_PROGRESS if is_rejoining else refusal.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_rejoining else ErrorCode.NONE
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Begin a member's session timeout anew."""
@@ -384,7 +384,7 @@ class Rebalances:
     @staticmethod
     def _remove_member(group: ClassicGroup, member: ClassicMember) -> None:
         """Remove a member; a JoinGroup of it that waits for its answer is answered UNKNOWN_MEMBER_ID: join anew."""
-        member.answer_join(JoinResult(refusal.UNKNOWN_MEMBER_ID, ""))
+        member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         group.remove(member.member_id)
 
     # ---------------------------------------------------------------------------------------------- LeaveGroup
@@ -392,7 +392,7 @@ class Rebalances:
     def leave(self, group: ClassicGroup, leaving: Sequence[Leaving]) -> list[int]:
         """Remove members; return an error code for each."""
         codes = [self._leave_one(group, one) for one in leaving]
-        if refusal.NONE in codes:
+        if ErrorCode.NONE in codes:
             if group.state in _REBALANCED:
                 self._rebalance_or_complete(group)
             elif group.state is GroupState.PREPARING_REBALANCE:
@@ -403,14 +403,14 @@ class Rebalances:
         if not one.member_id:
             known = group.static_members.get(one.instance_id) if one.instance_id is not None else None
             if known is None:
-                return refusal.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             self._remove_member(group, group.members[known])
         elif not group.drop_pending(one.member_id):
             try:
                 self._remove_member(group, group.check_member(one.member_id, one.instance_id))
             except RefusedError as refused:
                 return refused.code
-        return refusal.NONE
+        return ErrorCode.NONE
 
     def take_over(self, group: ClassicGroup) -> None:
         """Begin a rebalance of a group that was a consumer group until now."""
@@ -420,8 +420,8 @@ class Rebalances:
     def give_up(self, group: ClassicGroup) -> None:
         """Tell who waits for an answer to join again: the group becomes a consumer group."""
         for member in list(group.members.values()):
-            member.answer_join(JoinResult(refusal.REBALANCE_IN_PROGRESS, member.member_id))
-            member.answer_sync(SyncResult(refusal.REBALANCE_IN_PROGRESS))
+            member.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def revive(self, group: ClassicGroup) -> None:
         """Expect the members of a group that was read from the log to be heard of."""

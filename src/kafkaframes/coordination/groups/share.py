@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.coordination.groups.ports import Timer
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class ShareGroup:
         """
         if member_id not in self.members:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
-            raise RefusedError(refusal.UNKNOWN_MEMBER_ID, reason)
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         return self.members[member_id]
 
     def remove(self, member_id: str) -> None:
@@ -108,7 +108,7 @@ class ShareGroup:
         Raises:
             RefusedError: GROUP_ID_NOT_FOUND, as Kafka answers.
         """
-        raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
+        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
 
     def check_fetch(self, who: Committer) -> None:
         """Let anybody look: there are no offsets, which is no error in Kafka either."""
@@ -128,7 +128,7 @@ class ShareGroup:
             RefusedError: NON_EMPTY_GROUP.
         """
         if self.members:
-            raise RefusedError(refusal.NON_EMPTY_GROUP)
+            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def offsets_age_from(self) -> Callable[[int], int] | None:
         """Return None: nothing of a share group expires."""

@@ -12,11 +12,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
 from kafkaframes.coordination.groups.ports import Clock
-from kafkaframes.coordination.groups.refusal import RefusedError
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode
 
-INVALID_RECORD_STATE: Final = ErrorCode["INVALID_RECORD_STATE"]
-INVALID_REQUEST: Final = ErrorCode["INVALID_REQUEST"]
 _Value = TypeVar("_Value")
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
@@ -141,13 +139,13 @@ class SharePartition:
         """
         count = last - first + 1
         if count < 1 or count > self.most_in_flight or len(types) not in (1, count):
-            raise RefusedError(INVALID_REQUEST)
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
         if any(one not in range(5) for one in types):
-            raise RefusedError(INVALID_REQUEST)
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
         for offset in range(first, last + 1):
             one = self._records.get(offset)
             if one is None or one.state is not RecordState.ACQUIRED or one.member_id != member_id:
-                raise RefusedError(INVALID_RECORD_STATE)
+                raise RefusedError(ErrorCode.INVALID_RECORD_STATE)
         renewed = []
         for offset in range(first, last + 1):
             kind = types[0] if len(types) == 1 else types[offset - first]

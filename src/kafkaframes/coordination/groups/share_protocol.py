@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkaframes.coordination.groups import refusal
 from kafkaframes.coordination.groups import share_records as rows
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
 from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.refusal import RefusedError
 from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember, assign
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 _FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
 
@@ -48,7 +47,7 @@ def check(beat: ShareBeat) -> None:
     )
     for is_wrong, reason in wrong:
         if is_wrong:
-            raise RefusedError(refusal.INVALID_REQUEST, reason)
+            raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
 
 
 @dataclass(slots=True)
@@ -110,7 +109,7 @@ class ShareGroups:
         if beat.epoch == 0:
             known = group.members.get(beat.member_id)
             if known is None and len(group.members) >= self.settings.share_max_size:
-                raise RefusedError(refusal.GROUP_MAX_SIZE_REACHED)
+                raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
             return known
         member = group.member(beat.member_id)
         if beat.epoch not in (member.epoch, member.previous_epoch) or beat.epoch > member.epoch:
@@ -119,7 +118,7 @@ class ShareGroups:
                 f"The share group member has a {relation} member epoch ({beat.epoch}) than the one known by the group"
                 f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
             )
-            raise RefusedError(refusal.FENCED_MEMBER_EPOCH, reason)
+            raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, reason)
         return member
 
     def _assigned(self, members: dict[str, ShareMember]) -> dict[str, frozenset[tuple[UUID, int]]]:

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog
 from kafkaframes.coordination.groups.settings import numbers_of_config
-from kafkaframes.coordination.transactions import records, refusal
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.coordination.transactions import records
 from kafkaframes.coordination.transactions.ending import End, end_of_version_0, end_of_version_2
-from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
     NEVER_MS,
@@ -26,7 +26,7 @@ from kafkaframes.coordination.transactions.state import (
     S,
     Transaction,
 )
-from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
 from kafkaframes.storage.files.coordinators import coordinator_partition
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -137,25 +137,25 @@ class TransactionCoordinator:
             expected: what the producer has now, if it asks for the next epoch (KIP-360).
 
         Raises:
-            TransactionRefusedError: CONCURRENT_TRANSACTIONS after aborting what was open: ask again.
+            RefusedError: CONCURRENT_TRANSACTIONS after aborting what was open: ask again.
             KafkaframesError: the log did not take it.
         """
         if transactional_id is None:
             return ProducerIdentity(self.new_producer_id(), 0)
         if not transactional_id:
-            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
-            raise TransactionRefusedError(refusal.INVALID_TRANSACTION_TIMEOUT)
+            raise RefusedError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         one = self.transactions.get(transactional_id)
         if one is None:
             one = Transaction(transactional_id, self.new_producer_id(), timeout_ms=timeout_ms)
         if expected is not None and not _may_bump(one, expected):
-            raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+            raise RefusedError(ErrorCode.PRODUCER_FENCED)
         if one.state is S.ONGOING:
             self._fence(one)
-            raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)
+            raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if one.state in PREPARED:
-            raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)
+            raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         done = self._put(self._next_producer(one, timeout_ms, expected))
         return ProducerIdentity(done.producer_id, done.producer_epoch)
 
@@ -186,7 +186,7 @@ class TransactionCoordinator:
             version: of transactions: 2 where a request adds them that does something else (KIP-890).
 
         Raises:
-            TransactionRefusedError: as Kafka refuses it.
+            RefusedError: as Kafka refuses it.
             KafkaframesError: the log did not take it.
         """
         one = self._of_producer(transactional_id, producer_id, producer_epoch)
@@ -200,11 +200,11 @@ class TransactionCoordinator:
         """Refuse what a producer writes into a partition that it has not added (KIP-890, part 1).
 
         Raises:
-            TransactionRefusedError: TRANSACTION_ABORTABLE, or as for ``add_partitions``.
+            RefusedError: TRANSACTION_ABORTABLE, or as for ``add_partitions``.
         """
         one = self._of_producer(transactional_id, producer_id, producer_epoch)
         if where not in one.partitions:
-            raise TransactionRefusedError(refusal.TRANSACTION_ABORTABLE)
+            raise RefusedError(ErrorCode.TRANSACTION_ABORTABLE)
 
     def admit_produce(
         self,
@@ -230,28 +230,28 @@ class TransactionCoordinator:
                 self.add_partitions(transactional_id, producer_id, producer_epoch, [where], version=2)
             else:
                 self.verify_partition(transactional_id, producer_id, producer_epoch, where)
-        except TransactionRefusedError as refused:
-            if refused.code == refusal.PRODUCER_FENCED:
-                return refusal.INVALID_PRODUCER_EPOCH
-            if refused.code == refusal.TRANSACTION_ABORTABLE and not knows_abortable:
-                return refusal.INVALID_TXN_STATE
-            if refused.code == refusal.CONCURRENT_TRANSACTIONS and not may_add:
-                return refusal.NOT_ENOUGH_REPLICAS  # older clients take this for a reason to try again
+        except RefusedError as refused:
+            if refused.code == ErrorCode.PRODUCER_FENCED:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if refused.code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+                return ErrorCode.INVALID_TXN_STATE
+            if refused.code == ErrorCode.CONCURRENT_TRANSACTIONS and not may_add:
+                return ErrorCode.NOT_ENOUGH_REPLICAS  # older clients take this for a reason to try again
             return refused.code
         except KafkaframesError:
-            return refusal.NOT_ENOUGH_REPLICAS
-        return refusal.NONE
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return ErrorCode.NONE
 
     def _of_producer(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
         if not transactional_id:
-            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
         one = self.transactions.get(transactional_id)
         if one is None or one.producer_id != producer_id:
-            raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+            raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if one.producer_epoch != producer_epoch:
-            raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+            raise RefusedError(ErrorCode.PRODUCER_FENCED)
         if one.state in PREPARED:
-            raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)
+            raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return one
 
     # ---------------------------------------------------------------------------------------------- EndTxn
@@ -265,14 +265,14 @@ class TransactionCoordinator:
             version: of transactions: 2 for EndTxn 5 and later, else 0.
 
         Raises:
-            TransactionRefusedError: as Kafka refuses it.
+            RefusedError: as Kafka refuses it.
             KafkaframesError: the log did not take it.
         """
         if not transactional_id:
-            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
         one = self.transactions.get(transactional_id)
         if one is None:
-            raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+            raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         decide = end_of_version_2 if version >= 2 else end_of_version_0
         end = decide(one, producer_id, producer_epoch, commit=commit)
         if end is not End.DONE:
@@ -321,12 +321,12 @@ class TransactionCoordinator:
         """Return what is known of a transactional id.
 
         Raises:
-            TransactionRefusedError: INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND.
+            RefusedError: INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND.
         """
         if not transactional_id:
-            raise TransactionRefusedError(refusal.INVALID_REQUEST)
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
         if transactional_id not in self.transactions:
-            raise TransactionRefusedError(refusal.TRANSACTIONAL_ID_NOT_FOUND)
+            raise RefusedError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return self.transactions[transactional_id]
 
     def listed(

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from kafkaframes.coordination.transactions import refusal
-from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
+from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
     LARGEST_EPOCH,
@@ -23,6 +22,7 @@ from kafkaframes.coordination.transactions.state import (
     Transaction,
     TransactionState,
 )
+from kafkaframes.errors import ErrorCode
 
 
 class End(Enum):
@@ -40,12 +40,12 @@ def end_of_version_0(one: Transaction, producer_id: int, producer_epoch: int, *,
     """Decide for a client that does not bump epochs.
 
     Raises:
-        TransactionRefusedError: as Kafka refuses it.
+        RefusedError: as Kafka refuses it.
     """
     if one.producer_id != producer_id:
-        raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+        raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if one.producer_epoch != producer_epoch:
-        raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+        raise RefusedError(ErrorCode.PRODUCER_FENCED)
     if one.state is S.ONGOING:
         return End.WRITE
     _check_same_end(one.state, commit=commit)
@@ -56,16 +56,16 @@ def end_of_version_2(one: Transaction, producer_id: int, producer_epoch: int, *,
     """Decide for a client that goes on with the epoch it is answered.
 
     Raises:
-        TransactionRefusedError: as Kafka refuses it.
+        RefusedError: as Kafka refuses it.
     """
     overflowed = (
         one.previous_producer_id == producer_id and producer_epoch == LARGEST_EPOCH - 1 and one.producer_epoch == 0
     )
     bumped = one.producer_epoch == producer_epoch + 1
     if one.producer_id != producer_id and not overflowed:
-        raise TransactionRefusedError(refusal.INVALID_PRODUCER_ID_MAPPING)
+        raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not _is_valid_epoch(one, producer_epoch, bumped=bumped, overflowed=overflowed):
-        raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+        raise RefusedError(ErrorCode.PRODUCER_FENCED)
     if one.state is S.ONGOING:
         return End.WRITE
     is_repeated = one.state in PREPARED or (one.state in COMPLETE and (bumped or overflowed))
@@ -73,7 +73,7 @@ def end_of_version_2(one: Transaction, producer_id: int, producer_epoch: int, *,
         _check_same_end(one.state, commit=commit)
         return End.DONE
     if commit:
-        raise TransactionRefusedError(refusal.INVALID_TXN_STATE)
+        raise RefusedError(ErrorCode.INVALID_TXN_STATE)
     return End.NOTHING_TO_END
 
 
@@ -87,6 +87,6 @@ def _is_valid_epoch(one: Transaction, producer_epoch: int, *, bumped: bool, over
 def _check_same_end(state: TransactionState, *, commit: bool) -> None:
     """Refuse the other end than the one that was taken; one whose markers are not written yet is asked for again."""
     if _ENDED_BY.get(state) is not commit:
-        raise TransactionRefusedError(refusal.INVALID_TXN_STATE)
+        raise RefusedError(ErrorCode.INVALID_TXN_STATE)
     if state in PREPARED:
-        raise TransactionRefusedError(refusal.CONCURRENT_TRANSACTIONS)
+        raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)

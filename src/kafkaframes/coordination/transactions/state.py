@@ -11,8 +11,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from kafkaframes.coordination.transactions import refusal
-from kafkaframes.coordination.transactions.refusal import TransactionRefusedError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.files.names import TopicPartition
 
 NONE: Final = -1
@@ -116,7 +116,7 @@ class Transaction:
         """Return it for the next producer, or for the same one that asks for the next epoch (KIP-360).
 
         Raises:
-            TransactionRefusedError: PRODUCER_FENCED: it expects an epoch that is over.
+            RefusedError: PRODUCER_FENCED: it expects an epoch that is over.
         """
         epoch, last_epoch = self.producer_epoch + 1, NONE
         if expected_epoch is not None:
@@ -125,7 +125,7 @@ class Transaction:
             elif expected_epoch == self.last_epoch:  # a repetition: it has not seen the answer
                 epoch, last_epoch = self.producer_epoch, self.last_epoch
             else:
-                raise TransactionRefusedError(refusal.PRODUCER_FENCED)
+                raise RefusedError(ErrorCode.PRODUCER_FENCED)
         return self._initialised(timeout_ms, now_ms, producer_epoch=epoch, last_epoch=last_epoch)
 
     def rotated(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
