@@ -43,6 +43,10 @@ _HIDDEN: Final = -1  # no error code: the part is left out
 class Access(Protocol):
     """An authorizer, as handlers ask it."""
 
+    @property
+    def version(self) -> int:
+        """Another number whenever an answer may be another."""
+
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
         """Return whether the client may do ``operation`` (``READ``) on a resource (``TOPIC``, its name)."""
 
@@ -65,6 +69,8 @@ def bits_of(operations: tuple[str, ...]) -> int:
 class EverybodyMay:
     """No authorizer: everything is allowed, as in Kafka without ``authorizer.class.name``."""
 
+    version = 0
+
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
         """Return True."""
         return True
@@ -84,6 +90,11 @@ class Viewer(NamedTuple):
     access: Access
     principal: str
     host: str
+
+    @property
+    def version(self) -> int:
+        """Another number whenever rights may have changed."""
+        return self.access.version
 
     def may_see(self, topic: str) -> bool:
         """Return whether the topic may be described to it."""

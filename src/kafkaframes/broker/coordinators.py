@@ -59,6 +59,11 @@ class BrokerTopics:
 
     state: BrokerState
 
+    @property
+    def version(self) -> int:
+        """Another number whenever a topic has come, grown or gone."""
+        return self.state.topics_version
+
     def names(self) -> Iterable[str]:
         """Return all names but those of internal topics, which a pattern never means."""
         return [name for name, topic in self.state.topics.items() if not topic.is_internal]

@@ -55,7 +55,7 @@ _OF_BROKERS: Mapping[str, str] = {
     "fetch.max.bytes": "How large an answer to Fetch becomes at most, in bytes.",
     "group.consumer.assignors": "The assignors of consumer groups (KIP-848).",
     "group.consumer.heartbeat.interval.ms": "How often members of consumer groups (KIP-848) send heartbeats.",
-    "group.consumer.assignment.interval.ms": "Kept and told; assignments are made at once.",
+    "group.consumer.assignment.interval.ms": "Of groups of 100 members and more; others are assigned at once.",
     "max.connections.per.ip": "Kept and told; max.connections bounds all of them.",
     "group.consumer.max.heartbeat.interval.ms": "The longest interval of heartbeats that a consumer group may set.",
     "group.consumer.max.session.timeout.ms": "The longest session that a consumer group may set for its members.",

@@ -115,6 +115,7 @@ class BrokerState:
     is_read_only: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
+    topics_version: int = 0  # another number whenever a topic has come, grown or gone
     access: Access = field(default_factory=EverybodyMay)
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -198,6 +199,7 @@ class BrokerState:
 
     def _show(self, topic: Topic) -> None:
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self.topics_version += 1
 
     def keep(self, topics: Iterable[Topic]) -> None:
         """Let topics be seen that were made, and write what is kept beside the logs: once, however many they are.
@@ -252,6 +254,7 @@ class BrokerState:
                     made.append(self._create_partition(topic, index))
             finally:
                 topic.partitions += made
+                self.topics_version += 1
 
     def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
         """Take topics out of service, a partition at a step; they are not seen from the first step on.
@@ -267,6 +270,7 @@ class BrokerState:
                 changing.enter_context(self._changing(topic))
                 del self.topics[topic.name]
                 del self.topics_by_id[topic.topic_id]
+            self.topics_version += 1
             partitions = [partition for topic in topics for partition in topic.partitions]
             for partition in partitions:
                 self.unflushed.discard(partition)

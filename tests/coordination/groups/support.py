@@ -61,6 +61,10 @@ class SomeTopics:
         self.known[name] = self.known[name][0] if name in self.known else UUID(int=len(self.known) + 1), count
         return self.known[name][0]
 
+    @property
+    def version(self) -> int:
+        return hash(tuple(self.known.items()))
+
     def names(self) -> list[str]:
         return list(self.known)
 

@@ -96,6 +96,7 @@ class AclAccess:
         self._acls = dict.fromkeys(acls)
         self._super_users = frozenset(super_users)
         self._allows_unruled = allows_unruled
+        self.version = 0
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self._acls)
@@ -103,12 +104,14 @@ class AclAccess:
     def add(self, acl: Acl) -> None:
         """Add a rule; one that is there stays."""
         self._acls[acl] = None
+        self.version += 1
 
     def remove(self, wanted: AclFilter) -> list[Acl]:
         """Remove the rules that fit; return them."""
         found = [acl for acl in self._acls if wanted.takes(acl)]
         for acl in found:
             del self._acls[acl]
+        self.version += 1
         return found
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:

@@ -140,7 +140,7 @@ class ClassicMembers:
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         wanted = group.targets.get(member.member_id, NOTHING) - member.assigned
-        return wanted.isdisjoint(group.taken_by_others(member.member_id))
+        return not any(map(group.is_taken_from(member.member_id), wanted))
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[int]:
         """Let members go; return an error code for each."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups.membership import Committer
@@ -23,6 +23,7 @@ Assigned = frozenset[Partition]
 NOTHING: Final[Assigned] = frozenset()
 LEAVE, LEAVE_STATIC = -1, -2  # member epochs of requests and records
 _NONE = -1
+_Key = TypeVar("_Key")
 
 
 class MemberState(IntEnum):
@@ -35,6 +36,10 @@ class MemberState(IntEnum):
 
 class Viewer(Protocol):
     """Who a member is, hashable: members that are the same see the same topics."""
+
+    @property
+    def version(self) -> int:
+        """Another number whenever rights may have changed."""
 
     def may_see(self, topic: str) -> bool:
         """Return whether the topic may be described to it."""
@@ -127,6 +132,28 @@ class ConsumerMember:
         return self if moved == self else replace(moved, previous_epoch=self.epoch)
 
 
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """What expressions stand for, as long as neither topics nor rights change.
+
+    Attributes:
+        version: of the topics and of the rights.
+        resolve: returns the topics that an expression stands for.
+        known: those of expressions, and those that a viewer sees of them.
+    """
+
+    version: tuple[int, int]
+    resolve: Callable[[str], frozenset[str]]
+    known: dict[tuple[str, Viewer | None], frozenset[str]] = field(default_factory=dict)
+
+    def names(self, regex: str, viewer: Viewer | None) -> frozenset[str]:
+        """Return the topics that somebody sees of an expression; None sees all."""
+        if (regex, viewer) not in self.known:
+            all_names = self.resolve(regex) if viewer is None else self.names(regex, None)
+            self.known[regex, viewer] = all_names if viewer is None else frozenset(filter(viewer.may_see, all_names))
+        return self.known[regex, viewer]
+
+
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
     """One consumer group.
@@ -140,6 +167,10 @@ class ConsumerGroup:
         visible: the topics that members see of their patterns.
         sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
         default_assignor: of members that ask for none.
+        expressions: what the patterns stand for now; None where all of them are to be resolved anew.
+        assigned_ms: when ``targets`` were made.
+        readers: how many members subscribe to a topic by name; ``_held`` have a partition, or are to give it up;
+            ``_patterns`` have a pattern.
     """
 
     group_id: str
@@ -155,6 +186,11 @@ class ConsumerGroup:
     sessions: dict[str, Timer] = field(default_factory=dict)
     rebalances: dict[str, Timer] = field(default_factory=dict)
     default_assignor: str = "uniform"
+    expressions: Expressions | None = None
+    assigned_ms: int = 0
+    readers: Counter[str] = field(default_factory=Counter)
+    _held: Counter[Partition] = field(default_factory=Counter)
+    _patterns: Counter[str] = field(default_factory=Counter)
 
     type: ClassVar[str] = "consumer"
     protocol_type_name: ClassVar[str] = "consumer"
@@ -181,12 +217,12 @@ class ConsumerGroup:
     @property
     def assignor(self) -> str:
         """The assignor that most members ask for, or the default."""
-        votes = Counter(one.assignor for one in self.members.values() if one.assignor is not None)
-        return votes.most_common(1)[0][0] if votes else self.default_assignor
+        return self.assignor_of(self.members.values())
 
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the topics that a member subscribes to, by name or by pattern."""
-        return self.by_pattern(member).union(member.topics)
+    def assignor_of(self, members: Iterable[ConsumerMember]) -> str:
+        """Return the assignor that most of some members ask for, or the default."""
+        votes = Counter(one.assignor for one in members if one.assignor is not None)
+        return votes.most_common(1)[0][0] if votes else self.default_assignor
 
     def by_pattern(self, member: ConsumerMember) -> frozenset[str]:
         """Return the topics that a member subscribes to by its pattern; none that it may not see."""
@@ -196,21 +232,36 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""
-        return any(topic in self.topics_of(one) for one in self.members.values())
+        if topic in self.readers:
+            return True
+        is_meant = any(topic in names for names in self.regexes.values())
+        return is_meant and any(topic in self.by_pattern(one) for one in self.members.values())
 
     def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
         """Whether somebody may join who speaks these classic protocols: all such members have one in common."""
         others = [one.classic.names for one in self.members.values() if one.classic is not None]
         return protocol_type == "consumer" and bool(names.intersection(*others))
 
-    def taken_by_others(self, member_id: str) -> Assigned:
-        """Return what the other members have, or are still to give up."""
-        found: set[Partition] = set()
-        for one in self.members.values():
-            if one.member_id != member_id:
-                found |= one.assigned
-                found |= one.revoking
-        return frozenset(found)
+    def is_taken_from(self, member_id: str) -> Callable[[Partition], bool]:
+        """Return what says whether another member has a partition, or is still to give it up."""
+        own = self.members.get(member_id)
+        mine = NOTHING if own is None else own.assigned | own.revoking
+        return lambda one: self._held[one] > (one in mine)
+
+    def names_without(self, member: ConsumerMember | None) -> frozenset[str]:
+        """Return the topics that the other members subscribe to by name."""
+        own = frozenset[str]() if member is None else frozenset(member.topics)
+        return frozenset(name for name, count in self.readers.items() if count > (name in own))
+
+    def has_same_names(self, old: ConsumerMember | None, new: ConsumerMember | None) -> bool:
+        """Return whether the group subscribes to the same topics by name when a member changes, comes or goes."""
+        before, after = (() if one is None else one.topics for one in (old, new))
+        goes = any(self.readers[name] == 1 and name not in after for name in before)
+        return not goes and all(name in self.readers for name in after)
+
+    def unused_without(self, member: ConsumerMember) -> list[str]:
+        """Return the pattern of a member, if no other has it."""
+        return [member.regex] if member.regex and self._patterns[member.regex] == 1 else []
 
     def member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """Return the member that a request names.
@@ -235,6 +286,14 @@ class ConsumerGroup:
 
     def put(self, member: ConsumerMember) -> None:
         """Take a member in, or its new value."""
+        old = self.members.get(member.member_id)
+        if old == member:
+            return
+        if old is not None:
+            self._count(old, -1)
+            if old.instance_id != member.instance_id:
+                self._release(old)
+        self._count(member, 1)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -242,17 +301,28 @@ class ConsumerGroup:
     def remove(self, member_id: str) -> None:
         """Let a member go."""
         member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            self._release(member)
+            if member.regex:
+                self.expressions = None  # the others may see less of it
+                if not self._patterns[member.regex]:
+                    self.regexes.pop(member.regex, None)
         for kept in (self.targets, self.viewers, self.visible):
             kept.pop(member_id, None)
-        instance_id = None if member is None else member.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member_id:
-            del self.static_members[instance_id]
         for timers in (self.sessions, self.rebalances):
             timer = timers.pop(member_id, None)
             if timer is not None:
                 timer.cancel()
-        used = {one.regex for one in self.members.values()}
-        self.regexes = {regex: names for regex, names in self.regexes.items() if regex in used}
+
+    def _release(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
+
+    def _count(self, member: ConsumerMember, by: int) -> None:
+        _add(self._held, member.assigned | member.revoking, by)
+        _add(self.readers, member.topics, by)
+        _add(self._patterns, () if member.regex is None else (member.regex,), by)
 
     def stop_timers(self) -> None:
         """Cancel everything that is due for the group and its members."""
@@ -308,6 +378,13 @@ class ConsumerGroup:
     def offsets_age_from(self) -> Callable[[int], int]:
         """Commits age from when they were made."""
         return lambda commit_ms: commit_ms
+
+
+def _add(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> None:
+    for key in keys:
+        counts[key] += by
+        if not counts[key]:
+            del counts[key]
 
 
 def by_topic(partitions: Iterable[Partition]) -> Mapping[UUID, list[int]]:

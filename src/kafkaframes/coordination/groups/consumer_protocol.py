@@ -2,12 +2,14 @@
 
 A heartbeat is planned on values, written as one batch of records, and taken over then. Facts: KIP-848, KIP-1082,
 GroupMetadataManager.java. Patterns are resolved in the heartbeat that brings them; Kafka does it a moment later.
+A heartbeat that changes nothing looks at its own member only, a join at what it changes; tests/coordination/groups/
+test_large_groups.py compares both with looking at everything, and counts.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +25,7 @@ from kafkaframes.coordination.groups.consumer import (
     ClassicFacts,
     ConsumerGroup,
     ConsumerMember,
+    Expressions,
     MemberState,
     Viewer,
 )
@@ -35,10 +38,15 @@ from kafkaframes.errors import ErrorCode, KafkaframesError
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
 _FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
+_SMALL_GROUP = 100  # members; it is assigned anew with every change, a larger one once in an interval
 
 
 class Topics(Protocol):
     """The topics of the broker."""
+
+    @property
+    def version(self) -> int:
+        """Another number whenever a topic has come, grown or gone."""
 
     def names(self) -> Iterable[str]:
         """Return all names."""
@@ -84,14 +92,41 @@ class Beaten(NamedTuple):
 
 @dataclass(slots=True)
 class _Plan:
-    """What a heartbeat is going to change."""
+    """What a heartbeat is going to change.
 
-    records: list[Record] = field(default_factory=list)
+    Attributes:
+        member, old: the member that it comes from, and as it is now; None for a new one.
+        replaced: the static member whose place it takes.
+        regexes: patterns that stand for other topics than before; None: they are not used any more.
+        visible: what members see of their patterns, where it has changed.
+        targets: those that have changed; ``is_assigned``: all of them were made anew.
+    """
+
+    member: ConsumerMember
+    old: ConsumerMember | None
+    replaced: ConsumerMember | None
+    expressions: Expressions
+    records: list[Record]
     epoch: int = 0
     metadata_hash: int = 0
-    regexes: dict[str, frozenset[str]] = field(default_factory=dict)
-    visible: dict[str, frozenset[str]] = field(default_factory=dict)
-    targets: dict[str, Assigned] | None = None
+    regexes: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    visible: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    targets: dict[str, Assigned] = field(default_factory=dict)
+    is_assigned: bool = False
+
+    @property
+    def before(self) -> ConsumerMember | None:
+        """Whose subscription the member's takes the place of."""
+        return self.old or self.replaced
+
+    def members(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
+        """Return the members of the group as they will be."""
+        others = {key: one for key, one in group.members.items() if one is not self.replaced}
+        return {**others, self.member.member_id: self.member}
+
+    def regexes_of(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
+        """Return what the group's patterns will stand for."""
+        return _changed(group.regexes, self.regexes) if self.regexes else group.regexes
 
 
 @dataclass(slots=True)
@@ -126,25 +161,19 @@ class ConsumerGroups:
         replaced = self._replaced(group, beat)
         start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
         member = _subscribed(start, beat)
-        plan = _Plan(records=list(before))
+        plan = _Plan(member, old, replaced, self._expressions(group, beat.viewer), records=list(before))
         if replaced is not None:
             plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
         if old is None or not member.same_subscription(old):
             plan.records.append(rows.member_record(group.group_id, member))
-        others = {key: one for key, one in group.members.items() if replaced is None or one is not replaced}
-        members = {**others, member.member_id: member}
-        viewers = {**group.viewers, member.member_id: beat.viewer}
-        plan.regexes, plan.visible = self._resolved(group, members, viewers)
-        self._plan_epoch(group, plan, members, has_changed=_asks_for_others(old or replaced, member))
-        self._plan_targets(group, plan, members, replaced, member.member_id)
-        targets = group.targets if plan.targets is None else plan.targets
-        target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
-        moved = self._moved(group, member, targets, target_epoch, beat, replaced)
+        self._plan_epoch(group, plan, beat.viewer)
+        self._plan_targets(group, plan, is_due=beat.classic is not None or self._is_due(group))
+        moved = self._moved(group, plan, beat)
         if moved is not member or old is None:
             plan.records.append(rows.current_record(group.group_id, moved))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, moved, replaced)
+        self._apply(group, plan, moved)
         group.viewers[moved.member_id] = beat.viewer
         self.watch(group, moved)
         is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
@@ -181,129 +210,140 @@ class ConsumerGroups:
 
     # ---------------------------------------------------------------------------------------------- planning
 
-    def _plan_epoch(
-        self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
-    ) -> None:
+    def _expressions(self, group: ConsumerGroup, viewer: Viewer | None) -> Expressions:
+        """Return the group's expressions, or new ones where topics or rights have changed since."""
+        known = group.expressions
+        rights = viewer.version if viewer is not None else 0 if known is None else known.version[1]
+        version = self.topics.version, rights
+        if known is not None and known.version == version:
+            return known
+        return Expressions(version, lambda regex: frozenset(filter(compile_pattern(regex), self.topics.names())))
+
+    def _plan_epoch(self, group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
         """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
-        plan.epoch = group.epoch
-        plan.records += self._regex_records(group, plan.regexes)
-        plan.metadata_hash = hash_of_topics(self.topics, _all_topics(members.values(), plan.regexes))
-        has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
-        known = ((key, group.by_pattern(one)) for key, one in group.members.items() if key in members)
-        has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in known)
+        is_alone = plan.expressions is group.expressions and self._resolve_own(group, plan, viewer)
+        if not is_alone:
+            self._resolve_all(group, plan, viewer)
+        for regex, names in plan.regexes.items():
+            plan.records.append(rows.regex_record(group.group_id, regex, names, self.clock.now_ms))
+        plan.epoch, plan.metadata_hash = group.epoch, group.metadata_hash
+        if not is_alone or plan.regexes or not group.has_same_names(plan.before, plan.member):
+            plan.metadata_hash = self._hash(group, plan)
+        has_changed = _asks_for_others(plan.before, plan.member) or bool(plan.regexes)
+        has_changed |= plan.metadata_hash != group.metadata_hash
+        has_changed |= any(
+            (plan.visible[key] or _NO_TOPICS) != group.by_pattern(one)
+            for key in plan.visible
+            if (one := group.members.get(key)) is not None and one is not plan.replaced
+        )
         if has_changed or not group.epoch:
             plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
-    def _resolved(
-        self,
-        group: ConsumerGroup,
-        members: Mapping[str, ConsumerMember],
-        viewers: Mapping[str, Viewer | None],
-    ) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-        """Return the topics of every pattern, and those that each member sees of its own.
+    def _hash(self, group: ConsumerGroup, plan: _Plan) -> int:
+        by_name = group.names_without(plan.before).union(plan.member.topics)
+        if plan.old is not None and plan.replaced is not None:
+            by_name = frozenset(name for one in plan.members(group).values() for name in one.topics)
+        return hash_of_topics(self.topics, by_name.union(*plan.regexes_of(group).values()))
+
+    @staticmethod
+    def _resolve_own(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
+        """Plan what the member's pattern stands for; return False where the others' have to be looked at, too."""
+        member, before = plan.member, plan.before
+        names = plan.expressions.names(member.regex, viewer) if member.regex else _NO_TOPICS
+        if plan.old is not None and plan.replaced is not None:
+            return False
+        if before is not None and before.regex not in (None, member.regex):
+            return False
+        if before is not None and before.regex and not names >= group.by_pattern(before):
+            return False
+        if member.regex:
+            known = group.regexes.get(member.regex)
+            plan.visible[member.member_id] = names
+            if known is None or not names <= known:
+                plan.regexes[member.regex] = names | (known or _NO_TOPICS)
+        return True
+
+    @staticmethod
+    def _resolve_all(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
+        """Plan what every pattern stands for, and what each member sees of its own.
 
         A member that has not been heard of since the start sees what its pattern stood for before.
         """
-        matching: dict[str, frozenset[str]] = {}
-        seen: dict[tuple[str, Viewer | None], frozenset[str]] = {}
         found: dict[str, frozenset[str]] = {}
-        visible: dict[str, frozenset[str]] = {}
-        for key, one in members.items():
-            if not one.regex:
-                continue
-            if one.regex not in matching:
-                matching[one.regex] = frozenset(filter(compile_pattern(one.regex), self.topics.names()))
-            names, viewer = matching[one.regex], viewers.get(key)
-            if key not in viewers:
-                names &= group.by_pattern(one)
-            elif viewer is not None:
-                if (one.regex, viewer) not in seen:
-                    seen[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
-                names = seen[one.regex, viewer]
-            visible[key] = names
-            found[one.regex] = found.get(one.regex, names) | names
-        return found, visible
+        viewers = {**group.viewers, plan.member.member_id: viewer}
+        for key, one in plan.members(group).items():
+            plan.visible[key] = None
+            if one.regex:
+                names = plan.expressions.names(one.regex, viewers.get(key))
+                names = names if key in viewers else names & group.by_pattern(one)
+                plan.visible[key] = names
+                found[one.regex] = found.get(one.regex, _NO_TOPICS) | names
+        plan.regexes.update((regex, names) for regex, names in found.items() if group.regexes.get(regex) != names)
+        plan.regexes.update(dict.fromkeys(group.regexes.keys() - found.keys()))
 
-    def _regex_records(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> Iterator[Record]:
-        """Yield the records of the patterns that are new, stand for other topics, or are unused."""
-        for regex, names in found.items():
-            if group.regexes.get(regex) != names:
-                yield rows.regex_record(group.group_id, regex, names, self.clock.now_ms)
-        for regex in group.regexes.keys() - found.keys():
-            yield rows.regex_record(group.group_id, regex, None)
+    def _is_due(self, group: ConsumerGroup) -> bool:
+        """Return whether the group may be assigned anew: it is small, or its last assignment is old enough."""
+        is_small = len(group.members) < _SMALL_GROUP
+        return is_small or self.clock.now_ms - group.assigned_ms >= self.settings.consumer_assignment_interval_ms
 
-    def _plan_targets(
-        self,
-        group: ConsumerGroup,
-        plan: _Plan,
-        members: Mapping[str, ConsumerMember],
-        replaced: ConsumerMember | None,
-        member_id: str,
-    ) -> None:
+    def _plan_targets(self, group: ConsumerGroup, plan: _Plan, *, is_due: bool) -> None:
         """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
-        current = dict(group.targets)
-        if replaced is not None:
-            current[member_id] = current.pop(replaced.member_id, NOTHING)
-        if plan.epoch > group.assignment_epoch:
-            targets = self._assigned(members, plan, current, group.default_assignor)
+        member_id, replaced = plan.member.member_id, plan.replaced
+        plan.is_assigned = is_due and plan.epoch > group.assignment_epoch
+        if plan.is_assigned:
+            current = group.targets
+            if replaced is not None:
+                current = {**current, member_id: current.get(replaced.member_id, NOTHING)}
+            targets = self._assigned(group, plan, current)
         elif replaced is not None:
-            targets = current
+            targets = {member_id: group.targets.get(replaced.member_id, NOTHING)}
         else:
             return
-        plan.targets = targets
-        for key, target in targets.items():
-            if group.targets.get(key) != target:
-                plan.records.append(rows.target_record(group.group_id, key, target))
-        if plan.epoch > group.assignment_epoch:
+        plan.targets = {key: target for key, target in targets.items() if group.targets.get(key) != target}
+        plan.records += [rows.target_record(group.group_id, key, target) for key, target in plan.targets.items()]
+        if plan.is_assigned:
             plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
 
-    def _assigned(
-        self,
-        members: Mapping[str, ConsumerMember],
-        plan: _Plan,
-        current: Mapping[str, Assigned],
-        default: str,
-    ) -> dict[str, Assigned]:
-        group = ConsumerGroup("", members=dict(members), visible=plan.visible, default_assignor=default)
+    def _assigned(self, group: ConsumerGroup, plan: _Plan, current: Mapping[str, Assigned]) -> dict[str, Assigned]:
+        members = plan.members(group)
         counts: dict[UUID, int] = {}
+        ids: dict[frozenset[str], frozenset[UUID]] = {}  # of topics: most members subscribe to the same
         subscriptions: dict[str, frozenset[UUID]] = {}
         for key, member in members.items():
-            found = [one for name in group.topics_of(member) if (one := self.topics.find(name)) is not None]
-            counts |= dict(found)
-            subscriptions[key] = frozenset(topic_id for topic_id, _ in found)
-        return ASSIGNORS[group.assignor](subscriptions, current, counts)
+            names = plan.visible[key] if key in plan.visible else group.by_pattern(member)
+            names = frozenset(member.topics).union(names or ())
+            if names not in ids:
+                found = [one for name in names if (one := self.topics.find(name)) is not None]
+                counts.update(found)
+                ids[names] = frozenset(topic_id for topic_id, _ in found)
+            subscriptions[key] = ids[names]
+        return ASSIGNORS[group.assignor_of(members.values())](subscriptions, current, counts)
 
-    def _moved(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerMember,
-        targets: Mapping[str, Assigned],
-        target_epoch: int,
-        beat: Beat,
-        replaced: ConsumerMember | None,
-    ) -> ConsumerMember:
+    @staticmethod
+    def _moved(group: ConsumerGroup, plan: _Plan, beat: Beat) -> ConsumerMember:
         """Bring the member a step nearer to its target."""
+        member, replaced = plan.member, plan.replaced
         if beat.epoch == 0:  # it has nothing, whatever it had
             member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
             member = replace(member, epoch=0, state=MemberState.STABLE)
-        taken = group.taken_by_others(member.member_id)
-        if replaced is not None:
-            taken -= replaced.assigned
+        is_held = group.is_taken_from(member.member_id)
+        left = NOTHING if replaced is None else replaced.assigned
         owned = NOTHING if beat.epoch == 0 else beat.owned
-        target = targets.get(member.member_id, NOTHING)
-        return member.reconciled(target, target_epoch, owned, taken.__contains__)
+        target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NOTHING))
+        target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
+        return member.reconciled(target, target_epoch, owned, lambda one: one not in left and is_held(one))
 
-    @staticmethod
-    def _apply(group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced: ConsumerMember | None) -> None:
-        if replaced is not None:
-            group.remove(replaced.member_id)
+    def _apply(self, group: ConsumerGroup, plan: _Plan, member: ConsumerMember) -> None:
         group.put(member)
-        group.regexes, group.visible, group.metadata_hash = plan.regexes, plan.visible, plan.metadata_hash
-        if plan.targets is not None:
-            group.targets = plan.targets
-            group.assignment_epoch = max(plan.epoch, group.assignment_epoch)
-        group.epoch = plan.epoch
+        if plan.replaced is not None:
+            group.remove(plan.replaced.member_id)
+        _change(group.regexes, plan.regexes)
+        _change(group.visible, plan.visible)
+        group.targets.update(plan.targets)
+        group.expressions, group.metadata_hash, group.epoch = plan.expressions, plan.metadata_hash, plan.epoch
+        if plan.is_assigned:
+            group.assignment_epoch, group.assigned_ms = plan.epoch, self.clock.now_ms
 
     # ---------------------------------------------------------------------------------------------- leaving
 
@@ -331,12 +371,14 @@ class ConsumerGroups:
         """
         if self.on_leave is not None and self.on_leave(group, member_id):
             return
-        left = {key: one for key, one in group.members.items() if key != member_id}
-        unused = group.regexes.keys() - {one.regex for one in left.values()}
-        names = _all_topics(left.values(), group.regexes)
-        metadata_hash = hash_of_topics(self.topics, names)
+        member, metadata_hash = group.members[member_id], group.metadata_hash
+        unused = group.unused_without(member)
+        known = group.expressions
+        if unused or known is None or known.version[0] != self.topics.version or not group.has_same_names(member, None):
+            by_pattern = (names for regex, names in group.regexes.items() if regex not in unused)
+            metadata_hash = hash_of_topics(self.topics, group.names_without(member).union(*by_pattern))
         written = rows.member_tombstones(group.group_id, member_id)
-        written += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused)]
+        written += [rows.regex_record(group.group_id, regex, None) for regex in unused]
         written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         self.write(group.group_id, written)
         group.remove(member_id)
@@ -445,13 +487,20 @@ def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:
     return old is None or (old.topics, old.regex) != (new.topics, new.regex)
 
 
-def _all_topics(members: Iterable[ConsumerMember], regexes: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    names: set[str] = set()
-    for one in members:
-        names.update(one.topics)
-        if one.regex:
-            names |= regexes.get(one.regex, frozenset())
-    return frozenset(names)
+def _change(kept: dict[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]) -> None:
+    for key, names in changes.items():
+        if names is None:
+            kept.pop(key, None)
+        else:
+            kept[key] = names
+
+
+def _changed(
+    kept: Mapping[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]
+) -> dict[str, frozenset[str]]:
+    changed = dict(kept)
+    _change(changed, changes)
+    return changed
 
 
 def _check_epoch(member: ConsumerMember, beat: Beat) -> None:

@@ -22,6 +22,7 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "group.consumer.session.timeout.ms": "consumer_session_timeout_ms",
         "group.consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
         "group.consumer.max.size": "consumer_max_size",
+        "group.consumer.assignment.interval.ms": "consumer_assignment_interval_ms",
         "group.share.session.timeout.ms": "share_session_timeout_ms",
         "group.share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
         "group.share.max.size": "share_max_size",
@@ -44,6 +45,7 @@ class GroupSettings:
             every short program would wait for.
         consumer_migration_policy: which conversions of groups with members are allowed: ``disabled``, ``upgrade``,
             ``downgrade`` or ``bidirectional``.
+        consumer_assignment_interval_ms: how long the assignment of a large group stands before the next.
         new_member_join_timeout_ms: how long a new member's JoinGroup may be parked (an internal setting of Kafka's).
     """
 
@@ -58,6 +60,7 @@ class GroupSettings:
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = 2**31 - 1
+    consumer_assignment_interval_ms: int = 1_000
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_max_size: int = 200

@@ -1,0 +1,246 @@
+"""The heartbeat of a consumer group as it is defined: every member is looked at with each.
+
+``ConsumerGroups`` looks at what has changed; ``test_large_groups.py`` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from kafkaframes.coordination.groups import consumer_records as rows
+from kafkaframes.coordination.groups.assignors import ASSIGNORS
+from kafkaframes.coordination.groups.consumer import (
+    NOTHING,
+    Assigned,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Viewer,
+)
+from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed, hash_of_topics
+from kafkaframes.coordination.groups.patterns import compile_pattern
+from kafkaframes.coordination.groups.ports import Record
+
+_NONE = -1
+_NO_TOPICS: frozenset[str] = frozenset()
+_FIRST_EPOCH = 2
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a heartbeat is going to change."""
+
+    records: list[Record] = field(default_factory=list)
+    epoch: int = 0
+    metadata_hash: int = 0
+    regexes: dict[str, frozenset[str]] = field(default_factory=dict)
+    visible: dict[str, frozenset[str]] = field(default_factory=dict)
+    targets: dict[str, Assigned] | None = None
+
+
+class LookingAtEverything(ConsumerGroups):
+    """``ConsumerGroups`` without what is kept from one heartbeat to the next."""
+
+    def heartbeat(self, group: ConsumerGroup, beat: Beat, before: Sequence[Record] = ()) -> Beaten:
+        old = self._member_of(group, beat)
+        replaced = self._replaced(group, beat)
+        start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
+        member = _subscribed(start, beat)
+        plan = _Plan(records=list(before))
+        if replaced is not None:
+            plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
+        if old is None or not member.same_subscription(old):
+            plan.records.append(rows.member_record(group.group_id, member))
+        others = {key: one for key, one in group.members.items() if replaced is None or one is not replaced}
+        members = {**others, member.member_id: member}
+        viewers = {**group.viewers, member.member_id: beat.viewer}
+        plan.regexes, plan.visible = self._resolved(group, members, viewers)
+        self._plan_epoch(group, plan, members, has_changed=_asks_for_others(old or replaced, member))
+        self._plan_targets(group, plan, members, replaced, member.member_id)
+        targets = group.targets if plan.targets is None else plan.targets
+        target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
+        moved = self._moved(group, member, targets, target_epoch, beat, replaced)
+        if moved is not member or old is None:
+            plan.records.append(rows.current_record(group.group_id, moved))
+        if plan.records:
+            self.write(group.group_id, plan.records)
+        self._apply(group, plan, moved, replaced)
+        group.viewers[moved.member_id] = beat.viewer
+        self.watch(group, moved)
+        is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
+        is_full = is_full and (beat.topics is not None or beat.regex is not None)
+        tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
+        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+
+    def _plan_epoch(
+        self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
+    ) -> None:
+        """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
+        plan.epoch = group.epoch
+        plan.records += self._regex_records(group, plan.regexes)
+        plan.metadata_hash = hash_of_topics(self.topics, _all_topics(members.values(), plan.regexes))
+        has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
+        known = ((key, _by_pattern(group, one)) for key, one in group.members.items() if key in members)
+        has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in known)
+        if has_changed or not group.epoch:
+            plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
+            plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
+
+    def _resolved(
+        self,
+        group: ConsumerGroup,
+        members: Mapping[str, ConsumerMember],
+        viewers: Mapping[str, Viewer | None],
+    ) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+        """Return the topics of every pattern, and those that each member sees of its own.
+
+        A member that has not been heard of since the start sees what its pattern stood for before.
+        """
+        matching: dict[str, frozenset[str]] = {}
+        seen: dict[tuple[str, Viewer | None], frozenset[str]] = {}
+        found: dict[str, frozenset[str]] = {}
+        visible: dict[str, frozenset[str]] = {}
+        for key, one in members.items():
+            if not one.regex:
+                continue
+            if one.regex not in matching:
+                matching[one.regex] = frozenset(filter(compile_pattern(one.regex), self.topics.names()))
+            names, viewer = matching[one.regex], viewers.get(key)
+            if key not in viewers:
+                names &= _by_pattern(group, one)
+            elif viewer is not None:
+                if (one.regex, viewer) not in seen:
+                    seen[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
+                names = seen[one.regex, viewer]
+            visible[key] = names
+            found[one.regex] = found.get(one.regex, names) | names
+        return found, visible
+
+    def _regex_records(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> Iterator[Record]:
+        """Yield the records of the patterns that are new, stand for other topics, or are unused."""
+        for regex, names in found.items():
+            if group.regexes.get(regex) != names:
+                yield rows.regex_record(group.group_id, regex, names, self.clock.now_ms)
+        for regex in group.regexes.keys() - found.keys():
+            yield rows.regex_record(group.group_id, regex, None)
+
+    def _plan_targets(
+        self,
+        group: ConsumerGroup,
+        plan: _Plan,
+        members: Mapping[str, ConsumerMember],
+        replaced: ConsumerMember | None,
+        member_id: str,
+    ) -> None:
+        """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
+        current = dict(group.targets)
+        if replaced is not None:
+            current[member_id] = current.pop(replaced.member_id, NOTHING)
+        if plan.epoch > group.assignment_epoch:
+            targets = self._assigned(members, plan, current, group.default_assignor)
+        elif replaced is not None:
+            targets = current
+        else:
+            return
+        plan.targets = targets
+        for key, target in targets.items():
+            if group.targets.get(key) != target:
+                plan.records.append(rows.target_record(group.group_id, key, target))
+        if plan.epoch > group.assignment_epoch:
+            plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
+
+    def _assigned(
+        self,
+        members: Mapping[str, ConsumerMember],
+        plan: _Plan,
+        current: Mapping[str, Assigned],
+        default: str,
+    ) -> dict[str, Assigned]:
+        group = ConsumerGroup("", members=dict(members), visible=plan.visible, default_assignor=default)
+        counts: dict[UUID, int] = {}
+        subscriptions: dict[str, frozenset[UUID]] = {}
+        for key, member in members.items():
+            found = [
+                one
+                for name in _by_pattern(group, member).union(member.topics)
+                if (one := self.topics.find(name)) is not None
+            ]
+            counts |= dict(found)
+            subscriptions[key] = frozenset(topic_id for topic_id, _ in found)
+        return ASSIGNORS[group.assignor](subscriptions, current, counts)
+
+    def _moved(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        targets: Mapping[str, Assigned],
+        target_epoch: int,
+        beat: Beat,
+        replaced: ConsumerMember | None,
+    ) -> ConsumerMember:
+        """Bring the member a step nearer to its target."""
+        if beat.epoch == 0:  # it has nothing, whatever it had
+            member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
+            member = replace(member, epoch=0, state=MemberState.STABLE)
+        taken = _taken_by_others(group, member.member_id)
+        if replaced is not None:
+            taken -= replaced.assigned
+        owned = NOTHING if beat.epoch == 0 else beat.owned
+        target = targets.get(member.member_id, NOTHING)
+        return member.reconciled(target, target_epoch, owned, taken.__contains__)
+
+    @staticmethod
+    def _apply(group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced: ConsumerMember | None) -> None:
+        if replaced is not None:
+            group.remove(replaced.member_id)
+        group.put(member)
+        group.regexes, group.visible, group.metadata_hash = plan.regexes, plan.visible, plan.metadata_hash
+        if plan.targets is not None:
+            group.targets = plan.targets
+            group.assignment_epoch = max(plan.epoch, group.assignment_epoch)
+        group.epoch = plan.epoch
+
+    def fence(self, group: ConsumerGroup, member_id: str) -> None:
+        if self.on_leave is not None and self.on_leave(group, member_id):
+            return
+        left = {key: one for key, one in group.members.items() if key != member_id}
+        unused = group.regexes.keys() - {one.regex for one in left.values()}
+        names = _all_topics(left.values(), group.regexes)
+        metadata_hash = hash_of_topics(self.topics, names)
+        written = rows.member_tombstones(group.group_id, member_id)
+        written += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused)]
+        written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        self.write(group.group_id, written)
+        group.remove(member_id)
+        group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
+
+
+def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:
+    """Whether the group has to be assigned anew for what the member asks for."""
+    return old is None or (old.topics, old.regex) != (new.topics, new.regex)
+
+
+def _all_topics(members: Iterable[ConsumerMember], regexes: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    names: set[str] = set()
+    for one in members:
+        names.update(one.topics)
+        if one.regex:
+            names |= regexes.get(one.regex, frozenset())
+    return frozenset(names)
+
+
+def _taken_by_others(group: ConsumerGroup, member_id: str) -> Assigned:
+    found: set[tuple[UUID, int]] = set()
+    for one in group.members.values():
+        if one.member_id != member_id:
+            found |= one.assigned | one.revoking
+    return frozenset(found)
+
+
+def _by_pattern(group: ConsumerGroup, member: ConsumerMember) -> frozenset[str]:
+    if not member.regex:
+        return frozenset()
+    return group.visible.get(member.member_id, group.regexes.get(member.regex, frozenset()))

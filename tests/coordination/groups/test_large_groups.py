@@ -1,0 +1,236 @@
+"""Consumer groups of any size: a heartbeat costs what it changes, and does what looking at every member would do."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.coordination.groups.looking_at_everything import LookingAtEverything
+from tests.coordination.groups.support import Bench
+
+from kafkaframes.coordination.groups.consumer import NOTHING, MemberState
+from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.errors import KafkaframesError
+
+NAMES = ("orders", "orders-eu", "payments", "later")
+PATTERNS = ("orders.*", ".*", "pay.*")
+
+
+@dataclass
+class Rights:
+    """Who sees which topics; it changes while members read."""
+
+    version: int = 0
+    hidden: dict[str, set[str]] = field(default_factory=dict)
+
+    def hide(self, viewer: str, names: set[str]) -> None:
+        self.hidden[viewer] = names
+        self.version += 1
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    rights: Rights = field(compare=False, hash=False)
+
+    @property
+    def version(self) -> int:
+        return self.rights.version
+
+    def may_see(self, topic: str) -> bool:
+        return topic not in self.rights.hidden.get(self.name, ())
+
+
+class Pair:
+    """The same requests to both, from members that answer as Kafka's consumer does, more or less."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.made = 0
+        self.benches = [Bench(), Bench()]
+        self.rights = Rights()
+        self.users = [User("alice", self.rights), User("bob", self.rights)]
+        for name in NAMES[:3]:
+            self.each(lambda bench, name=name: bench.topics.add(name, 3))
+        self.use_reference()
+
+    def use_reference(self) -> None:
+        coordinator = self.benches[1].coordinator
+        known = coordinator.consumer
+        made = LookingAtEverything(known.clock, known.settings, known.write, known.topics, known.on_leave)
+        coordinator.consumer = coordinator.classic_members.groups = made
+
+    def each(self, call: Any) -> list[Any]:
+        found = []
+        for bench in self.benches:
+            try:
+                found.append(call(bench))
+            except KafkaframesError as error:
+                found.append((type(error), str(error)))
+        return found
+
+    def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
+        fields = {"viewer": self.random.choice(self.users), **fields}
+        answers = self.each(lambda bench: bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields)))
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    def step(self) -> None:
+        random, members = self.random, list(self.benches[0].coordinator.groups["g"].members.values())
+        kind = random.choices(("join", "beat", "beats", "leave", "topics", "rights", "disk"), (3, 6, 3, 2, 1, 1, 0.3))[
+            0
+        ]
+        member = random.choice(members) if members else None
+        if kind == "join" or member is None:
+            self.join(random.choice(("a", "b", "c", "d", "e", "f")))
+        elif kind == "beat":
+            said = random.choice(({}, {"owned": member.assigned}, {"owned": member.assigned}, self.subscription()))
+            self.beat(member.member_id, member.epoch, **said)
+        elif kind == "beats":
+            for one in members:
+                self.beat(one.member_id, one.epoch, owned=one.assigned)
+        elif kind == "leave":
+            is_static = member.instance_id is not None
+            self.beat(member.member_id, random.choice((-1, -2)) if is_static else -1, instance_id=member.instance_id)
+        elif kind == "topics":
+            self.change_topics()
+        elif kind == "rights":
+            self.rights.hide(random.choice(("alice", "bob")), set(random.sample(NAMES, random.randint(0, 2))))
+        else:
+            self.each(lambda bench: setattr(bench.log, "is_broken", True))
+            self.join("broken")
+            self.each(lambda bench: setattr(bench.log, "is_broken", False))
+
+    def subscription(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"topics": self.random.sample(NAMES, self.random.randint(0, 3))}
+        return fields | {"regex": self.random.choice((*PATTERNS, "", ""))}
+
+    def join(self, member_id: str) -> None:
+        fields = {"rebalance_timeout_ms": 60_000, "owned": NOTHING, **self.subscription()}
+        fields["assignor"] = self.random.choice((None, None, "uniform", "range"))
+        if self.random.random() < 0.3:
+            fields["instance_id"] = f"static-{self.random.randint(0, 2)}"
+        self.beat(member_id, 0, **fields)
+
+    def change_topics(self) -> None:
+        name, count = self.random.choice(NAMES), self.random.randint(0, 6)
+        for bench in self.benches:
+            topic_id, had = bench.topics.known.pop(name, (UUID(int=100 + self.made), 0))
+            if count:
+                bench.topics.known[name] = topic_id, max(count, had)
+        self.made += 1
+
+    def check(self) -> None:
+        mine, reference = (bench.coordinator.groups.get("g") for bench in self.benches)
+        for name in ("epoch", "assignment_epoch", "metadata_hash", "members", "targets", "regexes", "visible"):
+            assert getattr(mine, name) == getattr(reference, name), name
+        assert list(mine.members) == list(reference.members)
+        assert mine._held == Counter(where for one in mine.members.values() for where in one.assigned | one.revoking)
+        for topic in NAMES:
+            assert mine.is_subscribed_to(topic) == any(
+                topic in reference.by_pattern(one).union(one.topics) for one in reference.members.values()
+            )
+        written = [sorted(bench.log.rows, key=repr) for bench in self.benches]
+        assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_kept_between_heartbeats_changes_nothing(seed):
+    pytest.importorskip("re2")
+    pair = Pair(seed)
+    pair.join("a")
+    for number in range(120):
+        pair.step()
+        pair.check()
+        if number % 40 == 39:
+            pair.each(Bench.restart)
+            pair.use_reference()
+            pair.check()
+
+
+def calls_of(call: Any) -> int:
+    """Return how many calls something takes, of Python's functions and C's."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
+    if epoch == 0:
+        fields = {"rebalance_timeout_ms": 60_000, "owned": NOTHING, "topics": ["orders"], **fields}
+    return bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields))
+
+
+def group_of(count: int, **fields: Any) -> Bench:
+    """Return a group of so many members that have what they are to have."""
+    bench = Bench()
+    bench.topics.add("orders", 2_000)
+    for number in range(count):
+        heartbeat(bench, f"m{number}", **fields)
+    for _ in range(3):
+        bench.clock.advance(1)
+        for one in list(bench.group().members.values()):
+            heartbeat(bench, one.member_id, one.epoch, owned=one.assigned)
+    assert bench.group().state_name == "Stable"
+    return bench
+
+
+SUBSCRIPTIONS = [{"topics": ["orders"]}, {"topics": [], "regex": "ord.*"}]
+
+
+@pytest.mark.parametrize("fields", SUBSCRIPTIONS, ids=["names", "pattern"])
+def test_a_heartbeat_of_a_large_group_costs_what_one_of_a_small_group_does(fields):
+    if "regex" in fields:
+        pytest.importorskip("re2")
+    costs = []
+    for count in (200, 800):
+        bench = group_of(count, **fields)
+        one = bench.group().members["m7"]
+        costs.append(calls_of(lambda bench=bench, one=one: heartbeat(bench, "m7", one.epoch, owned=one.assigned)))
+    assert costs[1] <= costs[0] + 10 < 300
+
+
+@pytest.mark.parametrize("fields", SUBSCRIPTIONS, ids=["names", "pattern"])
+def test_members_that_join_together_cost_in_proportion(fields):
+    if "regex" in fields:
+        pytest.importorskip("re2")
+    costs = []
+    for count in (400, 800):
+        bench = Bench()
+        bench.topics.add("orders", 500)
+        early = [heartbeat(bench, f"first-{number}", **fields) for number in range(150)]
+        assert early[-1].assignment == NOTHING
+        joins = [partial(heartbeat, bench, f"m{number}", **fields) for number in range(count)]
+        costs.append(calls_of(lambda joins=joins: [join() for join in joins]))
+    assert costs[1] <= 2.1 * costs[0]
+
+
+def test_a_large_group_is_assigned_anew_once_in_an_interval():
+    bench = group_of(100)
+    epoch = bench.group().epoch
+    heartbeat(bench, "one-more")
+    assert bench.group().assignment_epoch == bench.group().epoch == epoch + 1  # the last assignment is old
+    late = heartbeat(bench, "late")
+    assert (late.epoch, late.assignment, bench.group().state_name) == (epoch + 1, NOTHING, "Assigning")
+    assert heartbeat(bench, "late", late.epoch).assignment is None
+    bench.clock.advance(1)
+    assert heartbeat(bench, "m1", epoch).epoch in (epoch, epoch + 2)
+    assert bench.group().assignment_epoch == epoch + 2
+    assert len(bench.group().targets["late"]) == 2_000 // 102
+    heartbeat(bench, "late", late.epoch)
+    assert bench.group().members["late"].state is MemberState.UNRELEASED_PARTITIONS
