@@ -98,7 +98,7 @@ for settings in (AppendSettings(), AppendSettings(codec="lz4"), AppendSettings(o
     try:
         print(validate_and_assign(raw, 0, settings).next_offset)
     except AppendRefusedError as refused:
-        print(refused.code)
+        print(refused.code.name)
 """
 
 

@@ -25,7 +25,7 @@ def code_of(error: KafkaframesError) -> int:
     1
     """
     if isinstance(error, AppendRefusedError):
-        return CODE[error.code]
+        return error.code
     if isinstance(error, OffsetOutOfRangeError):
         return CODE["OFFSET_OUT_OF_RANGE"]
     if isinstance(error, StorageError | LogDirError):

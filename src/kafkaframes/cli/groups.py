@@ -67,12 +67,12 @@ def describe_groups(
 
 def _described(admin: Admin, name: str) -> GroupDescription | None:
     """Return a group's members; None for a share group, or one that only has offsets."""
-    from kafkaframes.errors import BrokerError
+    from kafkaframes.errors import BrokerError, ErrorCode
 
     try:
         return admin.describe_group(name)
     except BrokerError as error:
-        if error.code is not None and error.code.name in ("GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"):
+        if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             return None
         raise
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kafkaframes.errors.codes import ErrorCode
 from kafkaframes.errors.exceptions import KafkaframesError
 
 # Kafka's exception -> the error code that a producer is answered with; any other is UNKNOWN_SERVER_ERROR.
-ERROR_CODES = {
-    "CorruptRecordException": "CORRUPT_MESSAGE",
-    "InvalidRecordException": "INVALID_RECORD",
-    "InvalidTimestampException": "INVALID_TIMESTAMP",
-    "RecordTooLargeException": "MESSAGE_TOO_LARGE",
-    "UnsupportedCompressionTypeException": "UNSUPPORTED_COMPRESSION_TYPE",
-    "UnsupportedForMessageFormatException": "UNSUPPORTED_FOR_MESSAGE_FORMAT",
-    "RecordBatchTooLargeException": "RECORD_LIST_TOO_LARGE",
-    "OutOfOrderSequenceException": "OUT_OF_ORDER_SEQUENCE_NUMBER",
-    "InvalidProducerEpochException": "INVALID_PRODUCER_EPOCH",
-    "InvalidTxnStateException": "INVALID_TXN_STATE",
-    "TransactionCoordinatorFencedException": "TRANSACTION_COORDINATOR_FENCED",
+_CODES = {
+    "CorruptRecordException": ErrorCode.CORRUPT_MESSAGE,
+    "InvalidRecordException": ErrorCode.INVALID_RECORD,
+    "InvalidTimestampException": ErrorCode.INVALID_TIMESTAMP,
+    "RecordTooLargeException": ErrorCode.MESSAGE_TOO_LARGE,
+    "UnsupportedCompressionTypeException": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    "UnsupportedForMessageFormatException": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    "RecordBatchTooLargeException": ErrorCode.RECORD_LIST_TOO_LARGE,
+    "OutOfOrderSequenceException": ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    "InvalidProducerEpochException": ErrorCode.INVALID_PRODUCER_EPOCH,
+    "InvalidTxnStateException": ErrorCode.INVALID_TXN_STATE,
+    "TransactionCoordinatorFencedException": ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
 
 
 class RecordRefusal(NamedTuple):
-    """One record that is at fault: its place in its batch, an error code's name, and the reason."""
+    """One record that is at fault: its place in its batch, an error code, and the reason."""
 
     place: int
-    code: str
+    code: ErrorCode
     reason: str
 
 
@@ -35,7 +36,7 @@ class AppendRefusedError(KafkaframesError):
 
     Attributes:
         exception: the name of the exception that Kafka throws, as brokers' logs have it.
-        code: the name of the error code that a producer is answered with.
+        code: the error code that a producer is answered with.
         record_errors: the records at fault, where the refusal is about records (KIP-467).
         valid_bytes: the size in bytes of the whole, intact batches; ``None`` where one was not intact.
     """
@@ -44,7 +45,7 @@ class AppendRefusedError(KafkaframesError):
         super().__init__(reason)
         self.exception = exception
         self.reason = reason
-        self.code = ERROR_CODES.get(exception, "UNKNOWN_SERVER_ERROR")
+        self.code = _CODES.get(exception, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.record_errors = record_errors
         self.valid_bytes: int | None = None
 
@@ -52,7 +53,7 @@ class AppendRefusedError(KafkaframesError):
         return _again, (self.exception, self.reason, self.record_errors, self.valid_bytes)
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.reason}"
+        return f"{self.code.name}: {self.reason}"
 
 
 def _again(

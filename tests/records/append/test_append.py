@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.records.append.append_sets import hole_at_end, sealed
 
 import kafkaframes
-from kafkaframes.errors import AppendRefusedError
+from kafkaframes.errors import AppendRefusedError, ErrorCode
 from kafkaframes.records.append import AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
@@ -111,7 +111,7 @@ def test_a_hole_at_the_end_of_a_batch_is_a_hole(codec, origin, base_offset):
     assert contents(appended.records) == contents(sent)
     with pytest.raises(AppendRefusedError) as refused:
         validate_and_assign(sent, 3, AppendSettings(origin=origin, on_noncontiguous="reject"))
-    assert refused.value.code == "INVALID_RECORD"
+    assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", ["none", *CODECS, "zstd"])
@@ -162,11 +162,11 @@ def test_records_at_fault_are_collected_and_a_wrong_timestamp_decides():
     with pytest.raises(AppendRefusedError) as refused:
         validate_and_assign(build_records(rows, codec="gzip"), 0, settings)
     assert [(error.place, error.code) for error in refused.value.record_errors] == [
-        (0, "INVALID_RECORD"),
-        (1, "INVALID_TIMESTAMP"),
-        (2, "INVALID_RECORD"),
+        (0, ErrorCode.INVALID_RECORD),
+        (1, ErrorCode.INVALID_TIMESTAMP),
+        (2, ErrorCode.INVALID_RECORD),
     ]
-    assert refused.value.code == "INVALID_TIMESTAMP"
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_a_flipped_bit_is_refused_before_anything_else():
@@ -174,7 +174,7 @@ def test_a_flipped_bit_is_refused_before_anything_else():
     sent[BATCH_V2.size + 5] ^= 1
     with pytest.raises(AppendRefusedError, match="CRC") as refused:
         validate_and_assign(sent, 0)
-    assert (refused.value.code, refused.value.valid_bytes) == ("CORRUPT_MESSAGE", None)
+    assert (refused.value.code, refused.value.valid_bytes) == (ErrorCode.CORRUPT_MESSAGE, None)
 
 
 def test_a_batch_above_the_limit_is_refused():

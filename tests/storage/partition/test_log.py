@@ -24,7 +24,7 @@ from kafkaframes.wire.checksum import crc32c
 def refusal(append):
     with pytest.raises(AppendRefusedError) as caught:
         append()
-    return caught.value.code
+    return caught.value.code.name
 
 
 def test_a_leader_assigns_offsets_and_its_epoch(tmp_path):

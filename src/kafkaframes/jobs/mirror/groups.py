@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from kafkaframes.client import AsyncAdmin, CommittedOffset, TopicPartition
-from kafkaframes.errors import BrokerError
+from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.jobs.mirror.report import MirrorReport
 
 Translate = Callable[[TopicPartition, int], int]
 _KINDS: Final = frozenset({"", "classic", "consumer"})  # a share group has no committed offsets
 _PROTOCOLS: Final = frozenset({"", "consumer"})
+_IS_IN_USE: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.NON_EMPTY_GROUP})
 HAS_MEMBERS, IS_AHEAD = "the target's group has members", "the target's group is further"
 
 
@@ -71,7 +72,7 @@ async def _commit(target: AsyncAdmin, group: str, moved: Mapping[TopicPartition,
     try:
         await target.alter_group_offsets(group, moved)
     except BrokerError as error:
-        if error.code is not None and error.code.name in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "NON_EMPTY_GROUP"):
+        if error.code in _IS_IN_USE:
             return False
         raise
     return True

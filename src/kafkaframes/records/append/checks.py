@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.errors import AppendRefusedError, RecordRefusal
+from kafkaframes.errors import AppendRefusedError, ErrorCode, RecordRefusal
 from kafkaframes.records.append import refusal
 from kafkaframes.records.append.settings import AS_KAFKA, KEEP, REJECT, AppendSettings
 from kafkaframes.records.append.unreadable import (
@@ -146,11 +146,11 @@ def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, recor
     errors = []
     for place in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[place]:
-            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, "its format is not that of its set"))
+            errors.append(RecordRefusal(place, ErrorCode.INVALID_RECORD, "its format is not that of its set"))
         elif key_fault[place]:
-            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, _KEY_REASON))
+            errors.append(RecordRefusal(place, ErrorCode.INVALID_RECORD, _KEY_REASON))
         else:
-            errors.append(RecordRefusal(place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
+            errors.append(RecordRefusal(place, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
     if last is not None:
         errors += _unreadable_errors(decoded, settings, batch, last)
     if errors:
@@ -166,8 +166,8 @@ def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, l
     typed = late and not without_key and not _with_time(timestamp, settings)[0]
     _check_unreadable(last, batch, settings, typed=typed)
     if without_key:
-        return [RecordRefusal(last.place, refusal.INVALID_RECORD, _KEY_REASON)]
-    return [RecordRefusal(last.place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
+        return [RecordRefusal(last.place, ErrorCode.INVALID_RECORD, _KEY_REASON)]
+    return [RecordRefusal(last.place, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
 def _check_unreadable(one: Unreadable, batch: int, settings: AppendSettings, *, typed: bool) -> None:

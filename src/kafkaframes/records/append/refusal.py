@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from kafkaframes.errors.append import AppendRefusedError, RecordRefusal
+from kafkaframes.errors import AppendRefusedError, ErrorCode, RecordRefusal
 from kafkaframes.records import reasons
 from kafkaframes.records.codecs import over_limit
 from kafkaframes.records.decoded import Problem
-
-INVALID_RECORD, INVALID_TIMESTAMP = "INVALID_RECORD", "INVALID_TIMESTAMP"
 
 # The end of a batch's records (reasons.py) -> what Kafka's iterators throw. Those not named: InvalidRecordException.
 _OF_DAMAGE = {
@@ -36,7 +34,7 @@ def of_problem(problem: Problem, *, batch: int, exception: str | None = None) ->
 
 def of_records(errors: tuple[RecordRefusal, ...]) -> AppendRefusedError:
     """Return the refusal for records at fault: a wrong timestamp among them decides the code."""
-    late = any(error.code == INVALID_TIMESTAMP for error in errors)
+    late = any(error.code == ErrorCode.INVALID_TIMESTAMP for error in errors)
     exception = "InvalidTimestampException" if late else "InvalidRecordException"
     first = "; ".join(f"record {error.place}: {error.reason}" for error in errors[:3])
     more = f" and {len(errors) - 3} more" if len(errors) > 3 else ""
