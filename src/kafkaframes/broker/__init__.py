@@ -6,15 +6,16 @@ How it is put together, from the wire inwards:
    ``dispatch.py``.
 2. ``dispatch.py`` reads a request's header, runs the hooks (journal, faults), and calls the handler of its API. No I/O.
    Where nobody looks on, an ordinary Produce or Fetch is answered by ``short.py`` instead, with the same bytes.
-3. ``apis/`` has **one file per API**: its docstring opens with versions, behaviour, notes per version and gaps; its
-   ``API`` (an ``api.Api``) says the same for programs. ``table.py`` finds the files: ApiVersions and the support table
-   of the documentation are made from them. To add an API, add its file; nothing else names it.
+3. ``apis/`` has **one file per API**. Its ``API`` (an ``api.Api``) has all facts: versions, rights, behaviour, what
+   changes with a version, gaps. ``table.py`` lists the files: ApiVersions and the tables of ``docs/broker-support.md``
+   are made from them. To add an API, add its file; nothing else names it.
 4. ``state.py`` is what a handler works on: topics and partitions, settings, the one clock, the coordinators.
 
 The contract of a handler::
 
     def handle(request: Request, broker: BrokerState) -> Answer
 
+* ``Request`` is the alias of the file, ``RequestOf[FetchRequest, FetchResponse]``: mypy knows each field.
 * ``request.body`` is the decoded request, ``request.version`` its version; ``request.response(...)`` makes the answer,
   ``request.response.SomeStruct(...)`` the structs in it. A field that a version lacks is simply not written, if it is
   at its default or ignorable.

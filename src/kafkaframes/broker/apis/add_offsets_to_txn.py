@@ -1,11 +1,4 @@
-"""AddOffsetsToTxn (25): a group's offsets become part of a transaction.
-
-Versions 0 to 4. What is added is the partition of ``__consumer_offsets`` that holds the group.
-
-* v2+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH. v3+: flexible.
-
-Gaps: none known.
-"""
+"""AddOffsetsToTxn: a group's offsets become part of a transaction."""
 
 from __future__ import annotations
 
@@ -53,7 +46,9 @@ API = Api(
     handle=handle,
     tier="T2",
     behaviour="Adds the partition of __consumer_offsets that holds the group.",
-    notes={"v2+": "PRODUCER_FENCED"},
+    notes={
+        "v2+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
+    },
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
         Right("READ", "GROUP", "group_id"),

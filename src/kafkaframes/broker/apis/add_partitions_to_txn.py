@@ -1,13 +1,4 @@
-"""AddPartitionsToTxn (24): partitions become part of a transaction.
-
-Versions 0 to 5.
-
-* v0 to v3: one transaction, from a client. v2+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH.
-* v4+: many, between brokers; ``verify_only`` asks whether the partitions are part of it already.
-* All or none: if one partition is refused, the others are OPERATION_NOT_ATTEMPTED.
-
-Gaps: none known.
-"""
+"""AddPartitionsToTxn: partitions become part of a transaction."""
 
 from __future__ import annotations
 
@@ -143,8 +134,15 @@ API = Api(
     name="AddPartitionsToTxn",
     handle=handle,
     tier="T2",
-    behaviour="Partitions are part of the transaction, in the log, before the answer; the first ones begin it.",
-    notes={"v2+": "PRODUCER_FENCED", "v4+": "many transactions, verify_only"},
+    behaviour=(
+        "Partitions are part of the transaction, in the log, before the answer; all or none are: others are "
+        "OPERATION_NOT_ATTEMPTED."
+    ),
+    notes={
+        "v0-v3": "one transaction, from a client",
+        "v2+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
+        "v4+": "many, between brokers; verify_only asks whether the partitions are part of it already",
+    },
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", until=3),
         Right("CLUSTER_ACTION", "CLUSTER", since=4),

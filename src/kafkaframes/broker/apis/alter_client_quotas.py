@@ -1,9 +1,4 @@
-"""AlterClientQuotas (49): set and remove quotas of users, client ids and addresses (KIP-546).
-
-Versions 0 and 1.
-
-Gaps: quotas are stored and told, and throttle nobody.
-"""
+"""AlterClientQuotas: set and remove quotas of users, client ids and addresses (KIP-546)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""AlterConfigs (33): replace all settings of a resource (KIP-133); what is not named goes back to its default.
-
-Versions 0 to 2.
-
-Gaps: none known.
-"""
+"""AlterConfigs: replace all settings of a resource (KIP-133)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""AlterPartitionReassignments (45): move partitions to other nodes (KIP-455).
-
-Versions 0 and 1. A partition moves to the first node of the list at once; there is nothing to copy.
-
-Gaps: replicas beside the first are nominal. No move is ever under way, so none can be cancelled.
-"""
+"""AlterPartitionReassignments: move partitions to other nodes (KIP-455)."""
 
 from __future__ import annotations
 
@@ -66,7 +61,7 @@ API = Api(
     name="AlterPartitionReassignments",
     handle=handle,
     tier="T3",
-    behaviour="A partition moves to the first node of the list at once.",
+    behaviour="A partition moves to the first node of the list at once; there is nothing to copy.",
     gaps=("replicas beside the first are nominal", "no move is ever under way, so none can be cancelled"),
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse,

@@ -1,9 +1,4 @@
-"""AlterReplicaLogDirs (34): move partitions to another log directory (KIP-113).
-
-Versions 0 to 2. There is one log directory: to move a partition there changes nothing, any other one is unknown.
-
-Gaps: several log directories.
-"""
+"""AlterReplicaLogDirs: move partitions to another log directory (KIP-113)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""AlterShareGroupOffsets (91): a share group without members is made to stand elsewhere (KIP-932).
-
-Version 0.
-
-Gaps: none known.
-"""
+"""AlterShareGroupOffsets: a share group without members continues at other offsets (KIP-932)."""
 
 from __future__ import annotations
 

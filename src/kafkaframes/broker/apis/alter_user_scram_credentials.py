@@ -1,9 +1,4 @@
-"""AlterUserScramCredentials (51): set and delete SCRAM credentials (KIP-554).
-
-Version 0. They are stored, and count at once.
-
-Gaps: none known.
-"""
+"""AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""ApiVersions (18): which APIs and versions are served (KIP-35, KIP-511, KIP-584).
-
-Versions 0 to 4. The ranges are those of the files of this folder, or of the release that is played.
-
-* A version that is not known is answered at version 0 with UNSUPPORTED_VERSION and the range of this API alone.
-* v3+: a client names its software; a name that breaks KIP-511's rule is answered with INVALID_REQUEST.
-* v0 to v3: features whose lowest version is 0 are left out: older Java clients cannot read them (KAFKA-17011).
-
-Gaps: none known.
-"""
+"""ApiVersions: which APIs and versions are served (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -71,9 +62,9 @@ API = Api(
     tier="T0",
     behaviour="The ranges of the files of this folder, or of the release that is played.",
     notes={
-        "unknown": "answered at v0 with UNSUPPORTED_VERSION and the range of this API",
-        "v0-v3": "features whose lowest version is 0 are left out",
-        "v3+": "the client's software is checked and remembered",
+        "unknown": "answered at v0 with UNSUPPORTED_VERSION and the range of this API alone",
+        "v0-v3": ("features whose lowest version is 0 are left out: older Java clients cannot read them (KAFKA-17011)"),
+        "v3+": "the client's software is remembered; a name that breaks KIP-511's rule is INVALID_REQUEST",
     },
     before_authentication=True,
 )

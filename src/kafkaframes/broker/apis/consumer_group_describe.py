@@ -1,11 +1,4 @@
-"""ConsumerGroupDescribe (69): consumer groups with their members (KIP-848).
-
-Versions 0 and 1. Epochs, current assignments and targets.
-
-* v1+: whether a member uses the classic protocol: none does here.
-
-Gaps: none known.
-"""
+"""ConsumerGroupDescribe: consumer groups with their members (KIP-848)."""
 
 from __future__ import annotations
 

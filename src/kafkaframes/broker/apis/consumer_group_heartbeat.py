@@ -1,13 +1,7 @@
-"""ConsumerGroupHeartbeat (68): the protocol of consumer groups (KIP-848).
+"""ConsumerGroupHeartbeat: the protocol of consumer groups (KIP-848).
 
-Versions 0 and 1. The assignor is the broker's: ``uniform`` or ``range``. A partition goes to its new owner after the
-old one has said that it gave it up. A classic group of the same name becomes a consumer group, and the other
-way round.
-
-* v0: the coordinator gives a new member its id. v1+: the client does (KIP-1082).
-* v1+: a pattern for topics, in RE2's language; it is resolved at once, where Kafka does it a moment later.
-
-Gaps: patterns need the extra ``re2``.
+A partition goes to its new owner after the old one has said that it gave it up. A classic group of the same name
+becomes a consumer group, and the other way round.
 """
 
 from __future__ import annotations
@@ -83,7 +77,13 @@ API = Api(
     handle=handle,
     tier="T5",
     behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
-    notes={"v0": "the coordinator gives member ids", "v1+": "patterns for topics"},
+    notes={
+        "v0": "the coordinator gives a new member its id",
+        "v1+": (
+            "the client does (KIP-1082); patterns for topics in RE2's language, resolved at once, where Kafka "
+            "does it a moment later"
+        ),
+    },
     gaps=("patterns need the extra re2",),
     rights=(
         Right("READ", "GROUP", "group_id"),

@@ -1,9 +1,4 @@
-"""CreateAcls (30): make rules (KIP-140, KIP-290).
-
-Versions 0 to 3. Without an authorizer: SECURITY_DISABLED, as in Kafka. Rules are stored, and in force at once.
-
-Gaps: none known.
-"""
+"""CreateAcls: make access rules (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

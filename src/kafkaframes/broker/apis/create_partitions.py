@@ -1,9 +1,4 @@
-"""CreatePartitions (37): give topics more partitions (KIP-195).
-
-Versions 0 to 3. ``count`` is the number of partitions that the topic is to have.
-
-Gaps: an assignment chooses the leader only.
-"""
+"""CreatePartitions: give topics more partitions (KIP-195)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""CreateTopics (19): make topics (KIP-4).
-
-Versions 0 to 7. A topic is there, with its logs, when the answer is sent. A replication factor above the number of
-nodes is taken as that number: one process holds every replica there is.
-
-* v1+: ``validate_only``. v2+: messages of errors. v5+: the topic's partitions and settings are answered (KIP-525),
-  and -1 stands for the broker's defaults. v7+: the topic's id.
-
-Gaps: replicas are nominal: a manual assignment chooses the leader only.
-"""
+"""CreateTopics: make topics (KIP-4)."""
 
 from __future__ import annotations
 
@@ -175,10 +166,14 @@ API = Api(
     name="CreateTopics",
     handle=handle,
     tier="T3",
-    behaviour="A topic is there, with its logs, when the answer is sent; one replica, however many are asked for.",
+    behaviour=(
+        "A topic is there, with its logs, when the answer is sent. A replication factor above the number of "
+        "nodes is taken as that number."
+    ),
     notes={
         "v1+": "validate_only",
-        "v5+": "partitions and settings are answered; -1 stands for the defaults",
+        "v2+": "messages of errors",
+        "v5+": "partitions and settings are answered (KIP-525); -1 stands for the defaults",
         "v7+": "the topic's id",
     },
     gaps=("replicas are nominal: a manual assignment chooses the leader only",),

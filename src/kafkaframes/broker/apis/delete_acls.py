@@ -1,9 +1,4 @@
-"""DeleteAcls (31): remove the rules that fit filters (KIP-140, KIP-290).
-
-Versions 0 to 3. Without an authorizer: SECURITY_DISABLED, as in Kafka.
-
-Gaps: none known.
-"""
+"""DeleteAcls: remove the access rules that fit filters (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""DeleteGroups (42): groups without members, and their offsets, go.
-
-Versions 0 to 3.
-
-* v3+: a message beside an error.
-
-Gaps: none known.
-"""
+"""DeleteGroups: groups without members, and their offsets, go."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""DeleteRecords (21): move the start of logs up (KIP-107).
-
-Versions 0 to 2. Offset -1 is the high watermark. What lies below is not served any more, also after a restart.
-
-Gaps: none known.
-"""
+"""DeleteRecords: move the start of logs up (KIP-107)."""
 
 from __future__ import annotations
 
@@ -71,6 +66,9 @@ API = Api(
     name="DeleteRecords",
     handle=handle,
     tier="T3",
-    behaviour="The log's start moves up; a topic that is only compacted is refused, as in Kafka.",
+    behaviour=(
+        "The log's start moves up, for good; -1 is the high watermark. A topic that is only compacted is "
+        "refused, as in Kafka."
+    ),
     rights=(Right("DELETE", "TOPIC", each="each topic"),),
 )

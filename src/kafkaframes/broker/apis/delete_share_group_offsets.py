@@ -1,9 +1,4 @@
-"""DeleteShareGroupOffsets (92): a share group without members forgets where it stood in topics (KIP-932).
-
-Version 0.
-
-Gaps: none known.
-"""
+"""DeleteShareGroupOffsets: a share group without members forgets its offsets of topics (KIP-932)."""
 
 from __future__ import annotations
 

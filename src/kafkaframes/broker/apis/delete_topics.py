@@ -1,11 +1,4 @@
-"""DeleteTopics (20): take topics out of service (KIP-4).
-
-Versions 0 to 6. The topic is gone when the answer is sent; its files go after ``file.delete.delay.ms``.
-
-* v5+: messages of errors. v6+: topics by id.
-
-Gaps: none known.
-"""
+"""DeleteTopics: take topics out of service (KIP-4)."""
 
 from __future__ import annotations
 
@@ -90,7 +83,10 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="The topic is gone when the answer is sent; its files go after file.delete.delay.ms.",
-    notes={"v6+": "topics by id"},
+    notes={
+        "v5+": "messages of errors",
+        "v6+": "topics by id",
+    },
     rights=(
         Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="DELETE"),
         Right("DELETE", "TOPIC", each="each topic", or_cluster="DELETE"),

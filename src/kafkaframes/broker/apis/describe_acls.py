@@ -1,11 +1,4 @@
-"""DescribeAcls (29): the rules that fit a filter (KIP-140, KIP-290).
-
-Versions 0 to 3. Without an authorizer: SECURITY_DISABLED, as in Kafka.
-
-* v0: literal names only. v1+: prefixed patterns.
-
-Gaps: none known.
-"""
+"""DescribeAcls: the access rules that fit a filter (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 
@@ -57,6 +50,9 @@ API = Api(
     handle=handle,
     tier="T4",
     behaviour="The rules that fit; SECURITY_DISABLED without an authorizer.",
-    notes={"v1+": "prefixed patterns"},
+    notes={
+        "v0": "literal names only",
+        "v1+": "prefixed patterns",
+    },
     rights=(Right("DESCRIBE", "CLUSTER"),),
 )

@@ -1,9 +1,4 @@
-"""DescribeClientQuotas (48): the quotas that were set (KIP-546).
-
-Versions 0 and 1.
-
-Gaps: quotas are stored and told, and throttle nobody.
-"""
+"""DescribeClientQuotas: the quotas that were set (KIP-546)."""
 
 from __future__ import annotations
 

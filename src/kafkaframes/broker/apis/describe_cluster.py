@@ -1,11 +1,4 @@
-"""DescribeCluster (60): the nodes, the controller and the cluster's id (KIP-700).
-
-Versions 0 to 2.
-
-* v1+: brokers or controllers may be asked for; the nodes are both. v2+: fenced brokers; there are none.
-
-Gaps: none known.
-"""
+"""DescribeCluster: the nodes, the controller and the cluster's id (KIP-700)."""
 
 from __future__ import annotations
 

@@ -1,14 +1,4 @@
-"""DescribeConfigs (32): the settings of topics, brokers, groups and client metrics (KIP-133, KIP-226).
-
-Versions 0 to 4.
-
-* v0: ``isDefault`` is always false, as Kafka answers. v1+: where a value comes from, and its synonyms if asked for.
-* v3+: the type of a value, and what a setting is for, if asked for.
-
-Passwords have no value, as in Kafka.
-
-Gaps: levels of loggers are nominal.
-"""
+"""DescribeConfigs: the settings of topics, brokers, groups and client metrics (KIP-133, KIP-226)."""
 
 from __future__ import annotations
 
@@ -71,8 +61,15 @@ API = Api(
     name="DescribeConfigs",
     handle=handle,
     tier="T3",
-    behaviour="Every setting with a meaning here, and those that were given, with where a value comes from.",
-    notes={"v1+": "sources and synonyms", "v3+": "types and documentation"},
+    behaviour=(
+        "Every setting with a meaning here, and those that were set, with where a value comes from; passwords"
+        " have no value."
+    ),
+    notes={
+        "v0": "isDefault is always false, as in Kafka",
+        "v1+": "sources, and synonyms on request",
+        "v3+": "types, and documentation on request",
+    },
     gaps=("levels of loggers are nominal",),
     rights=(
         Right("DESCRIBE_CONFIGS", "TOPIC", each="each topic"),

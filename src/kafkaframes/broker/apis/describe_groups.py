@@ -1,12 +1,4 @@
-"""DescribeGroups (15): classic groups with their members.
-
-Versions 0 to 6. What members subscribe to and are assigned is told while the group is stable.
-
-* v0 to v5: a group that there is not is Dead, without an error. v6+: GROUP_ID_NOT_FOUND, with a message.
-* v3+: authorized operations where they are asked for. v4+: instance ids.
-
-Gaps: none known.
-"""
+"""DescribeGroups: classic groups with their members."""
 
 from __future__ import annotations
 
@@ -76,7 +68,12 @@ API = Api(
     name="DescribeGroups",
     handle=handle,
     tier="T1",
-    behaviour="State and members of classic groups.",
-    notes={"v3+": "authorized operations", "v4+": "instance ids", "v6+": "GROUP_ID_NOT_FOUND instead of Dead"},
+    behaviour="State and members of classic groups; subscriptions and assignments while the group is stable.",
+    notes={
+        "v0-v5": "a group that there is not is Dead, without an error",
+        "v3+": "authorized operations",
+        "v4+": "instance ids",
+        "v6+": "GROUP_ID_NOT_FOUND, with a message",
+    },
     rights=(Right("DESCRIBE", "GROUP", each="each group"),),
 )

@@ -1,11 +1,4 @@
-"""DescribeLogDirs (35): the log directory, and how much of it each partition takes (KIP-113, KIP-827).
-
-Versions 0 to 5. There is one log directory, that of the broker.
-
-* v3+: an error of its own. v4+: the size of the disk and what is free of it (-1 in memory).
-
-Gaps: none known.
-"""
+"""DescribeLogDirs: the log directory, and how much of it each partition takes (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -53,6 +46,9 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="The one log directory, with the size of each partition.",
-    notes={"v4+": "the size of the disk and what is free of it"},
+    notes={
+        "v3+": "an error of its own",
+        "v4+": "the size of the disk and what is free of it; -1 in memory",
+    },
     rights=(Right("DESCRIBE", "CLUSTER"),),
 )

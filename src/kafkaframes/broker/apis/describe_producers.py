@@ -1,9 +1,4 @@
-"""DescribeProducers (61): what each partition knows of its producers (KIP-664).
-
-Version 0.
-
-Gaps: none known.
-"""
+"""DescribeProducers: what each partition knows of its producers (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""DescribeQuorum (55): who keeps the cluster's metadata (KIP-595).
-
-Versions 0 to 2. The first node is the only voter; the log of metadata is nominal.
-
-Gaps: there is no ``__cluster_metadata`` log: its end is told as 0.
-"""
+"""DescribeQuorum: who keeps the cluster's metadata (KIP-595)."""
 
 from __future__ import annotations
 

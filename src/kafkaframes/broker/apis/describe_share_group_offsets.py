@@ -1,11 +1,4 @@
-"""DescribeShareGroupOffsets (90): where share groups stand (KIP-932).
-
-Versions 0 and 1. A partition that the group has not begun is -1.
-
-* v1+: how many records are left (KIP-1226).
-
-Gaps: none known.
-"""
+"""DescribeShareGroupOffsets: the offsets that share groups have reached (KIP-932)."""
 
 from __future__ import annotations
 
@@ -111,8 +104,10 @@ API = Api(
     name="DescribeShareGroupOffsets",
     handle=handle,
     tier="T6",
-    behaviour="Start offset and lag of share groups.",
-    notes={"v1+": "lag"},
+    behaviour="Start offset and lag of share groups; -1 of a partition that the group has not begun.",
+    notes={
+        "v1+": "lag (KIP-1226)",
+    },
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
         Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),

@@ -1,9 +1,4 @@
-"""DescribeTopicPartitions (75): topics and partitions, page by page (KIP-966).
-
-Version 0. No topics asked for: all of them, by name. A cursor says where the next page begins.
-
-Gaps: none known.
-"""
+"""DescribeTopicPartitions: topics and partitions, page by page (KIP-966)."""
 
 from __future__ import annotations
 
@@ -99,6 +94,9 @@ API = Api(
     name="DescribeTopicPartitions",
     handle=handle,
     tier="T3",
-    behaviour="Topics by name, page by page.",
+    behaviour=(
+        "Topics by name, page by page: all of them where the request names none; a cursor says where the next"
+        " page begins."
+    ),
     rights=(Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),),
 )

@@ -1,9 +1,4 @@
-"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664).
-
-Version 0.
-
-Gaps: none known.
-"""
+"""DescribeTransactions: what the coordinator knows of transactional ids (KIP-664)."""
 
 from __future__ import annotations
 

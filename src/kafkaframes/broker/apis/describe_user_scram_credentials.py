@@ -1,9 +1,4 @@
-"""DescribeUserScramCredentials (50): which users have SCRAM credentials (KIP-554).
-
-Version 0.
-
-Gaps: none known.
-"""
+"""DescribeUserScramCredentials: which users have SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""ElectLeaders (43): let the preferred replicas lead (KIP-183, KIP-460).
-
-Versions 0 to 2. Each partition has one replica: it leads, or its node is down.
-
-* v0: preferred elections only. v1+: unclean ones, and an error of its own.
-
-Gaps: none known.
-"""
+"""ElectLeaders: let the preferred replicas lead (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -68,7 +61,10 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="Each partition has one replica: no election is needed, or its node is down.",
-    notes={"v1+": "unclean elections"},
+    notes={
+        "v0": "preferred elections only",
+        "v1+": "unclean ones, and an error of its own",
+    },
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse,
 )

@@ -1,13 +1,4 @@
-"""EndTxn (26): a transaction is committed or aborted.
-
-Versions 0 to 5. The decision is in ``__transaction_state`` before the markers are written, and they are written before
-the answer; in Kafka they follow it. A repetition of the same end is answered again.
-
-* v2+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH.
-* v5+: every end bumps the epoch; the answer has what the producer goes on with (KIP-890). An abort of nothing is fine.
-
-Gaps: none known.
-"""
+"""EndTxn: a transaction is committed or aborted."""
 
 from __future__ import annotations
 
@@ -57,7 +48,13 @@ API = Api(
     name="EndTxn",
     handle=handle,
     tier="T2",
-    behaviour="Markers are in every partition before the answer.",
-    notes={"v2+": "PRODUCER_FENCED", "v5+": "the epoch grows with every end (KIP-890)"},
+    behaviour=(
+        "The decision is in __transaction_state before the markers, and these are in every partition before "
+        "the answer; in Kafka they follow it. A repetition of the same end is answered again."
+    ),
+    notes={
+        "v2+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
+        "v5+": "the epoch grows with every end (KIP-890), and is answered; an abort of nothing is fine",
+    },
     rights=(Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),),
 )

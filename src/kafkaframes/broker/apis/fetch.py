@@ -1,17 +1,7 @@
-"""Fetch (1): read records.
+"""Fetch: read records.
 
-Versions 0 to 18. Whole batches from the one that holds the offset on; a long poll until there are ``min_bytes``, the
-time is up, or a partition changes.
-
-* v0, v1: format 0; v2, v3: format 1: later formats are converted down, if ``message.downconversion.enable``.
-* Where an older format has nothing of all that was read (control batches at the end of a segment), what follows is
-  read. Kafka 3.9 gives twelve bytes of no batch there (``LazyDownConversionRecords``): an old consumer stands still.
-* Up to v2 an answer is cut at its size, in the middle of a batch; from v3 on the first batch is whole.
-* v4+: read_committed: up to the last stable offset, with the aborted transactions. v5+: log start offsets.
-* v7+: sessions (KIP-227). v9+: leader epochs are checked. v12+: diverging epochs. v13+: topics by id.
-* v16+: the addresses of current leaders (KIP-951).
-
-Gaps: followers are not replicated to: a replica id is taken as a reader of the whole log.
+Where an older format has nothing of all that was read (control batches at the end of a segment), what follows is
+read. Kafka 3.9 gives twelve bytes of no batch there (``LazyDownConversionRecords``): an old consumer stands still.
 """
 
 from __future__ import annotations
@@ -330,15 +320,17 @@ API = Api(
     tier="T0",
     behaviour="Whole batches from the one that holds the offset; long polls; sessions; formats converted down.",
     notes={
-        "v0-v1": "format 0",
-        "v2-v3": "format 1",
+        "v0-v1": "format 0: later ones are converted down, if message.downconversion.enable",
+        "v2-v3": "format 1, likewise",
+        "v0-v2": "an answer is cut at its size, in the middle of a batch",
         "v3+": "the first batch is whole, however large",
-        "v4+": "read_committed",
-        "v7+": "sessions",
+        "v4+": "read_committed, with the aborted transactions",
+        "v5+": "log start offsets",
+        "v7+": "sessions (KIP-227)",
         "v9+": "leader epochs are checked",
         "v12+": "diverging epochs",
         "v13+": "topics by id",
-        "v16+": "addresses of current leaders",
+        "v16+": "addresses of current leaders (KIP-951)",
     },
     gaps=("a replica id is taken as a reader of the whole log: there are no followers",),
     rights=(

@@ -1,13 +1,4 @@
-"""FindCoordinator (10): which node coordinates a group, a transactional id or a share group's partition.
-
-Versions 0 to 6. The coordinator is one of the broker's own nodes, chosen by the key, and there at once: a fresh broker
-never answers COORDINATOR_NOT_AVAILABLE.
-
-* v0: groups only. v1+: ``key_type`` 0 (group) or 1 (transactional id), v6+: 2 (share group).
-* v4+: a list of keys, an answer for each (KIP-699).
-
-Gaps: none known.
-"""
+"""FindCoordinator: which node coordinates a group, a transactional id or a share group's partition."""
 
 from __future__ import annotations
 
@@ -78,7 +69,12 @@ API = Api(
     handle=handle,
     tier="T0",
     behaviour="One of the broker's own nodes, chosen by the key; never COORDINATOR_NOT_AVAILABLE while one is up.",
-    notes={"v0": "groups only", "v1+": "transactional ids", "v4+": "a list of keys", "v6+": "share groups"},
+    notes={
+        "v0": "groups only",
+        "v1+": "transactional ids",
+        "v4+": "a list of keys (KIP-699)",
+        "v6+": "share groups",
+    },
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
         Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),

@@ -1,9 +1,6 @@
-"""GetTelemetrySubscriptions (71): which metrics a client shall push (KIP-714).
+"""GetTelemetrySubscriptions: which metrics a client shall push (KIP-714).
 
-Version 0. Those of the ``client-metrics`` resources; none are subscribed to unless somebody sets some. Not advertised
-until then: a client that sees this API begins to push.
-
-Gaps: a subscription's ``match`` is not looked at.
+Not advertised until somebody sets a subscription: a client that sees this API begins to push.
 """
 
 from __future__ import annotations

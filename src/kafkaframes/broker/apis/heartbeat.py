@@ -1,11 +1,4 @@
-"""Heartbeat (12): a member says that it is there, and hears whether it must join again.
-
-Versions 0 to 4. REBALANCE_IN_PROGRESS during a join phase; it keeps the member alive all the same.
-
-* v3+: static members.
-
-Gaps: none known.
-"""
+"""Heartbeat: a member says that it is there, and hears whether it must join again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""IncrementalAlterConfigs (44): change single settings: SET, DELETE, APPEND, SUBTRACT (KIP-339).
-
-Versions 0 and 1.
-
-Gaps: none known.
-"""
+"""IncrementalAlterConfigs: change single settings (KIP-339)."""
 
 from __future__ import annotations
 

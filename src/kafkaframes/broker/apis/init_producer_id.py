@@ -1,14 +1,7 @@
-"""InitProducerId (22): a producer gets its id and epoch.
+"""InitProducerId: a producer gets its id and epoch.
 
-Versions 0 to 5; version 6 (two-phase commit) is not stable in Kafka and not served.
-
-* Without a transactional id: a new id, epoch 0. Ids are never given twice, also after a restart.
-* With one: the epoch grows, the producer before is fenced. An open transaction is aborted first, which is answered
-  CONCURRENT_TRANSACTIONS as in Kafka: the client asks again.
-* v3+: a producer names what it has and asks for the next epoch (KIP-360).
-* v4+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH.
-
-Gaps: none known.
+An open transaction is aborted first, which is answered CONCURRENT_TRANSACTIONS as in Kafka: the client sends it
+again.
 """
 
 from __future__ import annotations
@@ -73,8 +66,14 @@ API = Api(
     handle=handle,
     tier="T2",
     versions=(0, 5),
-    behaviour="Ids from blocks that are set aside on the disk; epochs fence older producers of a transactional id.",
-    notes={"v3+": "the next epoch for the same producer (KIP-360)", "v4+": "PRODUCER_FENCED"},
+    behaviour=(
+        "Ids from blocks that are set aside on the disk, none twice; epochs fence older producers of a "
+        "transactional id."
+    ),
+    notes={
+        "v3+": "the next epoch for the same producer (KIP-360)",
+        "v4+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
+    },
     gaps=("version 6 (two-phase commit) is not stable in Kafka",),
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),

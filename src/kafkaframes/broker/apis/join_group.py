@@ -1,16 +1,4 @@
-"""JoinGroup (11): a member enters a classic group, or enters its next generation.
-
-Versions 0 to 9. The answer waits until the join phase ends: when every member has joined, or the rebalance timeout is
-over. A new group waits ``group.initial.rebalance.delay.ms`` first: 0 here, 3000 in Kafka.
-
-* v0: no rebalance timeout of its own, the session timeout counts.
-* v4+: a new member without an instance id is answered MEMBER_ID_REQUIRED and an id, and joins with that (KIP-394).
-* v5+: static members, by instance id (KIP-345).
-* v7+: the protocol's type, and null for a protocol that is not known.
-* v8+: the reason, which is not kept. v9+: a static leader that comes back may skip the assignment (KIP-814).
-
-Gaps: none known.
-"""
+"""JoinGroup: a member enters a classic group, or enters its next generation."""
 
 from __future__ import annotations
 
@@ -95,12 +83,17 @@ API = Api(
     name="JoinGroup",
     handle=handle,
     tier="T1",
-    behaviour="Answers when the join phase ends. A new group does not wait for more members unless it is told to.",
+    behaviour=(
+        "Answers when every member has joined, or the rebalance timeout is over. A new group waits "
+        "group.initial.rebalance.delay.ms first: 0 here, 3000 in Kafka."
+    ),
     notes={
-        "v4+": "MEMBER_ID_REQUIRED",
-        "v5+": "static members",
-        "v7+": "protocol type",
-        "v9+": "a static leader that comes back may skip the assignment",
+        "v0": "the session timeout is the rebalance timeout",
+        "v4+": "MEMBER_ID_REQUIRED, with an id to join with (KIP-394)",
+        "v5+": "static members (KIP-345)",
+        "v7+": "the protocol's type, and null for a protocol that is not known",
+        "v8+": "the reason is not kept",
+        "v9+": "a static leader that comes back may skip the assignment (KIP-814)",
     },
     rights=(Right("READ", "GROUP", "group_id"),),
     refuse=_refuse,

@@ -1,13 +1,4 @@
-"""LeaveGroup (13): members leave a group, or are removed from it.
-
-Versions 0 to 5.
-
-* v0 to v2: one member; its error is the request's.
-* v3+: many, with an error each; a static member may be named by its instance id alone (KIP-345).
-* v5+: the reason, which is not kept.
-
-Gaps: none known.
-"""
+"""LeaveGroup: members leave a group, or are removed from it."""
 
 from __future__ import annotations
 
@@ -59,6 +50,10 @@ API = Api(
     handle=handle,
     tier="T1",
     behaviour="Removes members; the others are told by their next heartbeat.",
-    notes={"v3+": "many members, static ones by their instance id"},
+    notes={
+        "v0-v2": "one member; its error is the request's",
+        "v3+": "many, with an error each; static ones by their instance id (KIP-345)",
+        "v5+": "the reason is not kept",
+    },
     rights=(Right("READ", "GROUP", "group_id"),),
 )

@@ -1,9 +1,4 @@
-"""ListConfigResources (74): which resources have settings (KIP-714, KIP-1142).
-
-Versions 0 and 1. v0 lists client metrics; v1+ whatever types are asked for, all of them if none is.
-
-Gaps: none known.
-"""
+"""ListConfigResources: which resources have settings (KIP-714, KIP-1142)."""
 
 from __future__ import annotations
 
@@ -52,6 +47,9 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="Topics, brokers, client metrics and groups that have settings.",
-    notes={"v0": "client metrics only"},
+    notes={
+        "v0": "client metrics only",
+        "v1+": "the types of the request, or all",
+    },
     rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
 )

@@ -1,11 +1,4 @@
-"""ListGroups (16): the groups of this node.
-
-Versions 0 to 5.
-
-* v4+: by state, and with it (KIP-518). v5+: by type, and with it (KIP-848); letter case does not matter.
-
-Gaps: none known.
-"""
+"""ListGroups: the groups of this node."""
 
 from __future__ import annotations
 
@@ -47,6 +40,9 @@ API = Api(
     handle=handle,
     tier="T1",
     behaviour="Every group that this node coordinates: classic, consumer and share groups.",
-    notes={"v4+": "by state", "v5+": "by type"},
+    notes={
+        "v4+": "by state (KIP-518)",
+        "v5+": "by type (KIP-848), in any letter case",
+    },
     rights=(Right("DESCRIBE", "GROUP", each="each group", denied=LEFT_OUT, or_cluster="DESCRIBE"),),
 )

@@ -1,14 +1,4 @@
-"""ListOffsets (2): the first offset at or after a time, or one of the special ones.
-
-Versions 0 to 11.
-
-* v0 answers with a list of the base offsets of segments, latest first, up to ``max_num_offsets``.
-* -1: the end (read_committed: the last stable offset); -2: the start; v7+ -3: the largest timestamp (KIP-734);
-  v8+ -4: the earliest local offset (here the start); v9+ -5: the latest tiered one (here none); v11+ -6.
-* v4+: leader epochs are checked and answered. A time after the last record: offset -1 and no error.
-
-Gaps: nothing is tiered.
-"""
+"""ListOffsets: the first offset at or after a time, or a special one."""
 
 from __future__ import annotations
 
@@ -158,11 +148,13 @@ API = Api(
     tier="T0",
     behaviour="By time and all special offsets; a time after the last record is offset -1 without an error.",
     notes={
-        "v0": "a list of the base offsets of segments",
+        "v0": "a list of the base offsets of segments, latest first, up to max_num_offsets",
         "v2+": "read_committed ends at the last stable offset",
-        "v4+": "leader epochs",
-        "v7+": "the largest timestamp",
-        "v8+": "earliest local; v9+ latest tiered; v11+ earliest pending upload",
+        "v4+": "leader epochs are checked and answered",
+        "v7+": "-3 is the largest timestamp (KIP-734)",
+        "v8+": "-4 is the earliest local offset: the start",
+        "v9+": "-5 is the latest tiered one",
+        "v11+": "-6 is the earliest pending upload",
     },
     gaps=("nothing is tiered: -5 and -6 are answered with offset -1",),
     rights=(Right("DESCRIBE", "TOPIC", each="each topic"),),

@@ -1,9 +1,4 @@
-"""ListPartitionReassignments (46): moves that are under way (KIP-455).
-
-Version 0. There are none: partitions move at once.
-
-Gaps: none known.
-"""
+"""ListPartitionReassignments: moves that are under way (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""ListTransactions (66): the transactional ids of this node (KIP-664).
-
-Versions 0 to 2. States that Kafka does not have are told back, and match nothing.
-
-* v1+: by duration (KIP-994). v2+: by a pattern for the id (KIP-1152), which must match it whole.
-
-Gaps: patterns need the extra ``re2``.
-"""
+"""ListTransactions: the transactional ids of this node (KIP-664)."""
 
 from __future__ import annotations
 
@@ -54,8 +47,14 @@ API = Api(
     name="ListTransactions",
     handle=handle,
     tier="T2",
-    behaviour="Transactional ids by state, producer id, duration and pattern.",
-    notes={"v1+": "by duration", "v2+": "by a pattern for the id"},
+    behaviour=(
+        "Transactional ids by state, producer id, duration and pattern; states that Kafka does not have are "
+        "answered, and match nothing."
+    ),
+    notes={
+        "v1+": "by duration (KIP-994)",
+        "v2+": "by a pattern for the id (KIP-1152), which must match it whole",
+    },
     gaps=("patterns need the extra re2",),
     rights=(Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=LEFT_OUT),),
 )

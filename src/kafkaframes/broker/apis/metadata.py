@@ -1,15 +1,4 @@
-"""Metadata (3): brokers, topics, partitions and their leaders.
-
-Versions 0 to 13. Every node of the broker is listed with its address on the listener that the request came by.
-
-* v0: an empty list asks for all topics. v1+: null asks for all, an empty list for none.
-* v0 to v3 always make unknown topics, v4+ if the request allows it, if ``auto.create.topics.enable``; a topic is made
-  at once and answered whole, where Kafka answers LEADER_NOT_AVAILABLE first.
-* v8 to v10 (cluster), v8+ (topic): authorized operations where they are asked for.
-* v10+: topic ids; v12+: a topic may be asked for by its id alone.
-
-Gaps: none known.
-"""
+"""Metadata: brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -203,12 +192,16 @@ API = Api(
     name="Metadata",
     handle=handle,
     tier="T0",
-    behaviour="Every node with its address on the listener of the request; unknown topics are made at once.",
+    behaviour=(
+        "Every node with its address on the listener of the request; unknown topics are made at once and "
+        "answered whole, where Kafka answers LEADER_NOT_AVAILABLE first."
+    ),
     notes={
         "v0": "an empty list asks for all topics",
         "v1+": "null asks for all topics",
         "v0-v3": "unknown topics are made if auto.create.topics.enable",
         "v4+": "... and if the request allows it",
+        "v8+": "authorized operations: topics, and up to v10 the cluster",
         "v10+": "topic ids; v12+ by topic id alone",
     },
     rights=(

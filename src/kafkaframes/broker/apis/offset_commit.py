@@ -1,14 +1,4 @@
-"""OffsetCommit (8): a group's offsets are written down.
-
-Versions 0 to 10. The offsets are in ``__consumer_offsets`` before the answer is sent, with their metadata.
-
-* v0: Kafka wrote these to ZooKeeper; here they are written like the others.
-* v1+: member and generation are checked; nobody (-1 and no member id) may commit while the group is empty.
-* v2 to v4: a retention of the client's own, which the offsets keep.
-* v6+: leader epochs. v7+: static members. v9+: member epochs (KIP-848). v10+: topic ids.
-
-Gaps: the commit time that a client of v1 gives is not kept: it is the broker's.
-"""
+"""OffsetCommit: a group's offsets are written down."""
 
 from __future__ import annotations
 
@@ -70,10 +60,12 @@ API = Api(
     tier="T1",
     behaviour="Offsets and metadata are in the log before the answer; replayed after a restart.",
     notes={
+        "v0": "Kafka wrote these to ZooKeeper; here they are like the others",
+        "v1+": "member and generation are checked; -1 and no member id may commit while the group is empty",
         "v2-v4": "the client's own retention is kept",
         "v6+": "leader epochs",
         "v7+": "static members",
-        "v9+": "member epochs",
+        "v9+": "member epochs (KIP-848)",
         "v10+": "topic ids",
     },
     gaps=("the commit time of a v1 client is replaced by the broker's",),

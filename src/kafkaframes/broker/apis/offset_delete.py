@@ -1,10 +1,4 @@
-"""OffsetDelete (47): committed offsets are forgotten (KIP-496).
-
-Version 0. Offsets of a topic that a member reads are kept (GROUP_SUBSCRIBED_TO_TOPIC); a group of other members than
-consumers must be empty.
-
-Gaps: none known.
-"""
+"""OffsetDelete: committed offsets are forgotten (KIP-496)."""
 
 from __future__ import annotations
 
@@ -64,7 +58,10 @@ API = Api(
     name="OffsetDelete",
     handle=handle,
     tier="T1",
-    behaviour="Forgets committed offsets of topics that no member reads.",
+    behaviour=(
+        "Forgets committed offsets of topics that no member reads (else GROUP_SUBSCRIBED_TO_TOPIC); a group "
+        "of other members than consumers must be empty."
+    ),
     rights=(
         Right("DELETE", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),

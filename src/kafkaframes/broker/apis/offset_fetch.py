@@ -1,14 +1,4 @@
-"""OffsetFetch (9): what a group has committed.
-
-Versions 0 to 10. What was never committed is -1 without an error.
-
-* v0: Kafka looked into ZooKeeper; here it is like v1, but what was never committed is UNKNOWN_TOPIC_OR_PARTITION.
-* v2+: null asks for everything; errors of the group have a place of their own.
-* v7+: ``require_stable``: UNSTABLE_OFFSET_COMMIT while a transaction has staged an offset (KIP-447).
-* v8+: several groups. v9+: member epochs (KIP-848). v10+: topic ids.
-
-Gaps: none known.
-"""
+"""OffsetFetch: what a group has committed."""
 
 from __future__ import annotations
 
@@ -150,10 +140,14 @@ API = Api(
     tier="T1",
     behaviour="Committed offsets with their metadata; -1 without an error where there is none.",
     notes={
-        "v2+": "null asks for everything",
-        "v7+": "require_stable",
+        "v0": (
+            "Kafka looked into ZooKeeper; here it is like v1, but what was never committed is "
+            "UNKNOWN_TOPIC_OR_PARTITION"
+        ),
+        "v2+": "null asks for everything; the group's error has a field",
+        "v7+": "require_stable: UNSTABLE_OFFSET_COMMIT while a transaction has staged an offset (KIP-447)",
         "v8+": "several groups",
-        "v9+": "member epochs",
+        "v9+": "member epochs (KIP-848)",
         "v10+": "topic ids",
     },
     rights=(

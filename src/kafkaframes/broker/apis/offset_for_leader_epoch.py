@@ -1,11 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ends, so that a consumer notices a truncation (KIP-101, KIP-320).
-
-Versions 0 to 4. The largest epoch up to the one asked for, and its end; -1 and -1 where it is not known.
-
-* v2+: the consumer's own leader epoch is checked.
-
-Gaps: none known.
-"""
+"""OffsetForLeaderEpoch: where a leader epoch ends, so that a consumer notices a truncation (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -55,7 +48,10 @@ API = Api(
     name="OffsetForLeaderEpoch",
     handle=handle,
     tier="T2",
-    behaviour="The largest epoch up to the one asked for, and where it ends, from the log's own epochs.",
+    behaviour=(
+        "The largest epoch up to that of the request, and where it ends, from the log's own epochs; -1 and -1"
+        " if it is not known."
+    ),
     notes={"v2+": "the client's leader epoch is checked"},
     rights=(Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="CLUSTER_ACTION"),),
 )

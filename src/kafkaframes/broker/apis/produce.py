@@ -1,14 +1,6 @@
-"""Produce (0): append records to partitions.
+"""Produce: append records to partitions.
 
-Versions 0 to 13, formats 0, 1 and 2: what a topic's ``message.format.version`` asks for is written, converted up or
-down where a producer sends another format, in place wherever KIP-31 lets it.
-
-* v0, v1: message sets of format 0. v2: format 1. v3+: exactly one batch of format 2 for a partition.
-* Below v7 zstd is refused. v8+: errors of single records (KIP-467). v10+: the current leader (KIP-951).
-* v12+: a transaction's partition is added by the append itself (KIP-890). v13+: topics by id.
-* acks 0: nothing is answered, and an error closes the connection. acks 1 and -1 are the same on one node.
-
-Gaps: none known.
+acks 0: nothing is answered, and an error closes the connection. acks 1 and -1 are the same on one node.
 """
 
 from __future__ import annotations
@@ -212,9 +204,9 @@ API = Api(
         "v2": "message sets of format 1",
         "v3+": "exactly one batch of format 2 for a partition",
         "v7+": "zstd",
-        "v8+": "errors of single records",
-        "v10+": "the current leader",
-        "v12+": "a transaction's partition is added by the append",
+        "v8+": "errors of single records (KIP-467)",
+        "v10+": "the current leader (KIP-951)",
+        "v12+": "a transaction's partition is added by the append (KIP-890)",
         "v13+": "topics by id",
     },
     rights=(

@@ -1,9 +1,4 @@
-"""PushTelemetry (72): a client's metrics (KIP-714).
-
-Version 0. What is pushed is counted, and the last of each client is kept in the journal.
-
-Gaps: the metrics (OTLP) are not decoded.
-"""
+"""PushTelemetry: a client's metrics (KIP-714)."""
 
 from __future__ import annotations
 
@@ -43,7 +38,7 @@ API = Api(
     name="PushTelemetry",
     handle=handle,
     tier="T6",
-    behaviour="Counted and journalled.",
+    behaviour="Counted; the last of each client is in the journal.",
     gaps=("the metrics (OTLP) are not decoded",),
     is_advertised=False,
 )

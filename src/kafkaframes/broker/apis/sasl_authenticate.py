@@ -1,12 +1,7 @@
-"""SaslAuthenticate (36): a token of a SASL exchange (KIP-152).
+"""SaslAuthenticate: a token of a SASL exchange (KIP-152).
 
-Versions 0 to 2. A failure is answered after ``connection.failed.authentication.delay.ms``, and closes the connection.
-
-* v1+: how long the session lasts (KIP-368): as long as the token of OAUTHBEARER; 0, for ever, with passwords.
-
-After that the connection is closed with its next request, unless it has authenticated anew, as the same user.
-
-Gaps: ``connections.max.reauth.ms``.
+When the session is over the connection is closed with its next request, unless it has authenticated anew, as the same
+user.
 """
 
 from __future__ import annotations
@@ -51,7 +46,11 @@ API = Api(
     handle=handle,
     tier="T4",
     behaviour="A failure is answered after a delay, and closes the connection.",
-    notes={"v1+": "how long the session lasts: as long as the token; 0 for passwords: for ever"},
+    notes={
+        "v1+": (
+            "how long the session lasts (KIP-368): as long as the token of OAUTHBEARER; 0, for ever, with passwords"
+        ),
+    },
     gaps=("connections.max.reauth.ms",),
     before_authentication=True,
 )

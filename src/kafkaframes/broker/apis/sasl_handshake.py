@@ -1,12 +1,4 @@
-"""SaslHandshake (17): choose a SASL mechanism (KIP-43, KIP-152).
-
-Versions 0 and 1. PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, as far as the broker offers them.
-
-* v0: the tokens follow as frames without headers; failures close the connection as late as in v1.
-* v1: they come in SaslAuthenticate.
-
-Gaps: GSSAPI and delegation tokens.
-"""
+"""SaslHandshake: choose a SASL mechanism (KIP-43, KIP-152)."""
 
 from __future__ import annotations
 
@@ -86,7 +78,10 @@ API = Api(
     handle=handle,
     tier="T4",
     behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, as far as the broker offers them.",
-    notes={"v0": "tokens follow as frames without headers", "v1": "tokens come in SaslAuthenticate"},
+    notes={
+        "v0": "tokens follow as frames without headers; failures close the connection as late as in v1",
+        "v1": "tokens come in SaslAuthenticate",
+    },
     gaps=("GSSAPI", "delegation tokens"),
     before_authentication=True,
 )

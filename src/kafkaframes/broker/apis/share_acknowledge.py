@@ -1,11 +1,6 @@
-"""ShareAcknowledge (79): a member of a share group says what became of records (KIP-932).
+"""ShareAcknowledge: a member of a share group says what became of records (KIP-932).
 
-Versions 1 and 2; version 0 was Kafka 4.0's early access. Each run of records is accepted, released, rejected or a gap,
-whole or not at all.
-
-* v2+: renewing locks (KIP-1222).
-
-Gaps: none known.
+Version 0 was Kafka 4.0's early access.
 """
 
 from __future__ import annotations
@@ -59,8 +54,10 @@ API = Api(
     handle=handle,
     tier="T6",
     versions=(1, 2),
-    behaviour="Accepts, releases, rejects records; a run of them whole or not at all.",
-    notes={"v2+": "renewing locks"},
+    behaviour="Each run of records is accepted, released, rejected or a gap, whole or not at all.",
+    notes={
+        "v2+": "renewing locks (KIP-1222)",
+    },
     rights=(
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),

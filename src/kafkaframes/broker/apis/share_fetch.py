@@ -1,11 +1,6 @@
-"""ShareFetch (78): a member of a share group is given records, and acknowledges earlier ones (KIP-932).
+"""ShareFetch: a member of a share group is given records, and acknowledges earlier ones (KIP-932).
 
-Versions 1 and 2; version 0 was Kafka 4.0's early access. Records are locked for the member until it acknowledges them
-or the lock times out; then they are given to whoever asks, five times at most.
-
-* v2+: how records are taken (``ShareAcquireMode``): here never more than ``MaxRecords``; renewing locks (KIP-1222).
-
-Gaps: ``share.isolation.level`` is always read_uncommitted.
+Version 0 was Kafka 4.0's early access.
 """
 
 from __future__ import annotations
@@ -179,8 +174,13 @@ API = Api(
     handle=handle,
     tier="T6",
     versions=(1, 2),
-    behaviour="Records are locked for a member, given again when it releases them or its lock times out.",
-    notes={"v2+": "renewing locks"},
+    behaviour=(
+        "Records are locked for a member until it acknowledges them or the lock times out; then others get "
+        "them, five times at most."
+    ),
+    notes={
+        "v2+": "never more than MaxRecords, whatever the ShareAcquireMode; renewing locks (KIP-1222)",
+    },
     gaps=("share.isolation.level is always read_uncommitted",),
     rights=(
         Right("READ", "GROUP", "group_id"),

@@ -1,8 +1,6 @@
-"""ShareGroupDescribe (77): share groups with their members (KIP-932).
+"""ShareGroupDescribe: share groups with their members (KIP-932).
 
-Version 1; version 0 was Kafka 4.0's early access, which Kafka has withdrawn.
-
-Gaps: none known.
+Version 0 was Kafka 4.0's early access, which Kafka has withdrawn.
 """
 
 from __future__ import annotations

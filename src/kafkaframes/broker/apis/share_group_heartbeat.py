@@ -1,9 +1,6 @@
-"""ShareGroupHeartbeat (76): a member of a share group joins, stays and leaves (KIP-932).
+"""ShareGroupHeartbeat: a member of a share group joins, stays and leaves (KIP-932).
 
-Version 1; version 0 was Kafka 4.0's early access, which Kafka has withdrawn. Every partition has at least one member,
-every member at least one partition, where there are enough subscriptions.
-
-Gaps: none known.
+Version 0 was Kafka 4.0's early access, which Kafka has withdrawn.
 """
 
 from __future__ import annotations

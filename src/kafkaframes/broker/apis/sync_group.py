@@ -1,11 +1,7 @@
-"""SyncGroup (14): the leader brings the assignment, every member gets its part.
+"""SyncGroup: the leader brings the assignment, every member gets its part.
 
-Versions 0 to 5. A follower's answer waits for the leader's request; a rebalance in between ends it with
-REBALANCE_IN_PROGRESS. Who has joined and does not send it within the rebalance timeout is out.
-
-* v3+: static members. v5+: the protocol's type and name must be said, and are checked.
-
-Gaps: none known.
+A rebalance in between ends the wait with REBALANCE_IN_PROGRESS. Who has joined and does not send it within the
+rebalance timeout is out.
 """
 
 from __future__ import annotations
@@ -67,6 +63,9 @@ API = Api(
     handle=handle,
     tier="T1",
     behaviour="Answers with the member's assignment once the leader has sent it and it is in the log.",
-    notes={"v3+": "static members", "v5+": "protocol type and name are checked"},
+    notes={
+        "v3+": "static members",
+        "v5+": "the protocol's type and name must be in it, and are checked",
+    },
     rights=(Right("READ", "GROUP", "group_id"),),
 )

@@ -1,14 +1,4 @@
-"""TxnOffsetCommit (28): offsets that count when their transaction commits.
-
-Versions 0 to 5. They are staged: OffsetFetch with ``require_stable`` answers UNSTABLE_OFFSET_COMMIT until the marker.
-
-* v2+: leader epochs. v3+: member, generation and instance id are checked (KIP-447).
-* v0 to v4: AddOffsetsToTxn must have added the group; v4 hears TRANSACTION_ABORTABLE if not, the others
-  INVALID_TXN_STATE. v5+: it is added here (KIP-890).
-* v6+: topic ids.
-
-Gaps: none known.
-"""
+"""TxnOffsetCommit: offsets that count when their transaction commits."""
 
 from __future__ import annotations
 
@@ -81,8 +71,20 @@ API = Api(
     name="TxnOffsetCommit",
     handle=handle,
     tier="T2",
-    behaviour="Stages offsets in the transaction; they count when its marker is written.",
-    notes={"v3+": "member and generation are checked", "v5+": "adds the group itself", "v6+": "topic ids"},
+    behaviour=(
+        "Stages offsets in the transaction; until its marker is written, OffsetFetch with require_stable "
+        "answers UNSTABLE_OFFSET_COMMIT."
+    ),
+    notes={
+        "v0-v4": (
+            "AddOffsetsToTxn must have added the group: else v4 hears TRANSACTION_ABORTABLE, the others "
+            "INVALID_TXN_STATE"
+        ),
+        "v2+": "leader epochs",
+        "v3+": "member, generation and instance id are checked (KIP-447)",
+        "v5+": "adds the group itself (KIP-890)",
+        "v6+": "topic ids",
+    },
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
         Right("READ", "GROUP", "group_id"),

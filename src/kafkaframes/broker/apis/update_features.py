@@ -1,11 +1,4 @@
-"""UpdateFeatures (57): change the levels of features (KIP-584).
-
-Versions 0 to 2. Levels within what the broker supports are taken and told by ApiVersions.
-
-* v0 has ``allow_downgrade``, v1+ an upgrade type and ``validate_only``. v2+: no rows for single features.
-
-Gaps: levels are kept until the broker stops.
-"""
+"""UpdateFeatures: change the levels of features (KIP-584)."""
 
 from __future__ import annotations
 
@@ -54,7 +47,11 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="Levels within what is supported are taken, and told by ApiVersions.",
-    notes={"v1+": "validate_only", "v2+": "no rows for single features"},
+    notes={
+        "v0": "allow_downgrade",
+        "v1+": "an upgrade type, and validate_only",
+        "v2+": "no rows for single features",
+    },
     gaps=("levels are kept until the broker stops",),
     rights=(Right("ALTER", "CLUSTER"),),
 )

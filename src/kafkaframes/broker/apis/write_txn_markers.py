@@ -1,11 +1,4 @@
-"""WriteTxnMarkers (27): markers are written into partitions, whatever the coordinator knows.
-
-Versions 0 to 2. Brokers send it to each other; an administrator sends it to end a transaction that hangs (KIP-664).
-
-* v2+: the version of the transaction, which changes nothing here.
-
-Gaps: none known.
-"""
+"""WriteTxnMarkers: markers are written into partitions, whatever the coordinator knows (KIP-664)."""
 
 from __future__ import annotations
 
@@ -75,6 +68,9 @@ API = Api(
     handle=handle,
     tier="T2",
     behaviour="Writes markers into partitions: how an administrator ends a transaction that hangs.",
+    notes={
+        "v2+": "the version of the transaction, which changes nothing here",
+    },
     rights=(Right("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
     refuse=_refuse,
 )
