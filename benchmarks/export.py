@@ -27,7 +27,7 @@ from pathlib import Path
 
 import kafkaframes
 from kafkaframes.cli.exporting import pool
-from kafkaframes.jobs.export.planning import plan_export, spark_run
+from kafkaframes.jobs.export.planning import plan_export
 from kafkaframes.jobs.export.run import export, one_by_one
 from kafkaframes.jobs.export.settings import Settings
 from kafkaframes.jobs.export.task import export_group
@@ -37,6 +37,7 @@ from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import table_settings
 from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.spark.jobs import spark_run
 from spark_source import cpu_seconds, write_log
 
 CODECS = ("none", "zstd")
@@ -107,7 +108,7 @@ def formats(spark, folder, given):
             given.rounds,
             rows,
             spark=partial(by_spark, spark, log, place),
-            on_spark=partial(exported, log, place, spark_run(spark)),
+            on_spark=partial(exported, log, place, spark_run(spark, export_group)),
             pool=partial(exported, log, place, None),
         )
         (wall, cpu), (on_spark, on_spark_cpu), (pool, _) = (times[name] for name in ("spark", "on_spark", "pool"))
@@ -125,7 +126,7 @@ def small(spark, folder, given):
         place = folder / str(count)
         place.mkdir()
         rows = segments(place, "zstd", given.megabytes, count)
-        sides[str(count)] = (rows, partial(exported, place / "bench-0", place, spark_run(spark)))
+        sides[str(count)] = (rows, partial(exported, place / "bench-0", place, spark_run(spark, export_group)))
     walls = {}
     for _ in range(given.rounds):
         for name, (rows, side) in sides.items():
@@ -188,7 +189,7 @@ def main():
         folder = Path(name)
         warm = _warm(folder)
         by_spark(spark, warm, folder)
-        exported(warm, folder, spark_run(spark))
+        exported(warm, folder, spark_run(spark, export_group))
         lines += [
             f"{given.megabytes} MB of values in 8 segments, local[2], seconds; only export writes headers.",
             "",

@@ -18,6 +18,7 @@ from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.protocol.messages import Message
+from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 
 if TYPE_CHECKING:
@@ -122,20 +123,33 @@ def _may_write_internal(request: Request) -> bool:
 
 
 def _refusal(request: Request, broker: BrokerState) -> int:
-    """Return why a request with a batch of a transaction is refused whole: nobody's id, or another's."""
-    rows = (row for topic in request.body.topic_data for row in topic.partition_data)
-    if not any(_is_transactional(row.records or b"") for row in rows):
-        return NONE
+    """Return why a request with a batch of a transaction is refused whole: nobody's id, or another's.
+
+    Copies need no id: a mirror writes batches of transactions that others have coordinated, into topics that keep
+    offsets (``kafkaframes.on.noncontiguous=keep``).
+    """
+    topics = [
+        topic
+        for topic in request.body.topic_data
+        if any(_is_transactional(row.records or b"") for row in topic.partition_data)
+    ]
     transactional_id = request.body.transactional_id
-    if transactional_id is None:
-        return CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
-    return denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
+    if transactional_id is not None and topics:
+        return denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
+    if all(_takes_copies(broker, topic.name) for topic in topics):
+        return NONE
+    return CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+
+
+def _takes_copies(broker: BrokerState, name: str) -> bool:
+    topic = broker.topics.get(name)
+    return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
 
 def _transaction_code(request: Request, broker: BrokerState, name: str, index: int, records: bytes) -> int:
     """Ask the transaction coordinator about a batch of a transaction (KIP-890); other batches pass."""
-    transactional_id = request.body.transactional_id or ""
-    if not _is_transactional(records):
+    transactional_id = request.body.transactional_id
+    if transactional_id is None or not _is_transactional(records):
         return NONE
     producer_id, producer_epoch, _ = (_number(records, field, size) for field, size in _OF_PRODUCER)
     return broker.transactions.admit_produce(
