@@ -10,7 +10,7 @@ from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.changes import finished
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.fetching import magic_for
-from kafkaframes.broker.produce import append
+from kafkaframes.broker.produce import append, produced
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_end_transaction, build_records
 
@@ -196,7 +196,7 @@ def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_one(a
     partition = asker.state.topics["orders"].partitions[0]
     fields = {"producer_id": 5, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
     asker.produce(batch(b"plain"))
-    append(asker.state, partition, batch(b"doomed", **fields), acks=-1)
+    append(asker.state, partition, produced(batch(b"doomed", **fields)), acks=-1)
     row = asker.fetch(0, isolation_level=1)
     assert (row.high_watermark, row.last_stable_offset, offsets_of(row.records)) == (2, 1, [0])
     asker.state.internal.write_marker(partition, commit=False, producer_id=5, producer_epoch=0)
@@ -211,7 +211,7 @@ def test_an_old_consumer_sees_no_control_batches(asker):
     asker.create()
     fields = {"producer_id": 5, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
     partition = asker.state.topics["orders"].partitions[0]
-    append(asker.state, partition, batch(b"x", **fields), acks=-1)
+    append(asker.state, partition, produced(batch(b"x", **fields)), acks=-1)
     asker.state.internal.write_marker(partition, commit=True, producer_id=5, producer_epoch=0)
     assert values_of(asker.fetch(0, version=0).records) == [b"x"]
     assert asker.state.counters["lost control batches"] == 1

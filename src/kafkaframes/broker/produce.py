@@ -9,13 +9,12 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, KafkaframesError, RecordRefusal
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
+from kafkaframes.storage.files.headers import BatchHeader, first_header
 
 ALL_REPLICAS = -1
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
-_AT_CODEC = BATCH_V2.end_of("attributes") - 1
-
 
 # Refusals that are answered without the log's start (ReplicaManager.appendToLocalLog).
 _WITHOUT_START = frozenset({"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"})
@@ -37,25 +36,50 @@ def refused(name: str, message: str | None = None) -> Outcome:
     return Outcome(CODE[name], error_message=message)
 
 
-def check_form(version: int, records: bytes | None) -> Outcome | None:
+class Produced(NamedTuple):
+    """The records of one partition of a request, and the header of the batch that they begin with, read once.
+
+    Attributes:
+        header: of format 2, else None; what a batch that ends inside it does not have is -1.
+    """
+
+    records: bytes
+    header: BatchHeader | None
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records begin with a batch of a transaction."""
+        records, header = self
+        return header is not None and len(records) >= BATCH_V2.size and bool(header.attributes & TRANSACTIONAL)
+
+
+def produced(records: bytes | None) -> Produced:
+    """Return records with the header that they begin with; null is as good as none."""
+    records = records or b""
+    return Produced(records, first_header(records))
+
+
+def check_form(version: int, sent: Produced) -> Outcome | None:
     """Refuse what a version of Produce does not carry (ProduceRequest.validateRecords); None: all is well."""
     if version < _FIRST_WITH_V2:
         return None
-    if not records or len(records) < BYTES_TO_MAGIC:
-        return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here is none")
-    if records[BYTES_TO_MAGIC - 1] != 2:
+    records, header = sent
+    if header is None:
+        if len(records) < BYTES_TO_MAGIC:
+            return refused(
+                "INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here is none"
+            )
         return refused("INVALID_RECORD", f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}")
-    size = int.from_bytes(records[8:OVERHEAD_BYTES], "big", signed=True) + OVERHEAD_BYTES
-    if size > len(records):
+    if header.size > len(records):
         return refused("INVALID_RECORD", "the batch ends before its size says so")
-    if version < _FIRST_WITH_ZSTD and len(records) > _AT_CODEC and records[_AT_CODEC] & CODEC_MASK == Codec.ZSTD:
+    if version < _FIRST_WITH_ZSTD and header.codec == Codec.ZSTD:
         return refused("UNSUPPORTED_COMPRESSION_TYPE", f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
-    if size < len(records):
+    if header.size < len(records):
         return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here are more")
     return None
 
 
-def append(broker: BrokerState, partition: Partition, records: bytes, *, acks: int) -> Outcome:
+def append(broker: BrokerState, partition: Partition, sent: Produced, *, acks: int) -> Outcome:
     """Append records to a partition that is led here."""
     if broker.is_read_only:
         return refused("POLICY_VIOLATION", "the broker serves a directory that is only read")
@@ -65,7 +89,9 @@ def append(broker: BrokerState, partition: Partition, records: bytes, *, acks: i
     if broker.logs.is_offline:
         return refused("KAFKA_STORAGE_ERROR", str(broker.logs.disk.failure))
     try:
-        info = log.append_as_leader(records, leader_epoch=partition.leader_epoch, now_ms=broker.clock.now_ms)
+        info = log.append_as_leader(
+            sent.records, header=sent.header, leader_epoch=partition.leader_epoch, now_ms=broker.clock.now_ms
+        )
     except AppendRefusedError as error:
         return Outcome(
             code_of(error),

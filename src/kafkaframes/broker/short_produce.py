@@ -13,19 +13,17 @@ from uuid import UUID
 
 from kafkaframes.broker import produce
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.produce import Outcome
+from kafkaframes.broker.produce import Outcome, Produced
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 
 FIRST_FLEXIBLE = 9
 _FIRST_WITH_TRANSACTIONS = 3
 _FIRST_BY_ID = 13
 _ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
 _ORDINARY_ACKS = (1, -1)
-_AT_FLAGS = BATCH_V2.end_of("attributes") - 1
 _THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
 # A row of an answer: index, error code and base offset; the time of the log; its start; no errors of single records and
 # no message. What a version has of them, and what stands behind.
@@ -40,7 +38,7 @@ class Asked(NamedTuple):
     topic_id: UUID
     raw: bytes
     topic: Topic
-    partitions: list[tuple[Partition, bytes]]
+    partitions: list[tuple[Partition, Produced]]
 
 
 class Done(NamedTuple):
@@ -82,12 +80,12 @@ def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
     asked = Asked(name, topic_id, raw, topic, [])
     for _ in range(cursor.count()):
         (index,) = cursor.numbers(_INDEX)
-        records = cursor.blob()
+        sent = produce.produced(cursor.blob())
         cursor.no_tags()
         partition = led(topic, index, session)
-        if partition is None or not is_usual(records, version):
+        if partition is None or not is_usual(sent, version):
             raise OddError
-        asked.partitions.append((partition, records))
+        asked.partitions.append((partition, sent))
     cursor.no_tags()
     return asked
 
@@ -108,18 +106,15 @@ def led(topic: Topic, index: int, session: Session) -> Partition | None:
     return partition if partition is not None and partition.leader_id == session.node_id else None
 
 
-def is_usual(records: bytes, version: int) -> bool:
+def is_usual(sent: Produced, version: int) -> bool:
     """Return whether records have the form that a version of Produce carries, and are no transaction's."""
-    if produce.check_form(version, records) is not None:
-        return False
-    is_batch = len(records) >= BATCH_V2.size and records[BYTES_TO_MAGIC - 1] == 2
-    return not (is_batch and records[_AT_FLAGS] & TRANSACTIONAL)
+    return produce.check_form(version, sent) is None and not sent.is_transactional
 
 
 def append(asked: list[Asked], acks: int, broker: BrokerState) -> list[Done]:
     """Append partition by partition; one that is refused does not touch the others."""
     return [
-        Done(one, [produce.append(broker, partition, records, acks=acks) for partition, records in one.partitions])
+        Done(one, [produce.append(broker, partition, sent, acks=acks) for partition, sent in one.partitions])
         for one in asked
     ]
 

@@ -22,6 +22,7 @@ MOST_KNOWN = 1024  # then all are forgotten, and known again as they come
 MOST_BYTES = 512  # before the records of a request that is kept
 _SIZE_AND_ID = struct.Struct(">ii")
 _TAKEN = Outcome(base_offset=0, log_start_offset=0)
+_NO_RECORDS = produce.produced(b"")
 
 
 class Known(NamedTuple):
@@ -84,7 +85,7 @@ class Repeats:
         size = 4 + len(before) + len(mark) + len(after)
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        bare = asked[0]._replace(partitions=[(partition, b"")])
+        bare = asked[0]._replace(partitions=[(partition, _NO_RECORDS)])
         self._known[key] = Known(bare, index, acks, version, tail, size, before, after)
 
     def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:
@@ -98,8 +99,8 @@ class Repeats:
         if known is None:
             return None
         cursor = Cursor(frame, at, is_flexible=known.is_flexible)
-        records = cursor.blob()
-        if frame[cursor.at :] != known.tail or not short_produce.is_usual(records, known.version):
+        sent = produce.produced(cursor.blob())
+        if frame[cursor.at :] != known.tail or not short_produce.is_usual(sent, known.version):
             return None
         asked, topic = known.asked, known.asked.topic
         partition = short_produce.led(topic, known.number, session)
@@ -107,7 +108,7 @@ class Repeats:
             return None
         if not short_produce.may_write(session, topic, broker):
             return None
-        return known, produce.append(broker, partition, records, acks=known.acks)
+        return known, produce.append(broker, partition, sent, acks=known.acks)
 
 
 def _key(frame: bytes | memoryview, at: int) -> bytes:

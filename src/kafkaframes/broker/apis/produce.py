@@ -13,13 +13,12 @@ from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
-from kafkaframes.broker.produce import Outcome, refused
+from kafkaframes.broker.produce import Outcome, Produced, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ProduceRequest, ProduceResponse
@@ -31,7 +30,6 @@ _FIRST_WITH_LEADER = 10
 _FIRST_IMPLICIT = 12
 _FIRST_ABORTABLE = 11
 _ACKS = (-1, 0, 1)
-_OF_PRODUCER = (("producer_id", 8), ("producer_epoch", 2), ("base_sequence", 4))
 
 
 class TopicOutcomes(NamedTuple):
@@ -48,9 +46,10 @@ class TopicOutcomes(NamedTuple):
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Append partition by partition; one that is refused does not touch the others."""
     body = request.body
-    refusal = _refusal(request, broker)
+    sent = [[produce.produced(row.records) for row in topic.partition_data] for topic in body.topic_data]
+    refusal = _refusal(request, broker, sent)
     done = []
-    for asked in body.topic_data:
+    for asked, of_topic in zip(body.topic_data, sent, strict=True):
         if not asked.partition_data:
             continue  # Kafka answers partition by partition: a topic without any is not there
         if refusal != NONE:
@@ -65,7 +64,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             by_id=request.version >= _FIRST_BY_ID,
         )
         outcomes = [
-            (one.index, _outcome(request, broker, found.topic, found.code, one)) for one in asked.partition_data
+            (row.index, _outcome(request, broker, found.topic, found.code, row.index, one))
+            for row, one in zip(asked.partition_data, of_topic, strict=True)
         ]
         done.append(TopicOutcomes(asked.name, asked.topic_id, found.topic, outcomes))
     if body.acks == 0:
@@ -95,19 +95,19 @@ def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) ->
 
 
 def _outcome(
-    request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: ProduceRequest.PartitionProduceData
+    request: Request, broker: BrokerState, topic: Topic | None, code: int, index: int, sent: Produced
 ) -> Outcome:
-    body, records = request.body, asked.records
+    body = request.body
     if topic is None:
         return Outcome(code)
-    partition, code = led_here(request, topic, asked.index)
+    partition, code = led_here(request, topic, index)
     if partition is None:
         return Outcome(code)
-    wrong = produce.check_form(request.version, records)
+    wrong = produce.check_form(request.version, sent)
     if wrong is not None:
         return wrong
-    code = _transaction_code(request, broker, topic.name, asked.index, records or b"")
-    if code == NONE and request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, records or b""):
+    code = _transaction_code(request, broker, topic.name, index, sent)
+    if code == NONE and request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, sent):
         return Outcome(CODE["OUT_OF_ORDER_SEQUENCE_NUMBER"], log_start_offset=partition.log.log_start_offset)
     if code != NONE:
         return Outcome(code)
@@ -115,14 +115,14 @@ def _outcome(
         return refused("INVALID_REQUIRED_ACKS", f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
         return refused("INVALID_TOPIC_EXCEPTION", f"{topic.name} is internal")
-    return produce.append(broker, partition, records or b"", acks=body.acks)
+    return produce.append(broker, partition, sent, acks=body.acks)
 
 
 def _may_write_internal(request: Request) -> bool:
     return request.client_id == "__admin_client"  # Kafka's AuthHelper: tools that write internal topics
 
 
-def _refusal(request: Request, broker: BrokerState) -> int:
+def _refusal(request: Request, broker: BrokerState, sent: list[list[Produced]]) -> int:
     """Return why a request with a batch of a transaction is refused whole: nobody's id, or another's.
 
     Copies need no id: a mirror writes batches of transactions that others have coordinated, into topics that keep
@@ -130,8 +130,8 @@ def _refusal(request: Request, broker: BrokerState) -> int:
     """
     topics = [
         topic
-        for topic in request.body.topic_data
-        if any(_is_transactional(row.records or b"") for row in topic.partition_data)
+        for topic, of_topic in zip(request.body.topic_data, sent, strict=True)
+        if any(one.is_transactional for one in of_topic)
     ]
     transactional_id = request.body.transactional_id
     if transactional_id is not None and topics:
@@ -146,16 +146,15 @@ def _takes_copies(broker: BrokerState, name: str) -> bool:
     return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
 
-def _transaction_code(request: Request, broker: BrokerState, name: str, index: int, records: bytes) -> int:
+def _transaction_code(request: Request, broker: BrokerState, name: str, index: int, sent: Produced) -> int:
     """Ask the transaction coordinator about a batch of a transaction (KIP-890); other batches pass."""
     transactional_id = request.body.transactional_id
-    if transactional_id is None or not _is_transactional(records):
+    if transactional_id is None or sent.header is None or not sent.is_transactional:
         return NONE
-    producer_id, producer_epoch, _ = (_number(records, field, size) for field, size in _OF_PRODUCER)
     return broker.transactions.admit_produce(
         transactional_id,
-        producer_id,
-        producer_epoch,
+        sent.header.producer_id,
+        sent.header.producer_epoch,
         name,
         index,
         may_add=request.version >= _FIRST_IMPLICIT,
@@ -163,25 +162,13 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, index: i
     )
 
 
-def _skips_sequences(partition: Partition, records: bytes) -> bool:
+def _skips_sequences(partition: Partition, sent: Produced) -> bool:
     """Return whether a transaction that the append begins in a partition begins behind sequence 0 (KIP-890)."""
-    if not _is_transactional(records):
+    if sent.header is None or not sent.is_transactional:
         return False
-    producer_id, producer_epoch, base_sequence = (_number(records, name, size) for name, size in _OF_PRODUCER)
-    state = partition.log.producers.states.get(producer_id)
-    is_new = state is None or state.producer_epoch != producer_epoch
-    return is_new and base_sequence > 0
-
-
-def _is_transactional(records: bytes) -> bool:
-    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
-        return False
-    return bool(_number(records, "attributes", 2) & TRANSACTIONAL)
-
-
-def _number(records: bytes, name: str, size: int) -> int:
-    at = BATCH_V2.place_of(name)
-    return int.from_bytes(records[at : at + size], "big", signed=True)
+    state = partition.log.producers.states.get(sent.header.producer_id)
+    is_new = state is None or state.producer_epoch != sent.header.producer_epoch
+    return is_new and sent.header.base_sequence > 0
 
 
 def _row(

@@ -181,6 +181,17 @@ def parse_header(window: bytes, *, at: int, position: int, size: int) -> BatchHe
     )
 
 
+def first_header(data: bytes) -> BatchHeader | None:
+    """Return the header of the batch of format 2 that bytes begin with, whatever size it says; None without one.
+
+    Of bytes that end inside the header, what is not there is -1.
+    """
+    if len(data) < BYTES_TO_MAGIC or data[_AT_MAGIC] != 2:
+        return None
+    size: int = _SIZE.unpack_from(data, _AT_SIZE)[0] + OVERHEAD_BYTES
+    return _parse_v2(data[: _V2.size], 0, size, 2)
+
+
 def headers_of(data: bytes) -> list[BatchHeader]:
     """Return the headers of batches that are known to be whole.
 

@@ -13,8 +13,10 @@ from typing import NamedTuple
 from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
 from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.headers import valid_batches
-from kafkaframes.records.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME, REASSIGN
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, OVERHEAD_BYTES
+from kafkaframes.records.append.result import Appended
+from kafkaframes.records.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME, REASSIGN, AppendSettings
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, OVERHEAD_BYTES, PLACE
+from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import BatchHeader, headers_from, headers_of, parse_header
 from kafkaframes.storage.log.transactions import markers_in
@@ -29,9 +31,9 @@ NO_TIME = -1
 NO_EPOCH = -1
 NO_OFFSET = -1
 _OFFSET_BYTES = 8
-_FIRST_OFFSET = bytes(_OFFSET_BYTES)
 _NOTHING = Prepared({}, {})
 _CRC_FROM = BATCH_V2.end_of("crc")
+_BEFORE_OFFSETS, _AFTER_EPOCH = PLACE["base_offset"], PLACE["leader_epoch"] + 1
 
 
 class LogAppendInfo(NamedTuple):
@@ -68,17 +70,19 @@ class LogAppendInfo(NamedTuple):
         return self.last_offset - self.first_offset + 1
 
 
-def append_as_leader(state: LogState, records: bytes, *, leader_epoch: int, now_ms: int, origin: str) -> LogAppendInfo:
-    """Append as ``PartitionLog.append_as_leader`` says."""
+def append_as_leader(
+    state: LogState, records: bytes, sent: BatchHeader | None, *, leader_epoch: int, now_ms: int, origin: str
+) -> LogAppendInfo:
+    """Append as ``PartitionLog.append_as_leader`` says; ``sent`` is the header that the records begin with."""
     if origin == CLIENT:
         if state.settings.on_noncontiguous == KEEP:
             return _append_kept(state, records, now_ms=now_ms)
         if state.settings.on_noncontiguous != REASSIGN:
-            _check_client_offset(records)
+            _check_client_offset(records, sent)
     settings = state.settings_of_append(leader_epoch, origin)
     start = state.log_end_offset
     appended = assign_at(records, start, settings, now_ms)
-    headers = headers_of(appended.records) if appended.records else []
+    headers = _assigned(appended, sent, settings)
     info = _append(state, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
     if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
         return info if info.valid_bytes == appended.valid_bytes else info._replace(valid_bytes=appended.valid_bytes)
@@ -107,15 +111,34 @@ def _append_kept(state: LogState, records: bytes, *, now_ms: int) -> LogAppendIn
 # ------------------------------------------------------------------------------------- what is checked of batches
 
 
-def _check_client_offset(data: bytes) -> None:
+def _assigned(appended: Appended, sent: BatchHeader | None, settings: AppendSettings) -> list[BatchHeader]:
+    """Return the headers of what is appended: of one batch that stays as it came, what was read, with its offsets."""
+    records = appended.records
+    if (
+        sent is not None
+        and appended.in_place
+        and sent.size == len(records) >= BATCH_V2.size
+        and sent.max_timestamp == appended.max_timestamp
+        and settings.record_format == 2
+        and not (sent.attributes & LOG_APPEND_TIME_FLAG or settings.append_time)
+    ):
+        last = appended.next_offset - 1
+        first = last - (sent.last_offset - sent.base_offset)
+        fields = (*sent[:_BEFORE_OFFSETS], first, last, settings.leader_epoch, *sent[_AFTER_EPOCH:])
+        return [BatchHeader._make(fields)]
+    return headers_of(records) if records else []
+
+
+def _check_client_offset(data: bytes, sent: BatchHeader | None) -> None:
     """Refuse a batch of format 2 that a client has given an offset.
 
     Raises:
         AppendRefusedError: as Kafka refuses it.
     """
-    if len(data) >= BATCH_V2.size and data[BYTES_TO_MAGIC - 1] == 2 and data[:_OFFSET_BYTES] != _FIRST_OFFSET:
-        offset = int.from_bytes(data[:_OFFSET_BYTES], "big", signed=True)
-        raise AppendRefusedError("InvalidRecordException", f"a client's batch has base offset {offset}, not 0")
+    if sent is not None and sent.base_offset and len(data) >= BATCH_V2.size:
+        raise AppendRefusedError(
+            "InvalidRecordException", f"a client's batch has base offset {sent.base_offset}, not 0"
+        )
 
 
 def _analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> tuple[bytes, list[BatchHeader]]:

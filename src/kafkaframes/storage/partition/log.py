@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaframes.errors import OffsetOutOfRangeError
+from kafkaframes.storage.files.headers import BatchHeader, first_header
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.lookup import FoundOffset
 from kafkaframes.storage.partition import appending, fetch, flushing, retention, swapping
@@ -120,7 +121,13 @@ class PartitionLog:
     # ---------------------------------------------------------------------------------------------- appending
 
     def append_as_leader(
-        self, records: bytes, *, leader_epoch: int, now_ms: int, origin: str = CLIENT
+        self,
+        records: bytes,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: str = CLIENT,
+        header: BatchHeader | None = None,
     ) -> LogAppendInfo:
         """Append a producer's records: checked, with the next offsets (KIP-31).
 
@@ -129,6 +136,7 @@ class PartitionLog:
             leader_epoch: of this leader; written into batches of format 2.
             now_ms: the clock.
             origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.
+            header: what ``first_header`` returns of the records, if that was read already.
 
         Returns:
             The offsets; for a duplicate of one of the producer's last five batches, the offsets of the original.
@@ -137,7 +145,10 @@ class PartitionLog:
             AppendRefusedError: with Kafka's exception and error code; nothing has changed.
             StorageError: the disk failed, and the log directory is offline.
         """
-        return appending.append_as_leader(self.state, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+        sent = header or first_header(records)
+        return appending.append_as_leader(
+            self.state, records, sent, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+        )
 
     def append_as_follower(self, records: bytes, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
         """Append a leader's batches unchanged, with their own offsets.

@@ -1,0 +1,77 @@
+"""The header that a producer's batch was read with goes on with it: what the log notes is what it writes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.records.append.entry import assign_at
+from kafkaframes.records.append.settings import AppendSettings
+from kafkaframes.records.build import build_end_transaction, build_records
+from kafkaframes.storage.files import headers
+from kafkaframes.storage.files.headers import first_header, headers_of
+from kafkaframes.storage.partition import appending
+
+NOW_MS = 1_700_000_000_000
+SETTINGS = st.builds(
+    AppendSettings,
+    record_format=st.sampled_from([1, 2]),
+    codec=st.sampled_from(["producer", "none", "gzip"]),
+    timestamp_type=st.sampled_from(["CreateTime", "LogAppendTime"]),
+    leader_epoch=st.integers(0, 9),
+    origin=st.sampled_from(["CLIENT", "COORDINATOR"]),
+)
+
+
+def batches(**fields):
+    times = fields.pop("timestamp", [NOW_MS, NOW_MS - 5, NOW_MS + 5])
+    return build_records({"key": [b"k"] * len(times), "value": [b"v" * 9] * len(times), "timestamp": times}, **fields)
+
+
+def with_max_timestamp(raw: bytes, timestamp: int) -> bytes:
+    """A batch of format 2 that says another largest timestamp than its records have; the CRC is right."""
+    out = bytearray(raw)
+    out[35:43] = timestamp.to_bytes(8)
+    out[17:21] = appending.crc32c(bytes(out[21:])).to_bytes(4)
+    return bytes(out)
+
+
+SETS = [
+    batches(),
+    batches(codec="lz4"),
+    batches(producer_id=7, producer_epoch=1, base_sequence=0),
+    batches(producer_id=7, producer_epoch=1, base_sequence=0, transactional=True, codec="zstd"),
+    batches(timestamp=[NOW_MS]),
+    with_max_timestamp(batches(), NOW_MS + 99),
+    batches(record_format=1),
+    batches(record_format=1, codec="gzip"),
+    build_end_transaction(0, commit=True, producer_id=7, producer_epoch=1, timestamp=NOW_MS),
+]
+
+
+@given(raw=st.sampled_from(SETS), settings=SETTINGS, offset=st.integers(0, 2**40))
+def test_the_headers_of_what_is_appended_are_those_of_its_bytes(raw, settings, offset):
+    try:
+        appended = assign_at(raw, offset, settings, NOW_MS)
+    except appending.AppendRefusedError:
+        return
+    assert appending._assigned(appended, first_header(raw), settings) == headers_of(appended.records)
+
+
+def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
+    raw = batches(codec="lz4")
+    sent, settings = first_header(raw), AppendSettings(leader_epoch=3)
+    appended = assign_at(raw, 40, settings, NOW_MS)
+    monkeypatch.setattr(headers, "parse_header", lambda *_, **__: pytest.fail("read again"))
+    (header,) = appending._assigned(appended, sent, settings)
+    assert (header.base_offset, header.last_offset, header.leader_epoch, header.crc) == (40, 42, 3, sent.crc)
+
+
+@pytest.mark.parametrize("size", [0, 16, 17, 22, 60])
+def test_bytes_that_end_inside_the_header(size):
+    header = first_header(batches()[:size])
+    assert (header is None) == (size < 17)
+    if header is not None:
+        assert (header.base_offset, header.magic, header.record_count) == (0, 2, -1)
+        assert header.attributes == (-1 if size < 23 else 0)
