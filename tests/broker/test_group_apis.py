@@ -260,6 +260,16 @@ def test_describe(broker, version):
     if version >= 3:
         asked = broker.send("DescribeGroups", version, groups=["g"], include_authorized_operations=True)
         assert asked.groups[0].authorized_operations & (1 << 8)
+    assert only.member_metadata == SUBSCRIPTION
+    join(broker, 3)  # the group waits for the first member to join again
+    (group,) = broker.send("DescribeGroups", version, groups=["g"]).groups
+    shown = (
+        group.group_state,
+        group.protocol_data,
+        group.members[0].member_metadata,
+        group.members[0].member_assignment,
+    )
+    assert shown == ("PreparingRebalance", "", b"", b"")
 
 
 @pytest.mark.parametrize("version", versions("ListGroups"))

@@ -184,7 +184,7 @@ def test_groups_are_listed_by_state_and_type(bench):
     bench.member()
     bench.coordinator.commit(Committer("lonely"), {T0: Offset(1)})
     listed = bench.coordinator.listed
-    assert {(one.group_id, one.state, one.protocol_type, one.type) for one in listed()} == {
+    assert {(one.group_id, one.state_name, one.protocol_type_name, one.type) for one in listed()} == {
         ("g", "Stable", "consumer", "classic"),
         ("lonely", "Empty", "", "classic"),
     }

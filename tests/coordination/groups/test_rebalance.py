@@ -317,23 +317,6 @@ def test_the_group_is_there_after_a_restart_and_its_members_may_go_on(bench):
     assert not bench.group().members
 
 
-def test_members_are_described_while_the_group_is_stable(bench):
-    joined = bench.member(instance_id="a")
-    described = bench.coordinator.describe("g")
-    assert (described.state, described.protocol_type, described.protocol_name) == ("Stable", "consumer", "range")
-    (member,) = described.members
-    assert (member.member_id, member.instance_id, member.client_id, member.client_host) == (
-        joined.member_id,
-        "a",
-        "c",
-        "/127.0.0.1",
-    )
-    assert (member.metadata, member.assignment) == (SUBSCRIPTION, joined.member_id.encode())
-    bench.join(bench.new_id())
-    described = bench.coordinator.describe("g")
-    assert (described.state, described.protocol_name, described.members[0].metadata) == ("PreparingRebalance", "", b"")
-
-
 def test_every_state_has_its_predecessors():
     assert set(VALID_PREVIOUS) == set(GroupState)
     with pytest.raises(AssertionError):

@@ -9,6 +9,7 @@ from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.classic import GroupState
 from kafkaframes.coordination.refusal import RefusedError
 
 if TYPE_CHECKING:
@@ -31,18 +32,19 @@ def _described(request: Request, broker: BrokerState, name: str) -> DescribeGrou
     if code != NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
-        group = broker.groups.describe(name)
+        group = broker.groups.classic_group(name)
     except RefusedError as error:
         if request.version < _FIRST_WITH_ERROR:
             return types.DescribedGroup(
                 group_id=name, group_state=_DEAD, authorized_operations=_may(request, broker, name)
             )
         return types.DescribedGroup(group_id=name, group_state=_DEAD, error_code=error.code, error_message=error.reason)
+    is_stable = group.state is GroupState.STABLE
     return types.DescribedGroup(
         group_id=name,
-        group_state=group.state,
-        protocol_type=group.protocol_type,
-        protocol_data=group.protocol_name,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type_name,
+        protocol_data=(group.protocol_name or "") if is_stable else "",
         authorized_operations=_may(request, broker, name),
         members=[
             types.DescribedGroupMember(
@@ -50,10 +52,10 @@ def _described(request: Request, broker: BrokerState, name: str) -> DescribeGrou
                 group_instance_id=one.instance_id,
                 client_id=one.client_id,
                 client_host=one.client_host,
-                member_metadata=one.metadata,
-                member_assignment=one.assignment,
+                member_metadata=one.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=one.assignment if is_stable else b"",
             )
-            for one in group.members
+            for one in group.members.values()
         ],
     )
 

@@ -27,8 +27,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             rows.append(
                 request.response.ListedGroup(
                     group_id=one.group_id,
-                    protocol_type=one.protocol_type,
-                    group_state=one.state,
+                    protocol_type=one.protocol_type_name,
+                    group_state=one.state_name,
                     group_type=one.type,
                 )
             )

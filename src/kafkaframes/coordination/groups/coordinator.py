@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TypeVar
 
 from kafkaframes.coordination.groups import consumer_records, records, share_records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
@@ -17,6 +17,7 @@ from kafkaframes.coordination.groups.classic_members import ClassicMembers
 from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
+from kafkaframes.coordination.groups.loading import LoadedRecord, load
 from kafkaframes.coordination.groups.membership import Committer, Group
 from kafkaframes.coordination.groups.migration import classic_group_of, consumer_group_of
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, Record
@@ -27,71 +28,10 @@ from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import check as check_share
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
-from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 from kafkaframes.storage.files.coordinators import coordinator_partition
 from kafkaframes.storage.files.names import TopicPartition
 
-
-class LoadedRecord(Protocol):
-    """A record of ``__consumer_offsets`` as it is read back."""
-
-    @property
-    def partition(self) -> int:
-        """Of the topic."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Its key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value; None is a tombstone."""
-
-    @property
-    def producer_id(self) -> int:
-        """Of its batch; -1 without one."""
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it counts only when its transaction is committed."""
-
-    @property
-    def is_marker(self) -> bool:
-        """Whether it ends the producer's transaction."""
-
-    @property
-    def is_commit(self) -> bool:
-        """Whether a marker commits."""
-
-
-class DescribedMember(NamedTuple):
-    """A member as DescribeGroups tells of it."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    metadata: bytes
-    assignment: bytes
-
-
-class DescribedGroup(NamedTuple):
-    """A group as DescribeGroups tells of it."""
-
-    group_id: str
-    state: str
-    protocol_type: str = ""
-    protocol_name: str = ""
-    members: tuple[DescribedMember, ...] = ()
-
-
-class ListedGroup(NamedTuple):
-    """A group as ListGroups tells of it."""
-
-    group_id: str
-    protocol_type: str
-    state: str
-    type: str
+_Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup)
 
 
 @dataclass(slots=True)
@@ -288,17 +228,6 @@ class GroupCoordinator:
         self.classic.take_over(made)
         return True
 
-    def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group, for ConsumerGroupDescribe.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
-        group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            raise _not_found(group_id, group, "consumer")
-        return group
-
     # ---------------------------------------------------------------------------------------------- share groups
 
     def share_heartbeat(self, beat: ShareBeat) -> Beaten:
@@ -330,17 +259,6 @@ class GroupCoordinator:
             records = [share_records.epoch_record(group_id, 1), share_records.target_epoch_record(group_id, 1)]
             self.write(group_id, records)
             self.groups[group_id] = ShareGroup(group_id, epoch=1, assignment_epoch=1)
-
-    def share_group(self, group_id: str) -> ShareGroup:
-        """Return a share group.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
-        group = self.groups.get(group_id)
-        if not isinstance(group, ShareGroup):
-            raise _not_found(group_id, group, "share")
-        return group
 
     def _replace(self, group: Group) -> None:
         """Put a group to use, in the place of another one of its name."""
@@ -379,40 +297,43 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- administration
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        """Describe a classic group; one that there is not is Dead.
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        """Return a classic group.
 
         Raises:
-            RefusedError: it is a group of another kind, or there is none: what version 6 and later say.
+            RefusedError: GROUP_ID_NOT_FOUND.
         """
-        group = self.groups.get(group_id)
-        if group is None:
-            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if not isinstance(group, ClassicGroup):
-            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
-        is_stable = group.state is GroupState.STABLE
-        members = tuple(
-            DescribedMember(
-                one.member_id,
-                one.instance_id,
-                one.client_id,
-                one.client_host,
-                one.metadata(group.protocol_name) if is_stable else b"",
-                one.assignment if is_stable else b"",
-            )
-            for one in group.members.values()
-        )
-        name = (group.protocol_name or "") if is_stable else ""
-        return DescribedGroup(group_id, group.state_name, group.protocol_type_name, name, members)
+        return self._of_kind(group_id, ClassicGroup, "classic")
 
-    def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
-        """List the groups in any of these states and of any of these types; letter case does not matter."""
-        wanted = {one.lower() for one in states}
-        kinds = {one.lower() for one in types}
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        return self._of_kind(group_id, ConsumerGroup, "consumer")
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        return self._of_kind(group_id, ShareGroup, "share")
+
+    def _of_kind(self, group_id: str, kind: type[_Kind], word: str) -> _Kind:
+        group = self.groups.get(group_id)
+        if not isinstance(group, kind):
+            raise _not_found(group_id, group, word)
+        return group
+
+    def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
+        """Return the groups in any of these states and of any of these types; letter case does not matter."""
+        in_states, of_types = ({text.lower() for text in texts} for texts in (states, types))
         return [
-            ListedGroup(one.group_id, one.protocol_type_name, one.state_name, one.type)
+            one
             for one in self.groups.values()
-            if (not wanted or one.state_name.lower() in wanted) and (not kinds or one.type in kinds)
+            if (not in_states or one.state_name.lower() in in_states) and (not of_types or one.type in of_types)
         ]
 
     def delete_group(self, group_id: str) -> None:
@@ -458,14 +379,7 @@ class GroupCoordinator:
 
     def load(self, loaded: Iterable[LoadedRecord]) -> None:
         """Read everything back after a restart; members have a session timeout to be heard of."""
-        for record in loaded:
-            if record.is_marker:
-                self.end_transaction(record.partition, record.producer_id, commit=record.is_commit)
-            elif record.key is not None:
-                try:
-                    self._replay(record)
-                except DecodeError:
-                    self.unread += 1
+        self.unread += load(self.groups, self.commits.store, loaded)
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 self.classic.revive(group)
@@ -473,61 +387,6 @@ class GroupCoordinator:
                 self.consumer.revive(group)
             elif isinstance(group, ShareGroup):
                 self.share.revive(group)
-
-    def _replay(self, record: LoadedRecord) -> None:
-        assert record.key is not None
-        one = records.decode(record.key, record.value)
-        if one.type in records.COMMIT_TYPES:
-            transaction = (record.partition, record.producer_id) if record.is_transactional else None
-            where = TopicPartition(one.key.topic, one.key.partition)
-            self._replay_commit(one.key.group, where, one.value, transaction)
-        elif one.type == records.GROUP_TYPE:
-            group_id = one.key.group
-            if one.value is None:
-                if isinstance(self.groups.get(group_id), ClassicGroup):
-                    del self.groups[group_id]
-            else:
-                self.groups[group_id] = records.group_of(group_id, one.value)
-        elif one.type in consumer_records.TYPES:
-            self._replay_consumer(one)
-        elif one.type in share_records.TYPES:
-            self._replay_share(one)
-
-    def _replay_consumer(self, one: CoordinatorRecord) -> None:
-        group_id = one.key.group_id
-        group = self.groups.get(group_id)
-        if one.type == consumer_records.EPOCH and one.value is None:
-            if isinstance(group, ConsumerGroup):
-                del self.groups[group_id]
-            return
-        if not isinstance(group, ConsumerGroup):
-            if one.value is None:
-                return
-            group = self.groups[group_id] = ConsumerGroup(group_id)
-        consumer_records.replay(group, one)
-
-    def _replay_share(self, one: CoordinatorRecord) -> None:
-        group_id = one.key.group_id
-        group = self.groups.get(group_id)
-        if one.type == share_records.EPOCH and one.value is None:
-            if isinstance(group, ShareGroup):
-                del self.groups[group_id]
-            return
-        if not isinstance(group, ShareGroup):
-            if one.value is None:
-                return
-            group = self.groups[group_id] = ShareGroup(group_id)
-        share_records.replay(group, one)
-
-    def _replay_commit(
-        self, group_id: str, where: TopicPartition, value: Any, transaction: tuple[int, int] | None
-    ) -> None:
-        if value is None:
-            self.commits.store.remove(group_id, where)
-            return
-        if group_id not in self.groups:
-            self.groups[group_id] = ClassicGroup(group_id)
-        self.commits.store.put(group_id, where, records.commit_of(value), transaction=transaction)
 
 
 def _not_found(group_id: str, group: Group | None, kind: str) -> RefusedError:
