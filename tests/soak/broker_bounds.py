@@ -251,9 +251,34 @@ def bombs(subject: Subject, clients: int) -> str:
     return "".join(lines)
 
 
+def many_bombs(subject: Subject, clients: int) -> str:
+    """A bomb for each of 200 partitions, each a little below what a batch may hold."""
+    types = message("CreateTopicsRequest")
+    topic = types.CreatableTopic(name="t", num_partitions=200, replication_factor=1)
+    with connect(subject.port) as connection:
+        call(connection, "CreateTopics", 6, topics=[topic], timeout_ms=60_000)
+    types, lines = message("ProduceRequest"), []
+    for codec in ("gzip", "lz4", "zstd"):
+        for count, size in ((1, 60 << 20), (20_000, 3000)):
+            raw = batch(count, size, codec=codec)
+            rows = [types.PartitionProduceData(index=number, records=raw) for number in range(200)]
+            fields = {**produce(raw), "topic_data": [types.TopicProduceData(name="t", partition_data=rows)]}
+            lines.append(f"\n  {codec} {count}x{size}: " + _timed(subject, "Produce", 7, **fields))
+    return "".join(lines)
+
+
 SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
     one.__name__: one
-    for one in (never_read_fetch, never_read_metadata, idle, auto_create, create_300x20, fetch_unknown, bombs)
+    for one in (
+        never_read_fetch,
+        never_read_metadata,
+        idle,
+        auto_create,
+        create_300x20,
+        fetch_unknown,
+        bombs,
+        many_bombs,
+    )
 }
 
 

@@ -10,9 +10,12 @@ from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, KafkaframesError, RecordRefusal
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
+from kafkaframes.records.limits import CONTENT, ContentBudget
 from kafkaframes.storage.files.headers import BatchHeader, first_header
 
 ALL_REPLICAS = -1
+_TURN_BYTES = 1 << 20  # of batches, before others have a turn, and of what is in those that are compressed a lot
+_TURN_CONTENT_BYTES = 8 << 20
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
 
@@ -79,8 +82,42 @@ def check_form(version: int, sent: Produced) -> Outcome | None:
     return None
 
 
-def append(broker: BrokerState, partition: Partition, sent: Produced, *, acks: int) -> Outcome:
-    """Append records to a partition that is led here."""
+class Turns:
+    """The work of one request: when others are to have a turn, and what its batches may take when they are opened."""
+
+    __slots__ = ("_appended_bytes", "_seen_bytes", "content")
+
+    def __init__(self, request_bytes: int) -> None:
+        self.content = ContentBudget(request_bytes)
+        self._appended_bytes = self._seen_bytes = 0
+
+    def is_due(self, records: bytes) -> bool:
+        """Return whether the work since the last turn, with these records that were appended, is enough for one."""
+        self._appended_bytes += len(records)
+        is_due = (
+            self._appended_bytes >= _TURN_BYTES or self.content.spent_bytes - self._seen_bytes >= _TURN_CONTENT_BYTES
+        )
+        if is_due:
+            self._appended_bytes, self._seen_bytes = 0, self.content.spent_bytes
+        return is_due
+
+
+def append(
+    broker: BrokerState, partition: Partition, sent: Produced, *, acks: int, content: ContentBudget | None = None
+) -> Outcome:
+    """Append records to a partition that is led here.
+
+    Args:
+        content: what the request's batches may still take when they are opened; None: no request has others.
+    """
+    token = CONTENT.set(content)
+    try:
+        return _append(broker, partition, sent, acks=acks)
+    finally:
+        CONTENT.reset(token)
+
+
+def _append(broker: BrokerState, partition: Partition, sent: Produced, *, acks: int) -> Outcome:
     if broker.is_read_only:
         return refused("POLICY_VIOLATION", "the broker serves a directory that is only read")
     log = partition.log

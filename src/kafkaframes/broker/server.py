@@ -21,6 +21,7 @@ from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
 from kafkaframes.broker.outbox import CAN_SEND_FILES, Outbox
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
+from kafkaframes.broker.short import Unfinished
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import Message
@@ -180,7 +181,10 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.max_bytes = self._server.max_request_bytes
         fast = self._server.fast
         if fast is not None and (answered := fast(view, self.session)) is not None:
-            self._give(answered, out)
+            if isinstance(answered, Unfinished):
+                self._wait_or_take(answered.request, answered.answer, out)
+            else:
+                self._give(answered, out)
             return
         frame = view.tobytes()
         raw = self.session.memory.get("raw")
@@ -191,7 +195,9 @@ class Connection(asyncio.BufferedProtocol):
         if request.may_be_long and self.session.is_authenticated:
             self._answer_apart(request)
             return
-        answer = self._dispatcher.answer(request)
+        self._wait_or_take(request, self._dispatcher.answer(request), out)
+
+    def _wait_or_take(self, request: Request, answer: Answer, out: Buffers) -> None:
         if isinstance(answer, Later) and not answer.is_done:
             self._later = answer
             answer.when_complete(lambda later: self._late(request, later))
@@ -260,6 +266,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._later is not later:
             return
         self._later = None
+        if isinstance(later.error, CloseConnection):
+            self._server.closed(self.session, str(later.error))
+            self.close()
+            return
         if later.error is not None:
             _LOG.error("a handler failed", exc_info=later.error)
             self.close()
@@ -393,7 +403,7 @@ class Server:
     max_sasl_bytes: int = 524_288
     max_connections: int = 2**31 - 1
     max_idle_seconds: float = 600.0
-    fast: Callable[[memoryview, Session], Buffers | None] | None = None
+    fast: Callable[[memoryview, Session], Buffers | Unfinished | None] | None = None
     on_closed: Callable[[Session, str], None] | None = None
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))

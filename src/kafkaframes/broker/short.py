@@ -9,16 +9,19 @@ It is only taken where nobody looks at requests (no journal, no request log) and
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkaframes.broker import short_fetch, short_produce
+from kafkaframes.broker.api import Answer
 from kafkaframes.broker.apis.produce import TopicOutcomes, respond
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
 from kafkaframes.broker.errors import NONE
-from kafkaframes.broker.request import Session
+from kafkaframes.broker.request import Request, Session
 from kafkaframes.broker.short_reading import ODD, Cursor
 from kafkaframes.broker.short_repeats import Repeats
 from kafkaframes.errors import DecodeError
+from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header
 
 _PRODUCE: Final = 0
@@ -27,6 +30,13 @@ _SIZE_AND_ID: Final = struct.Struct(">ii")
 _NO_RANGE: Final = (1, 0)
 _NO_TAGS: Final = b"\x00"
 _SMALL_BYTES: Final = 4096  # so small an answer has no part that is long or in a file
+
+
+class Unfinished(NamedTuple):
+    """A request that is being answered in turns, and its answer."""
+
+    request: Request
+    answer: Answer
 
 
 class ShortWay:
@@ -40,7 +50,7 @@ class ShortWay:
         self._repeats = Repeats(self._broker)
         self._ranges = {_PRODUCE: ranges.get(_PRODUCE, _NO_RANGE), _FETCH: (max(low, short_fetch.FIRST), high)}
 
-    def __call__(self, frame: memoryview, session: Session) -> Buffers | None:
+    def __call__(self, frame: memoryview, session: Session) -> Buffers | Unfinished | None:
         """Return the answer's frame in parts; None where the request is not ordinary."""
         try:
             head = key, version, correlation_id = peek_request(frame)
@@ -59,7 +69,7 @@ class ShortWay:
                 return again
         return self._in_full(frame, head, session)
 
-    def _in_full(self, frame: memoryview, head: tuple[int, int, int], session: Session) -> Buffers | None:
+    def _in_full(self, frame: memoryview, head: tuple[int, int, int], session: Session) -> Buffers | Unfinished | None:
         """Answer what is read word by word."""
         key, version, correlation_id = head
         is_flexible = version >= (short_produce.FIRST_FLEXIBLE if key == _PRODUCE else short_fetch.FIRST_FLEXIBLE)
@@ -78,7 +88,13 @@ class ShortWay:
             return None
         if key == _PRODUCE:
             self._repeats.keep(frame, cursor, asked, acks, version, session)
-            done = short_produce.append(asked, acks, self._broker)
+            steps = short_produce.appending(asked, acks, self._broker, len(frame))
+            try:
+                next(steps)
+            except StopIteration as finished:
+                done = finished.value
+            else:
+                return self._in_turns(frame, session, steps)
             if not short_produce.is_ordinary(done):
                 return self._explained(frame, session, done)
             parts = list(short_produce.write(done, version))
@@ -105,5 +121,18 @@ class ShortWay:
     def _explained(self, frame: memoryview, session: Session, done: list[short_produce.Done]) -> Buffers:
         """Write the answer to a request of which something was refused."""
         request = self._dispatcher.request_of(frame.tobytes(), session)
+        return self._dispatcher.encode(request, self._response(request, done))
+
+    def _response(self, request: Request, done: list[short_produce.Done]) -> Message:
         rows = [TopicOutcomes(one.asked.name, one.asked.topic_id, one.asked.topic, one.by_index()) for one in done]
-        return self._dispatcher.encode(request, respond(request, self._broker, rows))
+        return respond(request, self._broker, rows)
+
+    def _in_turns(self, frame: memoryview, session: Session, steps: Steps[list[short_produce.Done]]) -> Unfinished:
+        """Take the steps of a Produce that is long, with turns for others between them."""
+        request = self._dispatcher.request_of(frame.tobytes(), session)
+
+        def answering() -> Steps[Answer]:
+            yield
+            return self._response(request, (yield from steps))
+
+        return Unfinished(request, self._broker.changes.beside(answering()))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker import produce
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.produce import Outcome, Produced
 from kafkaframes.broker.request import Session
@@ -111,12 +112,15 @@ def is_usual(sent: Produced, version: int) -> bool:
     return produce.check_form(version, sent) is None and not sent.is_transactional
 
 
-def append(asked: list[Asked], acks: int, broker: BrokerState) -> list[Done]:
-    """Append partition by partition; one that is refused does not touch the others."""
-    return [
-        Done(one, [produce.append(broker, partition, sent, acks=acks) for partition, sent in one.partitions])
-        for one in asked
-    ]
+def appending(asked: list[Asked], acks: int, broker: BrokerState, size_bytes: int) -> Steps[list[Done]]:
+    """Append partition by partition, with turns for others; one that is refused does not touch the others."""
+    turns, done = produce.Turns(size_bytes), [Done(one, []) for one in asked]
+    for one, outcomes in done:
+        for partition, sent in one.partitions:
+            outcomes.append(produce.append(broker, partition, sent, acks=acks, content=turns.content))
+            if turns.is_due(sent.records):
+                yield
+    return done
 
 
 def is_ordinary(done: list[Done]) -> bool:

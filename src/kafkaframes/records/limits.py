@@ -13,7 +13,33 @@ DEFAULT_LIMIT_BYTES = 512 << 20
 # The most memory of a task for batches that are open at once: their decompressed records, and what is kept of each
 # record and header. A batch that needs more is opened alone.
 DEFAULT_BUDGET_BYTES = 256 << 20
+# The most that the batches of one request may take in all when they are decompressed, or so many times its bytes.
+MOST_CONTENT_BYTES, REQUEST_RATIO = 256 << 20, 16
 _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAULT_BUDGET_BYTES)
+
+
+class ContentBudget:
+    """How many bytes more the batches of one request may take when they are decompressed.
+
+    A batch that begins within the budget is opened whole; what comes behind the end of it is refused unopened.
+
+    Attributes:
+        spent_bytes: what was opened so far.
+    """
+
+    __slots__ = ("most_bytes", "spent_bytes")
+
+    def __init__(self, request_bytes: int = 0) -> None:
+        self.most_bytes = max(MOST_CONTENT_BYTES, REQUEST_RATIO * request_bytes)
+        self.spent_bytes = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more may be opened."""
+        return self.spent_bytes >= self.most_bytes
+
+
+CONTENT: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_content", default=None)
 
 
 def current_budget() -> int:

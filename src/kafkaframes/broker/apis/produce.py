@@ -11,6 +11,7 @@ from uuid import UUID
 from kafkaframes.broker import produce
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.produce import Outcome, Produced, refused
@@ -19,6 +20,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP
+from kafkaframes.records.limits import ContentBudget
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ProduceRequest, ProduceResponse
@@ -45,10 +47,14 @@ class TopicOutcomes(NamedTuple):
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Append partition by partition; one that is refused does not touch the others."""
+    return broker.changes.beside(_answering(request, broker))
+
+
+def _answering(request: Request, broker: BrokerState) -> Steps[Answer]:
     body = request.body
     sent = [[produce.produced(row.records) for row in topic.partition_data] for topic in body.topic_data]
     refusal = _refusal(request, broker, sent)
-    done = []
+    turns, done = produce.Turns(len(request.data)), []
     for asked, of_topic in zip(body.topic_data, sent, strict=True):
         if not asked.partition_data:
             continue  # Kafka answers partition by partition: a topic without any is not there
@@ -63,10 +69,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             asked.topic_id,
             by_id=request.version >= _FIRST_BY_ID,
         )
-        outcomes = [
-            (row.index, _outcome(request, broker, found.topic, found.code, row.index, one))
-            for row, one in zip(asked.partition_data, of_topic, strict=True)
-        ]
+        outcomes = []
+        for row, one in zip(asked.partition_data, of_topic, strict=True):
+            outcome = _outcome(request, broker, found.topic, found.code, row.index, one, content=turns.content)
+            outcomes.append((row.index, outcome))
+            if turns.is_due(one.records):
+                yield
         done.append(TopicOutcomes(asked.name, asked.topic_id, found.topic, outcomes))
     if body.acks == 0:
         codes = (outcome.error_code for one in done for _, outcome in one.partitions)
@@ -95,7 +103,14 @@ def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) ->
 
 
 def _outcome(
-    request: Request, broker: BrokerState, topic: Topic | None, code: int, index: int, sent: Produced
+    request: Request,
+    broker: BrokerState,
+    topic: Topic | None,
+    code: int,
+    index: int,
+    sent: Produced,
+    *,
+    content: ContentBudget,
 ) -> Outcome:
     body = request.body
     if topic is None:
@@ -115,7 +130,7 @@ def _outcome(
         return refused("INVALID_REQUIRED_ACKS", f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
         return refused("INVALID_TOPIC_EXCEPTION", f"{topic.name} is internal")
-    return produce.append(broker, partition, sent, acks=body.acks)
+    return produce.append(broker, partition, sent, acks=body.acks, content=content)
 
 
 def _may_write_internal(request: Request) -> bool:

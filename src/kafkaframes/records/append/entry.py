@@ -21,6 +21,7 @@ from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.append.stream import codec_in, start_of_stream
 from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
+from kafkaframes.records.limits import CONTENT
 
 _LARGEST_START: Final = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
 Answer = tuple[int, int, int, int]
@@ -130,8 +131,13 @@ def _content(data: bytes, most_bytes: int) -> bytes | bytearray | None:
     Raises:
         AppendRefusedError: it is too large.
     """
+    budget = CONTENT.get()
+    if budget is not None and budget.is_spent:
+        raise of_content(budget.most_bytes)
     stream = memoryview(data)[start_of_stream(data) :]
     records, error = decompress(codec_in(data), stream, magic=data[BYTES_TO_MAGIC - 1], limit_bytes=most_bytes)
+    if budget is not None:
+        budget.spent_bytes += len(records) if error is None else most_bytes
     if error is not None and is_over_limit(error):
         raise of_content(most_bytes)
     return records if error is None else None

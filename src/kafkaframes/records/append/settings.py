@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.codecs import Codec, codec_of
-from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, MOST_CONTENT_BYTES
 
 LARGEST_INT64 = 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
-CONTENT_RATIO, _LEAST_BATCH_BYTES, MOST_CONTENT_BYTES = 64, 1 << 20, 256 << 20
+CONTENT_RATIO, _LEAST_BATCH_BYTES = 64, 1 << 20
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
 # What to do with a compressed set whose inner offsets are not 0, 1, 2, ... (a mirror of a compacted topic has holes).
 AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"

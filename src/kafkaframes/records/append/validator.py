@@ -43,6 +43,7 @@ from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import TRANSACTIONAL
+from kafkaframes.records.limits import CONTENT
 from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
@@ -103,8 +104,12 @@ def _assign(append: _Append) -> Appended:
 
 def _decoded(append: _Append, *, lenient: bool = False) -> Decoded:
     """Open and index the batches, unless their content is too large."""
-    most = append.settings.most_content_bytes
+    most, budget = append.settings.most_content_bytes, CONTENT.get()
+    if budget is not None and budget.is_spent:
+        raise refusal.of_content(budget.most_bytes)
     decoded = decode(append.data, append.batches, limit_bytes=most, total_bytes=most, lenient=lenient)
+    if budget is not None and source_codec(append.batches) is not Codec.NONE:
+        budget.spent_bytes += len(decoded.sections.buf)
     if any(is_over_limit(problem.detail) for problem in decoded.sections.problems.values()):
         raise refusal.of_content(most)
     return decoded
