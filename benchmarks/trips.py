@@ -1,7 +1,8 @@
-"""How many of the package's files does a value pass through, and how often does it come back to one?
+"""How many of the package's files does a value pass through, and how often does it come back to what it had left?
 
-A *trip* is what one call enters of the package's Python files: how many files, and how often one is entered again that
-had been left. A segment to Spark's batches, produced bytes to the disk and a fetch of them.
+A *trip* is what one call enters of the Python package: how many files, how often a file is entered again that had been
+left, and how often one of the fifteen packages is. A segment to Spark's batches; a Produce request's frame to the disk,
+by the fast path and by the dispatcher; a topic to the rows of a Spark task, on the task's thread.
 
 Run:      python benchmarks/trips.py
           (beside another checkout: benchmarks/checkouts.py)
@@ -13,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 NOW_MS = 1_700_000_000_000
 SMALL = {"key": [b"key"], "value": [b"v" * 100], "timestamp": [NOW_MS]}
 RECORDS = 300_000
+Call = Callable[[], object]
 
 
 def columns(count: int) -> dict[str, list[Any]]:
@@ -68,34 +71,84 @@ def small_log(directory: Path) -> Any:
     return state.topics["orders"].partitions[0].log
 
 
-def trips(folder: Path) -> Iterator[tuple[str, float]]:
-    """What calls enter: of each trip the files, and the returns."""
+def produce_frame() -> bytes:
+    """Return a Produce request of one small batch, without its size."""
+    from kafkaframes.protocol.messages import message
+    from kafkaframes.protocol.messages.headers import encode_request
     from kafkaframes.records.build import build_records
+
+    types: Any = message("ProduceRequest")
+    row = types.PartitionProduceData(index=0, records=build_records(SMALL))
+    body = types(acks=-1, topic_data=[types.TopicProduceData(name="orders", partition_data=[row])])
+    return encode_request(body, 9, client_id="trip")
+
+
+def produced(directory: Path) -> Iterator[tuple[str, Call]]:
+    """Append one batch to a partition on this disk, from a request's frame to its answer's."""
+    from kafkaframes.broker.assembly import open_broker
+    from kafkaframes.broker.dispatch import Dispatcher
+    from kafkaframes.broker.request import Session
+    from kafkaframes.broker.short import ShortWay
+    from kafkaframes.records.build import build_records
+
+    state = open_broker(data_dir=str(directory))
+    state.create_topic("orders", 1)
+    log, batch = state.topics["orders"].partitions[0].log, build_records(SMALL)
+    dispatcher, session, frame = Dispatcher(state), Session(), produce_frame()
+    fast = ShortWay(dispatcher)
+
+    def dispatched() -> None:
+        request = dispatcher.request_of(frame, session)
+        answer: Any = dispatcher.answer(request)
+        dispatcher.encode(request, answer)
+
+    yield "a Produce to the disk, fast path", lambda: fast(memoryview(frame), session)
+    yield "a Produce to the disk, dispatcher", dispatched
+    yield "`append_as_leader` of one small batch", lambda: log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+
+
+def calls(folder: Path) -> Iterator[tuple[str, Call]]:
+    """Name what is followed."""
     from kafkaframes.scan.log.reading import read_work
     from kafkaframes.scan.rebatch import rebatch
 
     work, wanted, options = tasks(log_directory(folder, "followed", count=1000))
-    log, batch = small_log(folder / "trip"), build_records(SMALL)
+    yield "a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], wanted, options)))
+    yield from produced(folder / "trip")
+    yield from topic_rows()
 
-    def append() -> None:
-        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
 
-    def there_and_back() -> None:
-        append()
-        log.update_high_watermark(log.log_end_offset)
-        log.read(1, max_bytes=150)
+def topic_rows() -> Iterator[tuple[str, Call]]:
+    """Read one small record of a live topic, as a task does whose process has read before."""
+    from kafkaframes.broker import Broker
+    from kafkaframes.scan.columns import choose_columns
+    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.scan.topic.planning import Range
+    from kafkaframes.scan.topic.reading import read_range
 
-    for _ in range(20):
-        append()
-    for name, call in (
-        ("a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], wanted, options)))),
-        ("`append_as_leader` of one small batch", append),
-        ("a produced batch to the disk, and a fetch of one", there_and_back),
-    ):
-        call()
-        entered = entries(call)
-        yield f"{name}: files", len(set(entered))
-        yield f"{name}: returns", len(entered) - len(set(entered))
+    with Broker() as broker:
+        broker.create_topic("orders")
+        broker.append("orders", [{"key": b"key", "value": b"v" * 100}])
+        options = TopicOptions(client={"bootstrap_servers": broker.bootstrap_servers})
+        work, wanted = Range("orders", 0, 0, 1), choose_columns(["topic", "partition", "offset", "value"])
+        yield "a topic to a task's rows", lambda: drain(read_range(work, wanted, options))
+
+
+def trips(folder: Path) -> Iterator[tuple[str, float]]:
+    """What calls enter: of each trip the files, and the returns to files and to packages."""
+    for name, call in calls(folder):
+        for _ in range(20):  # the first ones make what is kept
+            call()
+        files = entries(call)
+        packages = changes(file.split(os.sep)[0] for file in files)
+        yield f"{name}: files", len(set(files))
+        yield f"{name}: returns to a file", len(files) - len(set(files))
+        yield f"{name}: returns to a package", len(packages) - len(set(packages))
+
+
+def changes(names: Iterable[str]) -> list[str]:
+    """Return names without those that only repeat the one before."""
+    return [name for name, _ in groupby(names)]
 
 
 def entries(call: Callable[[], object]) -> list[str]:
