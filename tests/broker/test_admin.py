@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaframes.broker.errors import CODE
+from kafkaframes.errors import ErrorCode
 from kafkaframes.records.build import build_records
 
 
@@ -21,7 +21,7 @@ def create(asker, name, version=7, **fields):
 def test_a_topic_is_made_with_its_partitions(asker, version):
     assert create(asker, "orders", version, num_partitions=3).error_code == 0
     assert len(asker.state.topics["orders"].partitions) == 3
-    assert create(asker, "orders", version).error_code == CODE["TOPIC_ALREADY_EXISTS"]
+    assert create(asker, "orders", version).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_topic_is_made_with_its_partitions(asker, version):
     ],
 )
 def test_what_kafka_refuses_makes_no_topic(asker, name, fields, code):
-    assert create(asker, name, **fields).error_code == CODE[code]
+    assert create(asker, name, **fields).error_code == ErrorCode[code]
     assert not asker.state.topics
 
 
@@ -53,7 +53,7 @@ def test_validate_only_makes_nothing_but_tells_everything(asker):
 
 def test_names_that_differ_only_in_dots_collide(asker):
     create(asker, "a.b")
-    assert create(asker, "a_b").error_code == CODE["INVALID_TOPIC_EXCEPTION"]
+    assert create(asker, "a_b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_a_deleted_topic_is_made_anew_under_another_id(asker):
@@ -63,7 +63,7 @@ def test_a_deleted_topic_is_made_anew_under_another_id(asker):
     assert (row.error_code, row.name) == (0, "orders")
     assert create(asker, "orders").topic_id != first
     row = asker.ask("DeleteTopics", 6, topics=[types.DeleteTopicState(topic_id=first)]).responses[0]
-    assert row.error_code == CODE["UNKNOWN_TOPIC_ID"]
+    assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert asker.ask("DeleteTopics", 1, topic_names=["orders", "none"]).responses[1].error_code == 3
 
 
@@ -75,7 +75,7 @@ def test_partitions_are_added_and_never_taken_away(asker):
         topic = types.CreatePartitionsTopic(name="orders", count=count, assignments=None)
         return asker.ask("CreatePartitions", 3, topics=[topic]).results[0].error_code
 
-    assert [to(4), to(4), to(1)] == [0, CODE["INVALID_PARTITIONS"], CODE["INVALID_PARTITIONS"]]
+    assert [to(4), to(4), to(1)] == [0, ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_PARTITIONS]
     assert len(asker.state.topics["orders"].partitions) == 4
 
 
@@ -104,8 +104,8 @@ def test_settings_are_described_changed_and_take_effect(asker):
     assert (log.settings.max_message_bytes, log.settings.is_compacted) == (100, True)
     assert alter(asker, "orders", ("max.message.bytes", 1, None)) == 0
     assert log.settings.max_message_bytes == 1_048_588
-    assert alter(asker, "orders", ("max.message.bytes", 0, "much")) == CODE["INVALID_CONFIG"]
-    assert alter(asker, "none", ("max.message.bytes", 0, "1")) == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert alter(asker, "orders", ("max.message.bytes", 0, "much")) == ErrorCode.INVALID_CONFIG
+    assert alter(asker, "none", ("max.message.bytes", 0, "1")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_setting_of_the_broker_is_the_default_of_topics(asker):
@@ -113,8 +113,8 @@ def test_a_setting_of_the_broker_is_the_default_of_topics(asker):
     assert alter(asker, "", ("log.retention.ms", 0, "1234"), kind=4) == 0
     assert configs_of(asker, 2, "orders")[1]["retention.ms"].value == "1234"
     assert asker.state.topics["orders"].partitions[0].log.settings.retention_ms == 1234
-    assert alter(asker, "", ("node.id", 0, "9"), kind=4) == CODE["INVALID_REQUEST"]
-    assert alter(asker, "", ("num.partitions", 0, "9"), kind=4) == CODE["INVALID_REQUEST"]
+    assert alter(asker, "", ("node.id", 0, "9"), kind=4) == ErrorCode.INVALID_REQUEST
+    assert alter(asker, "", ("num.partitions", 0, "9"), kind=4) == ErrorCode.INVALID_REQUEST
 
 
 def test_settings_have_the_types_of_kafka(asker):
@@ -184,7 +184,7 @@ def test_deleted_records_stay_deleted_after_a_crash(make_asker, tmp_path):
     assert asker.ask("DeleteRecords", 2, topics=[asked]).topics[0].partitions[0].low_watermark == 2
     asker.state.logs.abandon()
     again = make_asker(data_dir=str(tmp_path))
-    assert again.fetch(1).error_code == CODE["OFFSET_OUT_OF_RANGE"]
+    assert again.fetch(1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert again.fetch(2).log_start_offset == 2
 
 

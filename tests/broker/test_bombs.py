@@ -7,14 +7,14 @@ from tests.broker.direct import DirectBroker
 from tests.soak.broker_bounds import batch, connect, frame, read
 
 from kafkaframes import Broker
-from kafkaframes.broker.errors import CODE
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.records import limits
 from kafkaframes.records.append import entry
 
 PARTITIONS, CONTENT = 20, 2 << 20
 OPENED = 4  # of them, before the budget is spent
-TOO_LARGE = CODE["MESSAGE_TOO_LARGE"]
+TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.fixture

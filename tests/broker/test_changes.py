@@ -12,9 +12,8 @@ from tests.broker.test_handle import ask
 from kafkaframes.broker import Broker, state
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.changes import Changes, finished, once
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.metadata_file import write_metadata
-from kafkaframes.errors import OptionError, StorageError
+from kafkaframes.errors import ErrorCode, OptionError, StorageError
 from kafkaframes.protocol.messages import message
 
 
@@ -87,7 +86,7 @@ def test_changes_are_made_in_the_order_in_which_they_were_asked_for(broker, turn
     gone = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
     anew = create(broker, ("orders", 3))
     turns.take_all()
-    assert (codes(made), codes(again), codes(more)) == ([0], [CODE["TOPIC_ALREADY_EXISTS"]], [0])
+    assert (codes(made), codes(again), codes(more)) == ([0], [ErrorCode.TOPIC_ALREADY_EXISTS], [0])
     assert [one.error_code for one in gone.body.responses] == [0]
     assert codes(anew) == [0]
     assert seen(broker) == {"orders": 3}
@@ -128,7 +127,7 @@ def test_topics_that_metadata_makes_are_made_in_turns_and_written_at_once(broker
         assert (answer.body, seen(broker)) == (None, {})
         turns.take()
         taken += 1
-    assert codes(answer) == [0] * 50 + [CODE["INVALID_TOPIC_EXCEPTION"]]
+    assert codes(answer) == [0] * 50 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert taken >= 50
     assert written == [50]
     broker.kill()
@@ -140,7 +139,7 @@ def test_a_request_of_many_topics_writes_the_metadata_once(broker, turns, monkey
     names = [f"t-{number}" for number in range(30)]
     made = create(broker, *((name, 2) for name in names), ("t_0", 1), ("x.y", 1), ("x_y", 1))
     turns.take_all()
-    collides = CODE["INVALID_TOPIC_EXCEPTION"]
+    collides = ErrorCode.INVALID_TOPIC_EXCEPTION
     assert codes(made) == [0] * 31 + [0, collides]
     types = message("CreatePartitionsRequest")
     grown = [types.CreatePartitionsTopic(name=name, count=3, assignments=None) for name in names]
@@ -149,7 +148,7 @@ def test_a_request_of_many_topics_writes_the_metadata_once(broker, turns, monkey
     assert codes(more) == [0] * 30
     gone = broker.send("DeleteTopics", 5, topic_names=[*names, "t-0"], timeout_ms=1000)
     turns.take_all()
-    assert [one.error_code for one in gone.body.responses] == [0] * 30 + [CODE["UNKNOWN_TOPIC_OR_PARTITION"]]
+    assert [one.error_code for one in gone.body.responses] == [0] * 30 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert written == [32, 32, 2]
 
 
@@ -163,8 +162,8 @@ def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, 
     asked = [types.MetadataRequestTopic(name="d")]
     seen_by_name = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True)
     turns.take_all()
-    failed = CODE["KAFKA_STORAGE_ERROR"]
-    assert codes(made) == [failed, failed, CODE["INVALID_PARTITIONS"]]
+    failed = ErrorCode.KAFKA_STORAGE_ERROR
+    assert codes(made) == [failed, failed, ErrorCode.INVALID_PARTITIONS]
     assert codes(seen_by_name) == [failed]
 
 

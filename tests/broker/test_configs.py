@@ -16,14 +16,13 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.config_types import DYNAMIC, TYPES
 from kafkaframes.broker.config_values import normalized
 from kafkaframes.broker.configs import GROUP_SETTINGS, KNOWN_OF_BROKERS
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import ErrorCode, OptionError
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
-CONFIG, REQUEST = CODE["INVALID_CONFIG"], CODE["INVALID_REQUEST"]
+CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
 
 
 def alter(asker, kind, name, *changes, validate_only=False):

@@ -8,9 +8,9 @@ from tests.records.append.append_sets import hole_at_end
 from kafkaframes import verify_log
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.changes import finished
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.fetching import magic_for
 from kafkaframes.broker.produce import append, produced
+from kafkaframes.errors import ErrorCode
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_end_transaction, build_records
 
@@ -90,7 +90,7 @@ def test_a_topic_is_written_in_its_format_version(asker, setting, magic):
 def test_what_kafka_refuses_is_refused_and_nothing_is_written(asker, records, version, name):
     asker.create()
     row = asker.produce(records, version=version)
-    assert row.error_code == CODE[name]
+    assert row.error_code == ErrorCode[name]
     assert row.base_offset == -1
     assert asker.fetch(0).high_watermark == 0
 
@@ -98,7 +98,7 @@ def test_what_kafka_refuses_is_refused_and_nothing_is_written(asker, records, ve
 def test_a_compacted_topic_names_the_records_without_a_key(asker):
     asker.create(cleanup_policy="compact")
     row = asker.produce(batch(b"a", b"b"), version=8)
-    assert row.error_code == CODE["INVALID_RECORD"]
+    assert row.error_code == ErrorCode.INVALID_RECORD
     assert [one.batch_index for one in row.record_errors] == [0, 1]
 
 
@@ -108,7 +108,7 @@ def test_acks_0_is_never_answered_and_an_error_closes_the_connection(asker):
     assert asker.fetch(0).high_watermark == 1
     with pytest.raises(CloseConnection):
         asker.produce(batch(b"a")[:-1], acks=0)
-    assert asker.produce(batch(b"a"), acks=2).error_code == CODE["INVALID_REQUIRED_ACKS"]
+    assert asker.produce(batch(b"a"), acks=2).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def test_log_append_time_is_answered_and_written(asker):
@@ -124,7 +124,7 @@ def test_a_retry_of_an_idempotent_producer_is_answered_with_the_first_offsets(as
     fields = {"producer_id": answer.producer_id, "producer_epoch": 0}
     assert [asker.produce(batch(b"x", base_sequence=n, **fields)).base_offset for n in range(6)] == list(range(6))
     assert asker.produce(batch(b"x", base_sequence=2, **fields)).base_offset == 2
-    assert asker.produce(batch(b"x", base_sequence=9, **fields)).error_code == CODE["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    assert asker.produce(batch(b"x", base_sequence=9, **fields)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert asker.fetch(0).high_watermark == 6
 
 
@@ -162,7 +162,7 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(asker):
     topic = asker.create()
     waiting = asker.send("Fetch", 11, body=asker.fetch_request(0, max_wait_ms=60_000))
     finished(asker.state.deleting_topics([topic]))
-    assert waiting.answer.responses[0].partitions[0].error_code == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert waiting.answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 11])
@@ -180,15 +180,15 @@ def test_the_first_batch_is_whole_from_version_3_on_and_cut_before(asker, versio
 def test_offsets_outside_the_log_and_epochs_of_others_are_errors(asker):
     asker.create()
     asker.produce(batch(b"a"))
-    assert asker.fetch(2).error_code == CODE["OFFSET_OUT_OF_RANGE"]
-    assert asker.fetch(0, current_leader_epoch=7).error_code == CODE["UNKNOWN_LEADER_EPOCH"]
+    assert asker.fetch(2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert asker.fetch(0, current_leader_epoch=7).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     partition = asker.state.topics["orders"].partitions[0]
     asker.state.move_leader(partition, 1)
-    assert asker.fetch(0, current_leader_epoch=0).error_code == CODE["FENCED_LEADER_EPOCH"]
+    assert asker.fetch(0, current_leader_epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert asker.fetch(0, current_leader_epoch=1).error_code == 0
     partition.leader_id = 2
-    assert asker.fetch(0).error_code == CODE["NOT_LEADER_OR_FOLLOWER"]
-    assert asker.produce(batch(b"a")).error_code == CODE["NOT_LEADER_OR_FOLLOWER"]
+    assert asker.fetch(0).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert asker.produce(batch(b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_one(asker):
@@ -220,7 +220,7 @@ def test_an_old_consumer_sees_no_control_batches(asker):
 def test_down_conversion_can_be_forbidden(asker):
     asker.create(message_downconversion_enable="false")
     asker.produce(batch(b"x"))
-    assert asker.fetch(0, version=2).error_code == CODE["UNSUPPORTED_VERSION"]
+    assert asker.fetch(0, version=2).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert asker.fetch(0, version=4).error_code == 0
 
 
@@ -264,11 +264,11 @@ def test_an_incremental_fetch_tells_only_what_changed(asker):
 def test_wrong_sessions_are_refused_by_name(asker):
     asker.create()
     first = sessioned(asker, 0)
-    assert sessioned(asker, 5, first.session_id).error_code == CODE["INVALID_FETCH_SESSION_EPOCH"]
-    assert sessioned(asker, 1, 12345).error_code == CODE["FETCH_SESSION_ID_NOT_FOUND"]
+    assert sessioned(asker, 5, first.session_id).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert sessioned(asker, 1, 12345).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     types = asker.types("Fetch")
     switched = types(session_id=first.session_id, session_epoch=1, max_wait_ms=0)
-    assert asker.ask("Fetch", 13, body=switched).error_code == CODE["FETCH_SESSION_TOPIC_ID_ERROR"]
+    assert asker.ask("Fetch", 13, body=switched).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     assert sessioned(asker, -1, first.session_id).error_code == 0
     assert len(asker.state.fetch_sessions) == 0
 
@@ -278,7 +278,7 @@ def test_slots_are_bounded_and_the_oldest_session_goes(make_asker):
     asker.create()
     ids = [sessioned(asker, 0).session_id for _ in range(3)]
     assert len(asker.state.fetch_sessions) == 2
-    assert sessioned(asker, 1, ids[0]).error_code == CODE["FETCH_SESSION_ID_NOT_FOUND"]
+    assert sessioned(asker, 1, ids[0]).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert sessioned(asker, 1, ids[2]).error_code == 0
 
 
@@ -299,7 +299,7 @@ def test_offsets_by_time_and_the_special_ones(asker):
     assert [list_offsets(asker, t).offset for t in (-1, -2, NOW - 999, NOW)] == [3, 0, 1, -1]
     assert list_offsets(asker, NOW).error_code == 0
     assert (list_offsets(asker, -3).offset, list_offsets(asker, -3).timestamp) == (2, NOW - 998)
-    assert list_offsets(asker, -3, version=6).error_code == CODE["UNSUPPORTED_VERSION"]
+    assert list_offsets(asker, -3, version=6).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert list_offsets(asker, -1, version=0).old_style_offsets == [3, 0]
     assert list_offsets(asker, -4, version=8).offset == 0
     assert list_offsets(asker, -5, version=9).offset == -1
@@ -371,4 +371,4 @@ def test_offsets_that_no_record_has_are_refused_by_a_topic_that_keeps_them(asker
     asker.create(kafkaframes_on_noncontiguous="keep", message_format_version={1: "0.10.0", 2: "3.0"}[magic])
     sent = build_records({"value": [b"a"]}, record_format=magic)
     row = asker.produce(offset.to_bytes(8, "big", signed=True) + sent[8:], version=2 if magic == 1 else 9)
-    assert row.error_code == CODE["INVALID_RECORD"]
+    assert row.error_code == ErrorCode.INVALID_RECORD

@@ -14,11 +14,10 @@ from tests.broker.test_durability import ask, frame_of
 from kafkaframes import verify_log
 from kafkaframes.broker import Broker
 from kafkaframes.broker.disk_faults import EFFECTS, DiskFaults
-from kafkaframes.broker.errors import CODE
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
-STORAGE = CODE["KAFKA_STORAGE_ERROR"]
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def code_of(answer):

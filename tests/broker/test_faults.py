@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafkaframes.broker.api import CloseConnection, Later
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.faults import Faults
 from kafkaframes.broker.inspection import report
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.table import all_apis
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
@@ -29,7 +28,7 @@ def faulty(asker):
 
 def test_an_error_is_answered_once_and_nothing_is_done(faulty):
     rule = faulty.faults.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()
-    assert faulty.produce(ONE).error_code == CODE["NOT_LEADER_OR_FOLLOWER"]
+    assert faulty.produce(ONE).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert faulty.fetch(0).high_watermark == 0
     assert faulty.produce(ONE).error_code == 0
     assert len(rule.seen) == 1

@@ -12,7 +12,7 @@ import pytest
 from tests.broker.direct import DirectBroker
 
 from kafkaframes.broker.api import CloseConnection
-from kafkaframes.broker.errors import CODE
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 
@@ -91,7 +91,7 @@ def test_offset_fetch_by_the_nil_id_is_unknown(broker):
     (group,) = broker.send(
         "OffsetFetch", 10, groups=[made.OffsetFetchRequestGroup(group_id="g", topics=[topic])]
     ).groups
-    assert group.topics[0].partitions[0].error_code == CODE["UNKNOWN_TOPIC_ID"]
+    assert group.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("version", [10, 11])
@@ -99,7 +99,7 @@ def test_metadata_before_version_12_refuses_ids(broker, version):
     """Metadata 10 and 11 by id: INVALID_REQUEST for the topic, without brokers."""
     made = types("Metadata").MetadataRequestTopic
     answer = broker.send("Metadata", version, topics=[made(topic_id=topic_id(broker), name="orders")])
-    assert ([row.error_code for row in answer.topics], answer.brokers) == ([CODE["INVALID_REQUEST"]], [])
+    assert ([row.error_code for row in answer.topics], answer.brokers) == ([ErrorCode.INVALID_REQUEST], [])
 
 
 def test_metadata_with_an_id_looks_at_no_name(broker):
@@ -114,14 +114,14 @@ def test_share_coordinators_are_found_by_a_whole_key(broker):
     """FindCoordinator 6 of type 2: g is INVALID_REQUEST, g:id:0 is not."""
     keys = ["g", "g:AAAAAAAAAAAAAAAAAAAAAQ:0"]
     rows = broker.send("FindCoordinator", 6, key_type=2, coordinator_keys=keys).coordinators
-    assert [row.error_code for row in rows] == [CODE["INVALID_REQUEST"], 0]
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST, 0]
 
 
 def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
     """DescribeProducers 0 of a/b: INVALID_TOPIC_EXCEPTION."""
     made = types("DescribeProducers").TopicRequest
     (row,) = broker.send("DescribeProducers", 0, topics=[made(name="a/b", partition_indexes=[0])]).topics
-    assert row.partitions[0].error_code == CODE["INVALID_TOPIC_EXCEPTION"]
+    assert row.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 # ---------------------------------------------------------------------------------------------------------------- fetch
@@ -130,18 +130,18 @@ def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
 def test_a_fetch_of_two_partitions_of_the_nil_id_fails_whole(broker):
     """Fetch 13 of the nil id: UNKNOWN_SERVER_ERROR with partitions 0 and 1, UNKNOWN_TOPIC_ID with one of them."""
     answer = fetch(broker, 13, {topic_id(broker): [0], NIL: [0, 1]})
-    assert (answer.error_code, answer.responses) == (CODE["UNKNOWN_SERVER_ERROR"], [])
+    assert (answer.error_code, answer.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
     answer = fetch(broker, 13, {NIL: [0]})
-    assert [row.partitions[0].error_code for row in answer.responses] == [CODE["UNKNOWN_TOPIC_ID"]]
+    assert [row.partitions[0].error_code for row in answer.responses] == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 @pytest.mark.parametrize("fields", [{"isolation_level": 2}, {"max_bytes": -1}])
 def test_a_fetch_that_reads_fails_with_senseless_limits(broker, fields):
     """Fetch 5 with isolation 2, or -1 bytes: UNKNOWN_SERVER_ERROR for each partition, unless there is none to read."""
     answer = fetch(broker, 5, {"orders": [0]}, **fields)
-    assert answer.responses[0].partitions[0].error_code == CODE["UNKNOWN_SERVER_ERROR"]
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     answer = fetch(broker, 5, {"none": [0]}, **fields)
-    assert answer.responses[0].partitions[0].error_code == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_an_empty_fetch_begins_a_session_and_the_next_one_ends_it(broker):
@@ -151,7 +151,7 @@ def test_an_empty_fetch_begins_a_session_and_the_next_one_ends_it(broker):
     ended = fetch(broker, 11, {}, session_id=session_id, session_epoch=1)
     assert (ended.error_code, ended.session_id) == (0, 0)
     again = fetch(broker, 11, {}, session_id=session_id, session_epoch=2)
-    assert again.error_code == CODE["FETCH_SESSION_ID_NOT_FOUND"]
+    assert again.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_the_epoch_of_an_empty_log_has_begun(broker):
@@ -174,7 +174,7 @@ def test_list_offsets_fails_with_an_unknown_isolation(broker):
         for name in ("orders", "none")
     ]
     rows = broker.send("ListOffsets", 5, isolation_level=2, topics=topics).topics
-    assert {row.partitions[0].error_code for row in rows} == {CODE["UNKNOWN_SERVER_ERROR"]}
+    assert {row.partitions[0].error_code for row in rows} == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 # -------------------------------------------------------------------------------------------------------------- produce
@@ -187,7 +187,7 @@ def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
     rows = [made.PartitionProduceData(index=one, records=records) for one in (0, 7)]
     topic = made.TopicProduceData(name="orders", partition_data=rows)
     rows = broker.send("Produce", 12, acks=2, topic_data=[topic]).responses[0].partition_responses
-    assert [row.error_code for row in rows] == [CODE["INVALID_REQUIRED_ACKS"], CODE["UNKNOWN_TOPIC_OR_PARTITION"]]
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_transaction_of_version_2_begins_at_sequence_0_in_each_partition(broker):
@@ -204,7 +204,7 @@ def test_a_transaction_of_version_2_begins_at_sequence_0_in_each_partition(broke
         answer = broker.send("Produce", 13, acks=-1, transactional_id="t", topic_data=[topic])
         return answer.responses[0].partition_responses[0].error_code
 
-    assert [produce(5), produce(0), produce(1)] == [CODE["OUT_OF_ORDER_SEQUENCE_NUMBER"], 0, 0]
+    assert [produce(5), produce(0), produce(1)] == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 0]
 
 
 # ------------------------------------------------------------------------------------------------------- administration
@@ -216,7 +216,7 @@ def test_filters_of_rules_with_unknown_elements_close_the_connection(broker, wro
     fields = {"pattern_type_filter": 3, "resource_type_filter": 2, "operation": 3, "permission_type": 3}
     with pytest.raises(CloseConnection):
         broker.send("DescribeAcls", 1, **fields | {wrong: 0})
-    assert broker.send("DescribeAcls", 1, **fields | {wrong: 9}).error_code == CODE["SECURITY_DISABLED"]
+    assert broker.send("DescribeAcls", 1, **fields | {wrong: 9}).error_code == ErrorCode.SECURITY_DISABLED
 
 
 def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
@@ -227,7 +227,7 @@ def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
     assert (row.error_code, len(row.partitions)) == (0, 1)
     cursor = made.Cursor(topic_name="p", partition_index=0)
     (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, cursor=cursor).topics
-    assert (row.name, row.error_code) == ("orders", CODE["INVALID_REQUEST"])
+    assert (row.name, row.error_code) == ("orders", ErrorCode.INVALID_REQUEST)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -236,7 +236,7 @@ def test_a_wrong_feature_is_the_error_of_all(broker, version):
     made = types("UpdateFeatures").FeatureUpdateKey
     updates = [made(feature="transaction.version", max_version_level=99)]
     answer = broker.send("UpdateFeatures", version, feature_updates=updates)
-    assert (answer.error_code, answer.results) == (CODE["INVALID_UPDATE_VERSION"], [])
+    assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
 
 
 def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
@@ -244,9 +244,9 @@ def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
     made = types("ElectLeaders").TopicPartitions(topic="orders", partitions=[0])
     answer = broker.send("ElectLeaders", 1, election_type=-1, topic_partitions=[made])
     row = answer.replica_election_results[0].partition_result[0]
-    assert (answer.error_code, row.error_code) == (CODE["INVALID_REQUEST"],) * 2
+    assert (answer.error_code, row.error_code) == (ErrorCode.INVALID_REQUEST,) * 2
     none = broker.send("ElectLeaders", 1, election_type=2, topic_partitions=None)
-    assert (none.error_code, none.replica_election_results) == (CODE["INVALID_REQUEST"], [])
+    assert (none.error_code, none.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
 
 
 def quota(broker, kind, name, key, value, *, remove=False):
@@ -260,7 +260,7 @@ def quota(broker, kind, name, key, value, *, remove=False):
 
 def test_quotas_are_those_of_their_entity_and_above_0(broker):
     """AlterClientQuotas 1: what can be set, and that anything can be removed."""
-    wrong = CODE["INVALID_REQUEST"]
+    wrong = ErrorCode.INVALID_REQUEST
     assert quota(broker, "user", "u", "consumer_byte_rate", 5.5) == wrong
     assert quota(broker, "user", "u", "request_percentage", 5.5) == 0
     assert quota(broker, "user", "u", "producer_byte_rate", -1.0) == wrong
@@ -287,7 +287,7 @@ def test_the_first_wrong_change_of_a_scram_user_is_answered(broker):
     made = types("AlterUserScramCredentials").ScramCredentialDeletion
     deletions = [made(name="", mechanism=3), made(name="u", mechanism=1), made(name="u", mechanism=1)]
     rows = broker.send("AlterUserScramCredentials", 0, deletions=deletions).results
-    assert [row.error_code for row in rows] == [CODE["UNACCEPTABLE_CREDENTIAL"], CODE["RESOURCE_NOT_FOUND"]]
+    assert [row.error_code for row in rows] == [ErrorCode.UNACCEPTABLE_CREDENTIAL, ErrorCode.RESOURCE_NOT_FOUND]
 
 
 def test_log_directories_are_looked_at_before_partitions(broker):
@@ -295,7 +295,7 @@ def test_log_directories_are_looked_at_before_partitions(broker):
     made = types("AlterReplicaLogDirs")
     topic = made.AlterReplicaLogDirTopic(name="none", partitions=[0])
     answer = broker.send("AlterReplicaLogDirs", 2, dirs=[made.AlterReplicaLogDir(path="/no/such", topics=[topic])])
-    assert answer.results[0].partitions[0].error_code == CODE["LOG_DIR_NOT_FOUND"]
+    assert answer.results[0].partitions[0].error_code == ErrorCode.LOG_DIR_NOT_FOUND
 
 
 def test_verifying_a_transaction_looks_whether_the_partitions_are_there(broker):
@@ -305,7 +305,7 @@ def test_verifying_a_transaction_looks_whether_the_partitions_are_there(broker):
     row = made.AddPartitionsToTxnTransaction(transactional_id="t", verify_only=True, topics=[topic])
     (done,) = broker.send("AddPartitionsToTxn", 4, transactions=[row]).results_by_transaction
     codes = {one.partition_index: one.partition_error_code for one in done.topic_results[0].results_by_partition}
-    assert codes == {0: CODE["OPERATION_NOT_ATTEMPTED"], 7: CODE["UNKNOWN_TOPIC_OR_PARTITION"]}
+    assert codes == {0: ErrorCode.OPERATION_NOT_ATTEMPTED, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_new_partitions_have_one_replica_each(broker):
@@ -315,7 +315,7 @@ def test_new_partitions_have_one_replica_each(broker):
         name="orders", count=2, assignments=[made.CreatePartitionsAssignment(broker_ids=[1, 2])]
     )
     (row,) = broker.send("CreatePartitions", 1, topics=[topic]).results
-    assert row.error_code == CODE["INVALID_REPLICA_ASSIGNMENT"]
+    assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 # --------------------------------------------------------------------------------------------------------- share groups
@@ -339,7 +339,7 @@ def test_offsets_of_a_share_group_that_is_not_there(broker):
     group = made.DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=[topic])
     (found,) = broker.send("DescribeShareGroupOffsets", 1, groups=[group]).groups
     assert (found.error_code, found.topics[0].partitions[0].start_offset) == (0, -1)
-    assert broker.send("DeleteShareGroupOffsets", 0, group_id="").error_code == CODE["INVALID_GROUP_ID"]
+    assert broker.send("DeleteShareGroupOffsets", 0, group_id="").error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_a_share_session_begins_without_acknowledgements(broker):
@@ -350,4 +350,4 @@ def test_a_share_session_begins_without_acknowledgements(broker):
     topic = made.FetchTopic(topic_id=topic_id(broker), partitions=[row])
     for member_id, topics in (("m", [topic]), ("m" * 37, [])):
         answer = broker.send("ShareFetch", 1, group_id="s", member_id=member_id, topics=topics)
-        assert answer.error_code == CODE["INVALID_REQUEST"]
+        assert answer.error_code == ErrorCode.INVALID_REQUEST

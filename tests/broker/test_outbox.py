@@ -11,8 +11,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.dispatch import together
-from kafkaframes.broker.errors import CODE
-from kafkaframes.errors import StorageError
+from kafkaframes.errors import ErrorCode, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
 from kafkaframes.records.batch import read_values
@@ -169,7 +168,7 @@ def test_a_file_that_was_cut_before_it_is_fetched_is_a_storage_error(tmp_path):
         os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
         peer.sendall(fetch_frame(11))
         row = decode_response(take(peer), 1, 11).body.responses[0].partitions[0]
-        assert (row.error_code, row.records) == (CODE["KAFKA_STORAGE_ERROR"], b"")
+        assert (row.error_code, row.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
 
 
 def test_a_session_gets_files_too(tmp_path):

@@ -25,7 +25,6 @@ from tests.broker.polling import polled_by_kafka_python
 from kafkaframes.broker import Broker
 from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess
@@ -37,7 +36,7 @@ from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.client import Producer
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -210,7 +209,7 @@ def test_a_failure_is_answered_later_and_closes_the_connection(asker):
     later = asker.send("SaslAuthenticate", 2, auth_bytes=b"\0alice\0wrong")
     assert isinstance(later, Later)
     asker.state.waits.advance(0.2)
-    assert later.answer.error_code == CODE["SASL_AUTHENTICATION_FAILED"]
+    assert later.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert asker.session.memory["close"]
 
 
@@ -260,9 +259,9 @@ def frame(key, version, body):
 def test_an_unknown_mechanism_is_told_what_there_is(asker):
     unknown_session(asker)
     answer = asker.ask("SaslHandshake", 1, mechanism="GSSAPI")
-    assert (answer.error_code, answer.mechanisms[0]) == (CODE["UNSUPPORTED_SASL_MECHANISM"], "PLAIN")
+    assert (answer.error_code, answer.mechanisms[0]) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "PLAIN")
     answer = asker.ask("SaslAuthenticate", 1, auth_bytes=b"")
-    assert answer.error_code == CODE["ILLEGAL_SASL_STATE"]
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
 def test_credentials_that_a_client_sets_are_kept(make_asker, tmp_path):
@@ -271,7 +270,7 @@ def test_credentials_that_a_client_sets_are_kept(make_asker, tmp_path):
     new = types.ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32)
     weak = types.ScramCredentialUpsertion(name="eve", mechanism=1, iterations=1, salt=b"s", salted_password=b"p")
     rows = asker.ask("AlterUserScramCredentials", 0, upsertions=[new, weak]).results
-    assert [row.error_code for row in rows] == [0, CODE["UNACCEPTABLE_CREDENTIAL"]]
+    assert [row.error_code for row in rows] == [0, ErrorCode.UNACCEPTABLE_CREDENTIAL]
     asker.state.logs.abandon()
     again = make_asker(data_dir=str(tmp_path))
     (row,) = again.ask("DescribeUserScramCredentials", 0, users=None).results
@@ -320,10 +319,10 @@ def test_super_users_and_what_no_rule_is_about():
 
 def test_without_an_authorizer_rules_are_disabled(asker):
     every = {"resource_type_filter": 1, "operation": 1, "permission_type": 1}
-    assert asker.ask("DescribeAcls", 2, **every).error_code == CODE["SECURITY_DISABLED"]
+    assert asker.ask("DescribeAcls", 2, **every).error_code == ErrorCode.SECURITY_DISABLED
     fields = {"resource_name": "x", "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
     row = asker.types("CreateAcls").AclCreation(resource_type=2, **fields)
-    assert asker.ask("CreateAcls", 2, creations=[row]).results[0].error_code == CODE["SECURITY_DISABLED"]
+    assert asker.ask("CreateAcls", 2, creations=[row]).results[0].error_code == ErrorCode.SECURITY_DISABLED
 
 
 def test_a_broker_keeps_rules_unless_it_is_told_not_to():
@@ -350,7 +349,7 @@ def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path
     good = types.AclCreation(principal="User:alice", operation=3, **fields)
     bad = types.AclCreation(principal="alice", operation=3, **fields)
     codes = [row.error_code for row in asker.ask("CreateAcls", 3, creations=[good, bad]).results]
-    assert codes == [0, CODE["INVALID_REQUEST"]]
+    assert codes == [0, ErrorCode.INVALID_REQUEST]
     asker.state.logs.abandon()
     asker = open_with_rules()
     wanted = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
@@ -359,7 +358,7 @@ def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path
     assert (found.resource_name, found.acls[0].principal) == ("orders", "User:alice")
     asker.session.principal = "User:alice"
     assert asker.fetch(0).error_code == 0
-    assert asker.produce(b"x").error_code == CODE["TOPIC_AUTHORIZATION_FAILED"]
+    assert asker.produce(b"x").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     asker.session.principal = "User:ANONYMOUS"
     row = asker.types("DeleteAcls").DeleteAclsFilter(**wanted)
     assert len(asker.ask("DeleteAcls", 3, filters=[row]).filter_results[0].matching_acls) == 1
@@ -391,7 +390,7 @@ def test_kafka_python_authenticates(secured, kafka_python, mechanism):
         with pytest.raises(kafka_python.errors.KafkaTimeoutError):
             kafka_python.KafkaAdminClient(**settings, sasl_plain_password="wrong", bootstrap_timeout_ms=patience_ms)
         codes = {one.answer.error_code for one in secured.journal.requests("SaslAuthenticate") if one.answer}
-        if CODE["SASL_AUTHENTICATION_FAILED"] in codes:
+        if ErrorCode.SASL_AUTHENTICATION_FAILED in codes:
             return
     pytest.fail("nobody refused the password")
 

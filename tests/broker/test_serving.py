@@ -18,10 +18,9 @@ from tests.storage.copies.cluster import Batch, write_partition
 
 import kafkaframes
 from kafkaframes.broker import Broker
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.client import Consumer, Producer
-from kafkaframes.errors import BrokerError, LogDirError, OptionError
+from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
@@ -168,7 +167,7 @@ def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
     answers (FileLogInputStream, LocalLog.read).
     """
     log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(4)]
-    for size, expected in ((5, (CODE["CORRUPT_MESSAGE"], None)), (10_000, (0, 2))):
+    for size, expected in ((5, (ErrorCode.CORRUPT_MESSAGE, None)), (10_000, (0, 2))):
         log[1][8:12] = size.to_bytes(4, "big")
         directory = tmp_path / str(size)
         write_partition(directory, {0: b"".join(log[:2]), 2: b"".join(log[2:])}, epochs=[(0, 0)], high_watermark=4)

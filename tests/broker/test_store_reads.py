@@ -12,9 +12,8 @@ from tests.broker.test_handle import ask
 from tests.storage.copies.cluster import Batch, write_partition
 
 from kafkaframes.broker import Broker, handle
-from kafkaframes.broker.errors import CODE
 from kafkaframes.client import Consumer
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import ErrorCode, LogDirError
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.copies.served import Served
 from kafkaframes.storage.files.filesystem import LocalFileSystem, ReadAt
@@ -113,7 +112,7 @@ def test_a_look_up_by_time_waits_without_holding_up_others(served, store):
 def test_a_store_that_fails_is_told_and_asked_again_later(served, store):
     store.fails = True
     (row,) = fetch(served.port, 0)
-    assert row.error_code == CODE["KAFKA_STORAGE_ERROR"]
+    assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     store.fails = False
     (row,) = fetch(served.port, 0)
     assert row.records

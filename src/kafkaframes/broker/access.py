@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.broker.api import LEFT_OUT, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request, Session
+from kafkaframes.errors import ErrorCode
 
 # Kafka's AclOperation numbers; the operations of each kind of resource (AclEntry.supportedOperations).
 OPERATIONS: Mapping[str, int] = {
@@ -112,8 +112,8 @@ def refused(request: Request, access: Access) -> int:
     for right in request.api.rights_at(request.version, whole=True):
         name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
         if name is not None and not _has(request, access, right, name):
-            return CODE[right.error]
-    return NONE
+            return right.error
+    return ErrorCode.NONE
 
 
 def denied(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> int:
@@ -128,18 +128,18 @@ def denied(request: Request, access: Access, resource: str, name: str, operation
     """
     right = _declared(request, resource, operation)
     if _has(request, access, right, name):
-        return NONE
-    return CODE[right.error] if right.denied != LEFT_OUT else _HIDDEN
+        return ErrorCode.NONE
+    return right.error if right.denied != LEFT_OUT else _HIDDEN
 
 
 def may(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
     """Return whether the client has the right that the API declares for a part."""
-    return denied(request, access, resource, name, operation) == NONE
+    return denied(request, access, resource, name, operation) == ErrorCode.NONE
 
 
 def all_denied(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
     """Return the error of parts that a client may have all or none of; 0 if it has the right to each."""
-    return next((code for name in names if (code := denied(request, access, resource, name))), NONE)
+    return next((code for name in names if (code := denied(request, access, resource, name))), ErrorCode.NONE)
 
 
 def _declared(request: Request, resource: str, operation: str | None) -> Right:

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.wire.parts import Part
@@ -105,7 +106,7 @@ class Right:
         field: of the request, with the resource's name (a cluster needs none): without the right the whole request is
             refused, and its handler does not see it. A request in which the field is null does not need the right.
         each: the parts that need the right, in words; the handler asks for each of them.
-        denied: the error's name, or ``LEFT_OUT``: the part is not in the answer; by default the resource's error.
+        denied: the error, or ``LEFT_OUT``: the part is not in the answer; by default the resource's error.
         or_cluster: an operation on the cluster that is enough instead.
         since, until: the versions that need it.
     """
@@ -115,15 +116,15 @@ class Right:
     field: str = ""
     _: KW_ONLY
     each: str = ""
-    denied: str = ""
+    denied: ErrorCode | str = ""
     or_cluster: str = ""
     since: int = 0
     until: int = 2**15 - 1
 
     @property
-    def error(self) -> str:
-        """The name of the error without the right."""
-        return self.denied or f"{self.resource}_AUTHORIZATION_FAILED"
+    def error(self) -> ErrorCode:
+        """The error without the right."""
+        return self.denied if isinstance(self.denied, ErrorCode) else ErrorCode[f"{self.resource}_AUTHORIZATION_FAILED"]
 
 
 def refuse_whole(request: Any, code: int) -> Message:

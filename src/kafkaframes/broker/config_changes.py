@@ -27,12 +27,11 @@ from kafkaframes.broker.configs import (
     TOPIC,
     denied_to,
 )
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.properties import is_known
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.messages import Message
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -77,19 +76,19 @@ def _altered(
 def _change(request: Request, broker: BrokerState, kind: int, name: str, make: Change) -> tuple[int, str | None]:
     """Change the settings of a resource; return an error code and a message."""
     if broker.is_read_only:
-        return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
+        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
     if kind not in _CHANGERS and not is_level:
-        return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}"
+        return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
     code = denied_to(request, broker, kind, name)
-    if code != NONE or is_level:
+    if code != ErrorCode.NONE or is_level:
         return code, None
     try:
         return _CHANGERS[kind](broker, name, make, request.body.validate_only)
     except InvalidRequestError as error:
-        return CODE["INVALID_REQUEST"], str(error)
+        return ErrorCode.INVALID_REQUEST, str(error)
     except OptionError as error:
-        return CODE["INVALID_CONFIG"], str(error)
+        return ErrorCode.INVALID_CONFIG, str(error)
 
 
 def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
@@ -97,11 +96,11 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
         raise InvalidRequestError("topics have no defaults of their own: they are the broker's settings")
     topic = broker.topics.get(name)
     if topic is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such topic"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
     configs = checked_topic(broker.settings, make(dict(topic.configs)))
     if not validate_only:
         broker.configure_topic(topic, configs)
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
@@ -113,7 +112,7 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
     BrokerSettings({**settings.given, **configs}).log_settings({})
     if not validate_only:
         broker.configure_broker(configs)
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 def _change_group(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
@@ -144,7 +143,7 @@ def _change_stored(
         if not configs:
             del stored[name]
         broker.save()
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 _CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
 from kafkaframes.broker.config_types import DYNAMIC, type_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
@@ -111,7 +111,7 @@ def _group_rows(settings: BrokerSettings, given: Mapping[str, str]) -> Iterator[
 def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     """Return an error code, a message, and the settings of a resource."""
     code = denied_to(request, broker, kind, name)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return code, None, []
     if kind == TOPIC:
         return _topic(broker, name)
@@ -119,13 +119,13 @@ def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
         return _broker(broker, kind, name)
     if kind == CLIENT_METRICS:
         given = broker.metadata.entities.get("client_metrics", {}).get(name, {})
-        return NONE, None, list(_metrics_rows(given))
+        return ErrorCode.NONE, None, list(_metrics_rows(given))
     if kind == GROUP and name:
         given = broker.metadata.entities.get("group_configs", {}).get(name, {})
-        return NONE, None, list(_group_rows(broker.settings, given))
+        return ErrorCode.NONE, None, list(_group_rows(broker.settings, given))
     if kind == GROUP:
-        return CODE["INVALID_REQUEST"], "groups have no defaults of their own", []
-    return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}", []
+        return ErrorCode.INVALID_REQUEST, "groups have no defaults of their own", []
+    return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}", []
 
 
 def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> int:
@@ -137,20 +137,20 @@ def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> in
 def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     topic = broker.topics.get(name)
     if topic is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], None, []
-    return NONE, None, list(topic_rows(broker.settings, topic.configs))
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
+    return ErrorCode.NONE, None, list(topic_rows(broker.settings, topic.configs))
 
 
 def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     if name and not (name.isdigit() and int(name) in broker.nodes.by_id):
-        return CODE["INVALID_REQUEST"], f"no broker {name!r} here", []
+        return ErrorCode.INVALID_REQUEST, f"no broker {name!r} here", []
     if kind == BROKER_LOGGER:
-        return NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
+        return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
     if name:
-        return NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name))))
+        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name))))
     rows = broker_rows(broker.settings, {})  # of what was set for all brokers, no node is asked for more
     dynamic = (row for row in rows if row.source == OF_BROKER)
-    return NONE, None, [_of_all_brokers(row) for row in dynamic]
+    return ErrorCode.NONE, None, [_of_all_brokers(row) for row in dynamic]
 
 
 def _of_all_brokers(row: ConfigRow) -> ConfigRow:

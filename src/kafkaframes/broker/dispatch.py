@@ -9,11 +9,10 @@ from typing import Final, Protocol
 
 from kafkaframes.broker.access import refused
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Handler, Later
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import ClassOf, Request, RequestOf, Session, class_in_catalog
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
-from kafkaframes.errors import DecodeError
+from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header, response_header_class
 from kafkaframes.wire.parts import Part
@@ -107,7 +106,7 @@ class Dispatcher:
 
     def _handled(self, request: Request, call: Handler) -> Answer:
         code = refused(request, self.broker.access)
-        return call(request, self.broker) if code == NONE else request.api.refuse(request, code)
+        return call(request, self.broker) if code == ErrorCode.NONE else request.api.refuse(request, code)
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
         instead = None

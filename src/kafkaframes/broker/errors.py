@@ -1,8 +1,6 @@
-"""The numbers of Kafka's error codes, by name, and the code that an exception of ours is answered with."""
+"""The error code that an exception of ours is answered with."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from kafkaframes.errors import (
     AppendRefusedError,
@@ -14,22 +12,19 @@ from kafkaframes.errors import (
     StorageError,
 )
 
-CODE: Final[dict[str, int]] = {code.name: code for code in ErrorCode}
-NONE: Final = 0
 
-
-def code_of(error: KafkaframesError) -> int:
+def code_of(error: KafkaframesError) -> ErrorCode:
     """Return the error code that stands for an exception.
 
-    >>> code_of(OffsetOutOfRangeError("gone"))
-    1
+    >>> code_of(OffsetOutOfRangeError("gone")).name
+    'OFFSET_OUT_OF_RANGE'
     """
     if isinstance(error, AppendRefusedError):
         return error.code
     if isinstance(error, OffsetOutOfRangeError):
-        return CODE["OFFSET_OUT_OF_RANGE"]
+        return ErrorCode.OFFSET_OUT_OF_RANGE
     if isinstance(error, StorageError | LogDirError):
-        return CODE["KAFKA_STORAGE_ERROR"]
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if isinstance(error, CorruptRecordError):
-        return CODE["CORRUPT_MESSAGE"]
-    return CODE["UNKNOWN_SERVER_ERROR"]
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -13,11 +13,10 @@ from typing import Any, Self
 
 from kafkaframes.broker.api import Answer, CloseConnection, Later
 from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.failures import failed, flip_bytes
 from kafkaframes.broker.occasions import Occasions
 from kafkaframes.broker.request import Request
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import ErrorCode, OptionError
 
 Pass = Callable[[], Answer]
 
@@ -52,10 +51,10 @@ class Rule(Occasions):
         Raises:
             OptionError: Kafka has no error of that name.
         """
-        if isinstance(code, str) and code not in CODE:
-            near = get_close_matches(code, CODE, 1)
+        if isinstance(code, str) and code not in ErrorCode.__members__:
+            near = get_close_matches(code, ErrorCode.__members__, 1)
             raise OptionError(f"Kafka has no error {code!r}" + (f"; {near[0]} is one" if near else ""))
-        number = CODE[code] if isinstance(code, str) else code
+        number = ErrorCode[code] if isinstance(code, str) else code
         return self._do(f"error {code}", lambda request, _: failed(request, number))
 
     def delay(self, seconds: float) -> Self:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.errors import ErrorCode
 
 SESSIONLESS: Final = -1
 FIRST: Final = 0
@@ -77,14 +77,14 @@ class FetchSessions:
         """Return the session of an incremental fetch, or None and an error code; its epoch goes on."""
         session = self._by_id.get(session_id)
         if session is None:
-            return None, CODE["FETCH_SESSION_ID_NOT_FOUND"]
+            return None, ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.leader_epoch != epoch:
-            return None, CODE["INVALID_FETCH_SESSION_EPOCH"]
+            return None, ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_ids != uses_ids:
-            return None, CODE["FETCH_SESSION_TOPIC_ID_ERROR"]
+            return None, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.leader_epoch = next_epoch(epoch)
         self._by_id.move_to_end(session_id)
-        return session, NONE
+        return session, ErrorCode.NONE
 
     def begin(self, partitions: OrderedDict[Key, Asked], *, uses_ids: bool, principal: str) -> FetchSession | None:
         """Begin a session; None where there is no slot for one."""
@@ -113,7 +113,7 @@ class FetchSessions:
 
 def is_news(asked: Asked, row: Any) -> bool:
     """Return whether an answer has to be told to a consumer that remembers the last one; remember this one."""
-    failed = row.error_code != NONE
+    failed = row.error_code != ErrorCode.NONE
     changed = (row.high_watermark, row.log_start_offset) != (asked.high_watermark, asked.log_start_offset)
     told = bool(row.records) or failed or changed or row.diverging_epoch.epoch >= 0
     asked.high_watermark, asked.log_start_offset = row.high_watermark, row.log_start_offset

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.broker.api import Answer, Later
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import AppendRefusedError, KafkaframesError
+from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError
 from kafkaframes.records.append import down_convert
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
 class Read(NamedTuple):
     """What one partition is answered with."""
 
-    error_code: int = NONE
+    error_code: int = ErrorCode.NONE
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -109,10 +109,10 @@ def read_partition(broker: BrokerState, partition: Partition, asked: Any, limits
     read = Read()
     while offset is not None:
         read, raw = _read(partition, offset, min(asked.partition_max_bytes, limits.max_bytes), limits, first=first)
-        if limits.magic >= _LATEST_MAGIC or read.error_code != NONE:
+        if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
             break
         read = _in_older_format(broker, partition, asked, read, raw, limits.magic)
-        offset = None if read.records or read.error_code != NONE else _offset_behind(raw)
+        offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_behind(raw)
     return read
 
 
@@ -131,7 +131,9 @@ def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first
     records: bytes | Stretch = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
-    read = Read(NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted)
+    read = Read(
+        ErrorCode.NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted
+    )
     return read, data.records
 
 
@@ -154,10 +156,10 @@ def _diverging(partition: Partition, asked: Any) -> Read | None:
     log = partition.log
     end = log.leader_epochs.end_offset_for(asked.last_fetched_epoch, log_end_offset=log.log_end_offset)
     if end.leader_epoch < 0 or end.end_offset < 0:
-        return Read(CODE["OFFSET_OUT_OF_RANGE"])
+        return Read(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
         at = end.leader_epoch, end.end_offset
-        return Read(NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at)
+        return Read(ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at)
     return None
 
 
@@ -170,7 +172,7 @@ def _in_older_format(
     if not _needs_conversion(records, magic):
         return read
     if not partition.may_down_convert:
-        return Read(CODE["UNSUPPORTED_VERSION"])
+        return Read(ErrorCode.UNSUPPORTED_VERSION)
     pieces: list[bytes] = []
     for batch in _batches(records):
         try:

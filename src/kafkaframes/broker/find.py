@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.errors import ErrorCode
 
 NO_EPOCH = -1
 
@@ -36,14 +36,14 @@ def find_topic(
         right: to the topic, or to the cluster.
     """
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
-    unknown = CODE["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if by_id and topic is None:
         return FoundTopic(None, unknown)
     resource = CLUSTER_NAME if right == "CLUSTER" else topic.name if topic else name
     code = denied(request, broker.access, right, resource)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return FoundTopic(None, code)
-    return FoundTopic(topic, NONE if topic is not None else unknown)
+    return FoundTopic(topic, ErrorCode.NONE if topic is not None else unknown)
 
 
 def led_here(
@@ -52,19 +52,19 @@ def led_here(
     """Return a partition of a topic that the node of this connection leads, or None and an error code."""
     partition = topic.partition(index)
     if partition is None:
-        return None, CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.leader_id != request.session.node_id:
-        return None, CODE["NOT_LEADER_OR_FOLLOWER"]
+        return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     code = epoch_code(partition, current_leader_epoch)
-    return (None, code) if code else (partition, NONE)
+    return (None, code) if code else (partition, ErrorCode.NONE)
 
 
 def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
     """Return the error of a client whose idea of the leader epoch is another (KIP-320)."""
     if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
-        return NONE
+        return ErrorCode.NONE
     fenced = current_leader_epoch < partition.leader_epoch
-    return CODE["FENCED_LEADER_EPOCH" if fenced else "UNKNOWN_LEADER_EPOCH"]
+    return ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def current_leader(request: Request, partition: Partition) -> Any:

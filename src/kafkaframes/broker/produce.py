@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import AppendRefusedError, KafkaframesError, RecordRefusal
+from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT, ContentBudget
@@ -26,7 +26,7 @@ _WITHOUT_START = frozenset({"CorruptRecordException", "RecordTooLargeException",
 class Outcome(NamedTuple):
     """What a producer is told of one partition; the fields are ProduceResponse's."""
 
-    error_code: int = NONE
+    error_code: int = ErrorCode.NONE
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
@@ -34,9 +34,9 @@ class Outcome(NamedTuple):
     error_message: str | None = None
 
 
-def refused(name: str, message: str | None = None) -> Outcome:
-    """Return the outcome of an error code by its name."""
-    return Outcome(CODE[name], error_message=message)
+def refused(code: ErrorCode, message: str) -> Outcome:
+    """Return the outcome of an error code, with its reason."""
+    return Outcome(code, error_message=message)
 
 
 class Produced(NamedTuple):
@@ -70,15 +70,19 @@ def check_form(version: int, sent: Produced) -> Outcome | None:
     if header is None:
         if len(records) < BYTES_TO_MAGIC:
             return refused(
-                "INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here is none"
+                ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here is none"
             )
-        return refused("INVALID_RECORD", f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}")
+        return refused(
+            ErrorCode.INVALID_RECORD, f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}"
+        )
     if header.size > len(records):
-        return refused("INVALID_RECORD", "the batch ends before its size says so")
+        return refused(ErrorCode.INVALID_RECORD, "the batch ends before its size says so")
     if version < _FIRST_WITH_ZSTD and header.codec == Codec.ZSTD:
-        return refused("UNSUPPORTED_COMPRESSION_TYPE", f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
+        return refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
     if header.size < len(records):
-        return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here are more")
+        return refused(
+            ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here are more"
+        )
     return None
 
 
@@ -119,12 +123,12 @@ def append(
 
 def _append(broker: BrokerState, partition: Partition, sent: Produced, *, acks: int) -> Outcome:
     if broker.is_read_only:
-        return refused("POLICY_VIOLATION", "the broker serves a directory that is only read")
+        return refused(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     log = partition.log
     if acks == ALL_REPLICAS and partition.min_insync_replicas > 1:
-        return refused("NOT_ENOUGH_REPLICAS", f"min.insync.replicas is {partition.min_insync_replicas}")
+        return refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {partition.min_insync_replicas}")
     if broker.logs.is_offline:
-        return refused("KAFKA_STORAGE_ERROR", str(broker.logs.disk.failure))
+        return refused(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
     try:
         info = log.append_as_leader(
             sent.records, header=sent.header, leader_epoch=partition.leader_epoch, now_ms=broker.clock.now_ms
@@ -144,4 +148,4 @@ def _append(broker: BrokerState, partition: Partition, sent: Produced, *, acks: 
         broker.appended(partition)
         if info.recompressed_bytes:
             broker.counters["recompressed_bytes"] += info.recompressed_bytes
-    return Outcome(NONE, info.first_offset, info.append_time_ms, log.log_start_offset)
+    return Outcome(ErrorCode.NONE, info.first_offset, info.append_time_ms, log.log_start_offset)

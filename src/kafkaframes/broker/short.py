@@ -16,11 +16,10 @@ from kafkaframes.broker.api import Answer
 from kafkaframes.broker.apis.produce import TopicOutcomes, respond
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request, Session
 from kafkaframes.broker.short_reading import ODD, Cursor
 from kafkaframes.broker.short_repeats import Repeats
-from kafkaframes.errors import DecodeError
+from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header
 
@@ -114,7 +113,7 @@ class ShortWay:
         if found is None:
             return None
         known, outcome = found
-        if outcome.error_code == NONE:
+        if outcome.error_code == ErrorCode.NONE:
             return [known.answer(correlation_id, outcome)]
         return self._explained(frame, session, [known.done(outcome)])
 

@@ -11,7 +11,6 @@ import struct
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.fetching import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -26,6 +25,7 @@ from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.errors import ErrorCode
 from kafkaframes.wire.parts import Part
 
 FIRST = 4  # before it, records come in older formats
@@ -152,7 +152,7 @@ class _Answer:
             raise OddError
         left = self._limits.left(self.size, self._held)
         read = read_partition(self._broker, partition, asked, left, first=not self.size)
-        if read.error_code != NONE or read.aborted or read.diverging is not None:
+        if read.error_code != ErrorCode.NONE or read.aborted or read.diverging is not None:
             raise OddError
         self.size += len(read.records)
         self._held += read.held_bytes
@@ -161,7 +161,7 @@ class _Answer:
 
     def _row(self, index: int, read: Read) -> None:
         version, is_flexible = self._version, self._is_flexible
-        head = index, NONE, read.high_watermark, read.last_stable_offset
+        head = index, ErrorCode.NONE, read.high_watermark, read.last_stable_offset
         row = _ROW_4.pack(*head) if version < _FIRST_WITH_START else _ROW_5.pack(*head, read.log_start_offset)
         row += _ABORTED[is_flexible, read.aborted is not None]  # none there, or not asked for
         if version >= _FIRST_WITH_RACK:

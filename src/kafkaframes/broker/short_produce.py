@@ -13,12 +13,12 @@ from uuid import UUID
 
 from kafkaframes.broker import produce
 from kafkaframes.broker.changes import Steps
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.produce import Outcome, Produced
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.errors import ErrorCode
 
 FIRST_FLEXIBLE = 9
 _FIRST_WITH_TRANSACTIONS = 3
@@ -125,7 +125,7 @@ def appending(asked: list[Asked], acks: int, broker: BrokerState, size_bytes: in
 
 def is_ordinary(done: list[Done]) -> bool:
     """Return whether everything was taken."""
-    return all(outcome.error_code == NONE for one in done for outcome in one.outcomes)
+    return all(outcome.error_code == ErrorCode.NONE for one in done for outcome in one.outcomes)
 
 
 def write(done: list[Done], version: int) -> list[bytes]:

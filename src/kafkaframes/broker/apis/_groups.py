@@ -7,12 +7,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.broker.access import denied
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
 GROUP, TRANSACTION = 0, 1
@@ -26,20 +26,20 @@ def refused(request: Request, broker: BrokerState, kind: int, key: str) -> int:
     return denied(request, broker.access, _RESOURCE[kind], key) or elsewhere(request, broker, kind, key)
 
 
-def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> int:
+def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
     """Return NOT_COORDINATOR if this node does not coordinate a group or transactional id; 0 if it does."""
     node = broker.nodes.coordinator_of(kind, key)
     if node is None or node.node_id != request.session.node_id:
-        return CODE["NOT_COORDINATOR"]
-    return NONE
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.NONE
 
 
-def error_of(error: KafkaframesError) -> int:
+def error_of(error: KafkaframesError) -> ErrorCode:
     """Return the code of a coordinator's refusal, or of a log that did not take its records."""
     if isinstance(error, RefusedError):
         return error.code
     code = code_of(error)
-    return CODE["NOT_COORDINATOR"] if code == CODE["KAFKA_STORAGE_ERROR"] else code
+    return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
 
 def client_host(request: Request) -> str:
@@ -79,9 +79,9 @@ class OffsetRows:
                 self._names[topic.topic_id] = name
             code = self._code(broker, name)
             for row in topic.partitions:
-                if code == NONE and broker.partition(name, row.partition_index) is None:
-                    self.codes[self._key(topic), row.partition_index] = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
-                elif code != NONE:
+                if code == ErrorCode.NONE and broker.partition(name, row.partition_index) is None:
+                    self.codes[self._key(topic), row.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif code != ErrorCode.NONE:
                     self.codes[self._key(topic), row.partition_index] = code
                 else:
                     where = TopicPartition(name, row.partition_index)
@@ -95,7 +95,7 @@ class OffsetRows:
 
     def _code(self, broker: BrokerState, name: str) -> int:
         if self._by_id and not name:
-            return CODE["UNKNOWN_TOPIC_ID"]
+            return ErrorCode.UNKNOWN_TOPIC_ID
         return denied(self._request, broker.access, "TOPIC", name)
 
     def answer(self, topic_type: Any, partition_type: Any, done: dict[TopicPartition, int] | int) -> list[Any]:

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -15,7 +14,7 @@ from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.share_partition import SharePartition
 from kafkaframes.coordination.groups.share_state import ShareKey, ShareSession
 from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 INITIAL, FINAL = 0, -1
 Place = tuple[UUID, int]
@@ -25,10 +24,10 @@ _LARGEST_EPOCH: Final = 2**31 - 1
 _LATEST, _EARLIEST = "latest", "earliest"
 
 
-def without_members(request: Request, broker: BrokerState) -> tuple[int, str | None]:
+def without_members(request: Request, broker: BrokerState) -> tuple[ErrorCode, str | None]:
     """Return why an administrator may not move a group's offsets: an error code and words; 0 if it may."""
     code = elsewhere(request, broker, GROUP, request.body.group_id)
-    if code == NONE:
+    if code == ErrorCode.NONE:
         try:
             broker.groups.share_group(request.body.group_id).check_delete()
         except RefusedError as error:
@@ -41,7 +40,7 @@ def is_member_id(text: str | None) -> bool:
     return bool(text) and len(text or "") <= _LONGEST_MEMBER_ID
 
 
-def enter(request: Request, broker: BrokerState, *, may_begin: bool) -> tuple[int, ShareSession | None]:
+def enter(request: Request, broker: BrokerState, *, may_begin: bool) -> tuple[ErrorCode, ShareSession | None]:
     """Find or begin the session of a request; return an error code, and the session.
 
     Args:
@@ -51,20 +50,20 @@ def enter(request: Request, broker: BrokerState, *, may_begin: bool) -> tuple[in
     who, sessions = (body.group_id or "", body.member_id or ""), broker.share_groups.sessions
     if body.share_session_epoch == INITIAL:
         if not may_begin:
-            return CODE["INVALID_SHARE_SESSION_EPOCH"], None
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH, None
         if who not in sessions and len(sessions) >= _MOST_SESSIONS:
-            return CODE["SHARE_SESSION_LIMIT_REACHED"], None
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
         sessions[who] = ShareSession()
-        return NONE, sessions[who]
+        return ErrorCode.NONE, sessions[who]
     session = sessions.get(who)
     if session is None:
-        return CODE["SHARE_SESSION_NOT_FOUND"], None
+        return ErrorCode.SHARE_SESSION_NOT_FOUND, None
     if body.share_session_epoch == FINAL:
-        return NONE, session
+        return ErrorCode.NONE, session
     if body.share_session_epoch != session.epoch:
-        return CODE["INVALID_SHARE_SESSION_EPOCH"], None
+        return ErrorCode.INVALID_SHARE_SESSION_EPOCH, None
     session.epoch = 1 if session.epoch == _LARGEST_EPOCH else session.epoch + 1
-    return NONE, session
+    return ErrorCode.NONE, session
 
 
 def end(request: Request, broker: BrokerState) -> None:
@@ -78,7 +77,7 @@ def find(request: Request, broker: BrokerState, place: Place) -> tuple[Partition
     """Return the partition of a place, or why it is not served here."""
     topic = broker.topics_by_id.get(place[0])
     if topic is None:
-        return None, CODE["UNKNOWN_TOPIC_ID"]
+        return None, ErrorCode.UNKNOWN_TOPIC_ID
     code = denied(request, broker.access, "TOPIC", topic.name)
     return (None, code) if code else led_here(request, topic, place[1])
 
@@ -115,5 +114,5 @@ def acknowledge(request: Request, broker: BrokerState, place: Place, batches: An
     except RefusedError as error:
         return error.code
     except KafkaframesError:
-        return CODE["COORDINATOR_NOT_AVAILABLE"]
-    return NONE
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE

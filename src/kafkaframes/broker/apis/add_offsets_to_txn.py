@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,14 +24,14 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Add the group's partition."""
     body = request.body
     code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
-    if code == NONE:
+    if code == ErrorCode.NONE:
         try:
             where = offsets_partition(broker, body.group_id)
             broker.transactions.add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [where])
         except KafkaframesError as error:
             code = error_of(error)
-    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
-        code = CODE["INVALID_PRODUCER_EPOCH"]
+    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return request.response(error_code=code)
 
 

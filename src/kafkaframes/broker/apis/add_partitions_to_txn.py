@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _added(
 ) -> _Codes:
     wanted = _partitions(topics)
     code = elsewhere(request, broker, TRANSACTION, producer[0])
-    if code == NONE:
+    if code == ErrorCode.NONE:
         codes = _unless_refused(request, broker, wanted)
         if any(codes.values()):
             return codes
@@ -67,8 +66,8 @@ def _added(
             broker.transactions.add_partitions(*producer, wanted)
         except KafkaframesError as error:
             code = error_of(error)
-    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
-        code = CODE["INVALID_PRODUCER_EPOCH"]
+    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return dict.fromkeys(wanted, code)
 
 
@@ -79,7 +78,7 @@ def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, i
     for where in codes:
         codes[where] = elsewhere(request, broker, TRANSACTION, producer[0])
         try:
-            if codes[where] == NONE:
+            if codes[where] == ErrorCode.NONE:
                 broker.transactions.verify_partition(*producer, where)
         except KafkaframesError as error:
             codes[where] = error_of(error)
@@ -90,24 +89,24 @@ def _unless_refused(request: Request, broker: BrokerState, wanted: list[TopicPar
     """Return why partitions cannot be added: if one cannot, the others are not attempted."""
     codes = {where: _why_not(request, broker, where) for where in wanted}
     if any(codes.values()):
-        codes = {where: code or CODE["OPERATION_NOT_ATTEMPTED"] for where, code in codes.items()}
+        codes = {where: code or ErrorCode.OPERATION_NOT_ATTEMPTED for where, code in codes.items()}
     return codes
 
 
 def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> int:
     is_client = request.version < _FIRST_WITH_MANY
     if is_client and broker.is_internal(where.topic):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"]
-    code = denied(request, broker.access, "TOPIC", where.topic) if is_client else NONE
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    code = denied(request, broker.access, "TOPIC", where.topic) if is_client else ErrorCode.NONE
     there = broker.partition(where.topic, where.partition) is not None
-    return code or (NONE if there else CODE["UNKNOWN_TOPIC_OR_PARTITION"])
+    return code or (ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _rows(
     request: Request, topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], codes: _Codes
 ) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
     """Return the answer's topics; what was not attempted comes after what was refused, as in Kafka's answers."""
-    types, not_tried = request.response, CODE["OPERATION_NOT_ATTEMPTED"]
+    types, not_tried = request.response, ErrorCode.OPERATION_NOT_ATTEMPTED
     found = []
     for topic in topics:
         if not topic.partitions:

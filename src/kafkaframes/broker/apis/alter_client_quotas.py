@@ -6,9 +6,9 @@ import ipaddress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -49,16 +49,16 @@ def _row(
 def _change(request: Request, broker: BrokerState, asked: AlterClientQuotasRequest.EntryData) -> tuple[int, str | None]:
     entity = {one.entity_type: one.entity_name for one in asked.entity}
     if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
-        return CODE["INVALID_REQUEST"], f"no such entity: {', '.join(entity) or 'nobody'}"
+        return ErrorCode.INVALID_REQUEST, f"no such entity: {', '.join(entity) or 'nobody'}"
     if "ip" in entity and not _is_address(entity["ip"]):
-        return CODE["INVALID_REQUEST"], f"{entity['ip']} is no address"
+        return ErrorCode.INVALID_REQUEST, f"{entity['ip']} is no address"
     if "" in entity.values():
-        return CODE["INVALID_REQUEST"], "an entity has a name, or is the default"
+        return ErrorCode.INVALID_REQUEST, "an entity has a name, or is the default"
     wrong = next((one for one in asked.ops if not one.remove and not _is_quota(one, entity)), None)
     if wrong is not None:
-        return CODE["INVALID_REQUEST"], f"no such quota: {wrong.key} = {wrong.value}"
+        return ErrorCode.INVALID_REQUEST, f"no such quota: {wrong.key} = {wrong.value}"
     if request.body.validate_only:
-        return NONE, None
+        return ErrorCode.NONE, None
     quotas: list[Any] = broker.metadata.entities.setdefault("quotas", [])
     stored = next((one for one in quotas if one["entity"] == entity), None)
     if stored is None:
@@ -71,7 +71,7 @@ def _change(request: Request, broker: BrokerState, asked: AlterClientQuotasReque
             stored["values"][one.key] = one.value
     if not stored["values"]:
         quotas.remove(stored)
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 def _is_address(text: str | None) -> bool:

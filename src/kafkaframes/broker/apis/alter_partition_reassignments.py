@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import (
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Move each partition."""
-    return _answer(request, NONE, lambda topic, one: _move(broker, topic, one.partition_index, one.replicas))
+    return _answer(request, ErrorCode.NONE, lambda topic, one: _move(broker, topic, one.partition_index, one.replicas))
 
 
 def _refuse(request: Request, code: int) -> Answer:
@@ -47,14 +47,14 @@ def _answer(request: Request, code: int, move: Callable[[str, Any], tuple[int, s
 def _move(broker: BrokerState, topic: str, index: int, replicas: list[int] | None) -> tuple[int, str | None]:
     partition = broker.partition(topic, index)
     if partition is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such partition"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
     if replicas is None:
-        return CODE["NO_REASSIGNMENT_IN_PROGRESS"], "no move is under way"
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no move is under way"
     if not replicas or not set(replicas).issubset(broker.nodes.by_id) or len(set(replicas)) < len(replicas):
-        return CODE["INVALID_REPLICA_ASSIGNMENT"], f"replicas {list(replicas)}"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {list(replicas)}"
     if partition.leader_id not in replicas:
         broker.move_leader(partition, replicas[0])
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 API = Api(

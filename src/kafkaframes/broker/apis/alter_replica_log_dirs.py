@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
@@ -25,10 +25,10 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
     def code_of(path: str, topic: str, index: int) -> int:
         if len(f"{topic}-{index}") + _LONGEST_FUTURE > _LONGEST_NAME:
-            return CODE["INVALID_TOPIC_EXCEPTION"]
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path != broker.logs.path:
-            return CODE["LOG_DIR_NOT_FOUND"]
-        return NONE if broker.partition(topic, index) is not None else CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        return ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     return _answer(request, code_of)
 

@@ -8,12 +8,11 @@ from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import error_of
 from kafkaframes.broker.apis._share import without_members
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.coordination.groups.share_state import ShareKey
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
@@ -25,12 +24,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Set the start offsets."""
     body, types = request.body, request.response
     if not body.group_id:
-        return request.response(error_code=CODE["INVALID_GROUP_ID"])
-    code, reason = NONE, None
+        return request.response(error_code=ErrorCode.INVALID_GROUP_ID)
+    code, reason = ErrorCode.NONE, None
     if any(topic.partitions and topic.topic_name in broker.topics for topic in body.topics):
         broker.groups.make_share_group(body.group_id)
         code, reason = without_members(request, broker)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=reason)
     topics = []
     for asked in body.topics:
@@ -56,13 +55,13 @@ def _altered(
     row: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition,
 ) -> int:
     if topic is None or topic.partition(row.partition_index) is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         key = ShareKey(request.body.group_id, topic.topic_id, row.partition_index)
         broker.share_groups.states.reset(key, row.start_offset)
     except KafkaframesError as error:
         return error_of(error)
-    return NONE
+    return ErrorCode.NONE
 
 
 API = Api(

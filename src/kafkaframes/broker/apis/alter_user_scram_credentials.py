@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, NUMBERS, credential_of_salted
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
@@ -34,25 +34,25 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]) -> tuple[int, str | None]:
     if not user:
-        return CODE["UNACCEPTABLE_CREDENTIAL"], "a user has a name"
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name"
     scram, seen = broker.credentials.scram, set()
     for place, one in enumerate((*deletions, *upsertions)):  # the first that is wrong is answered, in Kafka's order
         if one.mechanism in seen:
-            return CODE["DUPLICATE_RESOURCE"], "a mechanism of the user is changed twice"
+            return ErrorCode.DUPLICATE_RESOURCE, "a mechanism of the user is changed twice"
         seen.add(one.mechanism)
         if one.mechanism not in NUMBERS:
-            return CODE["UNSUPPORTED_SASL_MECHANISM"], f"there is no SCRAM mechanism {one.mechanism}"
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {one.mechanism}"
         is_deletion = place < len(deletions)
         if is_deletion and (user, NUMBERS[one.mechanism]) not in scram:
-            return CODE["RESOURCE_NOT_FOUND"], "there is no such credential"
+            return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
         if not is_deletion and not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
-            return CODE["UNACCEPTABLE_CREDENTIAL"], f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
     for one in deletions:
         del scram[user, NUMBERS[one.mechanism]]
     for one in upsertions:
         name = NUMBERS[one.mechanism]
         scram[user, name] = credential_of_salted(name, one.salt, one.iterations, one.salted_password)
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 def _refuse(request: Request, code: int) -> Answer:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ApiVersionsRequest, ApiVersionsResponse
@@ -26,10 +26,10 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     if request.version >= _FIRST_WITH_SOFTWARE:
         names = body.client_software_name, body.client_software_version
         if not all(_SOFTWARE.fullmatch(name) for name in names):
-            return request.response(error_code=CODE["INVALID_REQUEST"])
+            return request.response(error_code=ErrorCode.INVALID_REQUEST)
         request.session.software = names
     return request.response(
-        error_code=NONE,
+        error_code=ErrorCode.NONE,
         api_keys=[_row(request, key, low, high) for key, (low, high) in sorted(broker.advertised.items())],
         finalized_features_epoch=0 if broker.features else -1,
         supported_features=[
@@ -48,7 +48,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def refuse(request: Request, broker: BrokerState) -> Answer:
     """Answer a version that is not known, at version 0."""
     low, high = broker.advertised.get(API.key, API.range)
-    return request.response(error_code=CODE["UNSUPPORTED_VERSION"], api_keys=[_row(request, API.key, low, high)])
+    return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(request, API.key, low, high)])
 
 
 def _row(request: Request, key: int, low: int, high: int) -> ApiVersionsResponse.ApiVersion:

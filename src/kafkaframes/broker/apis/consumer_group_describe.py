@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -29,9 +29,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _described(request: Request, broker: BrokerState, name: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
     types = request.response
     code = refused(request, broker, GROUP, name)
-    if code == NONE and not name:
-        code = CODE["INVALID_GROUP_ID"]
-    if code != NONE:
+    if code == ErrorCode.NONE and not name:
+        code = ErrorCode.INVALID_GROUP_ID
+    if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
         group: ConsumerGroup = broker.groups.consumer_group(name)
@@ -39,7 +39,7 @@ def _described(request: Request, broker: BrokerState, name: str) -> ConsumerGrou
         return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
     members = [_member(request, broker, group, one) for one in group.members.values()]
     code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)
     may = broker.access.operations(request.session, "GROUP", name)
     return types.DescribedGroup(

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.access import all_denied, viewer_of
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.consumer_protocol import Beat
 from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -32,7 +31,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body = request.body
     code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
     code = code or elsewhere(request, broker, GROUP, body.group_id)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return request.response(error_code=code)
     beat = Beat(
         group_id=body.group_id,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import AclAccess, acl_of, check_elements, mistake_in
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import CreateAclsRequest, CreateAclsResponse
@@ -30,13 +30,13 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _create(request: Request, broker: BrokerState, asked: CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
     access = broker.access
     if not isinstance(access, AclAccess):
-        return CODE["SECURITY_DISABLED"], "No Authorizer is configured."
+        return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     acl = acl_of(asked)
     mistake = mistake_in(acl)
     if mistake is not None:
-        return CODE["INVALID_REQUEST"], mistake
+        return ErrorCode.INVALID_REQUEST, mistake
     access.add(acl)
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 def _refuse(request: Request, code: int) -> Answer:

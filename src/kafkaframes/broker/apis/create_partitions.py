@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import CreatePartitionsRequest, CreatePartitionsResponse
@@ -35,13 +35,13 @@ def _added(
         broker.save()
     except KafkaframesError as error:
         for row in rows:
-            if row.error_code == NONE:
+            if row.error_code == ErrorCode.NONE:
                 row.error_code, row.error_message = code_of(error), str(error)
     return request.response(results=rows)
 
 
 def _result(request: Request, broker: BrokerState, asked: Any, times: int) -> Steps[Any]:
-    code: int = CODE["INVALID_REQUEST"]
+    code: int = ErrorCode.INVALID_REQUEST
     message: str | None = "asked for twice"
     if times == 1:
         code, message = yield from _add(request, broker, asked)
@@ -50,21 +50,21 @@ def _result(request: Request, broker: BrokerState, asked: Any, times: int) -> St
 
 def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, str | None]]:
     code = denied(request, broker.access, "TOPIC", asked.name)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return code, None
     topic = broker.topics.get(asked.name)
     if topic is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such topic"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
     have = len(topic.partitions)
     if not have < asked.count <= _MOST_PARTITIONS:
-        return CODE["INVALID_PARTITIONS"], f"topic {asked.name!r} has {have} partitions, {asked.count} were asked for"
+        return ErrorCode.INVALID_PARTITIONS, f"topic {asked.name!r} has {have} partitions, {asked.count} were asked for"
     new = asked.assignments
     if new is not None and len(new) != asked.count - have:
-        return CODE["INVALID_REPLICA_ASSIGNMENT"], f"{len(new)} assignments for {asked.count - have} new partitions"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(new)} assignments for {asked.count - have} new partitions"
     if any(len(one.broker_ids) != 1 or one.broker_ids[0] not in broker.nodes.by_id for one in new or ()):
-        return CODE["INVALID_REPLICA_ASSIGNMENT"], "a partition has one replica, on a node that there is"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition has one replica, on a node that there is"
     if broker.is_read_only:
-        return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
+        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     if not request.body.validate_only:
         try:
             yield from broker.adding_partitions(topic, asked.count)
@@ -72,7 +72,7 @@ def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, 
             return code_of(error), str(error)
         for partition, one in zip(topic.partitions[have:], new or (), strict=False):
             partition.leader_id = one.broker_ids[0]
-    return NONE, None
+    return ErrorCode.NONE, None
 
 
 API = Api(

@@ -11,11 +11,12 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.config_changes import checked_topic
 from kafkaframes.broker.configs import topic_rows
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 from kafkaframes.storage.files.names import check_topic
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
 _DEFAULT = -1
 _MOST_PARTITIONS = 10_000
-
-
-class _RefusedError(Exception):
-    """One topic is not made: an error code's name and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +64,12 @@ def _result(request: Request, broker: BrokerState, asked: Any, times: int, batch
     row = request.response.CreatableTopicResult(name=asked.name, error_message=None)
     try:
         if times > 1:
-            raise _RefusedError("INVALID_REQUEST", "the topic is asked for twice")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
         yield from _create(request, broker, asked, row, batch)
-    except _RefusedError as refused:
-        name, reason = refused.args
-        row.error_code, row.error_message = CODE[name], reason
+    except RefusedError as refused:
+        row.error_code, row.error_message = refused.code, refused.reason
     except OptionError as error:
-        row.error_code, row.error_message = CODE["INVALID_CONFIG"], str(error)
+        row.error_code, row.error_message = ErrorCode.INVALID_CONFIG, str(error)
     except KafkaframesError as error:
         row.error_code, row.error_message = code_of(error), str(error)
     return row
@@ -88,14 +84,16 @@ def _create(
     if count == _DEFAULT:
         count = broker.settings.number("num.partitions")
     if not 0 < count <= _MOST_PARTITIONS:
-        raise _RefusedError("INVALID_PARTITIONS", f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}")
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}"
+        )
     if not leaders and asked.replication_factor != _DEFAULT:
         _check_replicas(asked.replication_factor, len(broker.nodes.ids))
     if len({config.name for config in asked.configs}) < len(asked.configs):
-        raise _RefusedError("INVALID_CONFIG", "a setting is given twice")
+        raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
     nulls = [config.name for config in asked.configs if config.value is None]
     if nulls:
-        raise _RefusedError("INVALID_CONFIG", f"no value for {', '.join(nulls)}")
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
     configs = {config.name: config.value for config in asked.configs}
     configs = checked_topic(broker.settings, configs)
     if not request.body.validate_only:
@@ -111,23 +109,25 @@ def _create(
 def _check_replicas(factor: int, nodes: int) -> None:
     if not 1 <= factor <= nodes:
         reason = f"the replication factor is 1 to {nodes}, the number of nodes, not {factor}"
-        raise _RefusedError("INVALID_REPLICATION_FACTOR", reason)
+        raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
 
 
 def _check(request: Request, broker: BrokerState, name: str, batch: _Batch) -> None:
     try:
         check_topic(name)
     except OptionError as error:
-        raise _RefusedError("INVALID_TOPIC_EXCEPTION", str(error)) from None
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     if not may(request, broker.access, "TOPIC", name, "CREATE"):
-        raise _RefusedError("TOPIC_AUTHORIZATION_FAILED", "not allowed")
+        raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
     if broker.is_read_only:
-        raise _RefusedError("POLICY_VIOLATION", "the broker serves a directory that is only read")
+        raise RefusedError(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     if name in broker.topics:
-        raise _RefusedError("TOPIC_ALREADY_EXISTS", f"topic {name!r} is there already")
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is there already")
     same = batch.metrics_names.get(_metrics_name(name))
     if same is not None:
-        raise _RefusedError("INVALID_TOPIC_EXCEPTION", f"topic {name!r} collides with {same!r}: metrics take . for _")
+        raise RefusedError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {same!r}: metrics take . for _"
+        )
 
 
 def _metrics_name(name: str) -> str:
@@ -139,20 +139,22 @@ def _leaders(broker: BrokerState, asked: Any) -> list[int]:
     if not asked.assignments:
         return []
     if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
-        raise _RefusedError("INVALID_REQUEST", "a manual assignment, and partitions or a replication factor beside it")
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "a manual assignment, and partitions or a replication factor beside it"
+        )
     rows = {one.partition_index: one.broker_ids for one in asked.assignments}
     if sorted(rows) != list(range(len(asked.assignments))):
-        raise _RefusedError("INVALID_REPLICA_ASSIGNMENT", "the partitions of an assignment are 0, 1, 2, ...")
+        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
     known = set(broker.nodes.by_id)
     for index, ids in rows.items():
         if not ids or not known.issuperset(ids) or len(set(ids)) < len(ids):
-            raise _RefusedError("INVALID_REPLICA_ASSIGNMENT", f"partition {index} is assigned to {list(ids)}")
+            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned to {list(ids)}")
     return [rows[index][0] for index in range(len(rows))]
 
 
 def _describe(request: Request, broker: BrokerState, row: Any, count: int, configs: dict[str, str]) -> None:
     row.topic_config_error_code = denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
-    if row.topic_config_error_code != NONE:
+    if row.topic_config_error_code != ErrorCode.NONE:
         row.configs = []
         return
     row.num_partitions, row.replication_factor = count, 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import AclAccess, check_elements, filter_of
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DeleteAclsRequest, DeleteAclsResponse
@@ -30,11 +30,11 @@ def _delete(
     access, types = broker.access, request.response
     if not isinstance(access, AclAccess):
         return types.DeleteAclsFilterResult(
-            error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured."
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
         )
     matching = [
         types.DeleteAclsMatchingAcl(
-            error_code=NONE,
+            error_code=ErrorCode.NONE,
             error_message=None,
             resource_type=acl.resource_type,
             resource_name=acl.resource_name,

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, error_of, refused
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DeleteGroupsRequest, DeleteGroupsResponse
@@ -26,7 +25,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _deleted(request: Request, broker: BrokerState, name: str) -> DeleteGroupsResponse.DeletableGroupResult:
     code, reason = refused(request, broker, GROUP, name), None
-    if code == NONE:
+    if code == ErrorCode.NONE:
         try:
             broker.groups.delete_group(name)
             broker.share_groups.states.forget_all(group_id=name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DeleteRecordsRequest, DeleteRecordsResponse
@@ -40,7 +40,7 @@ def _row(
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     low, partition = -1, None
     if topic is not None and topic.is_internal:
-        code, topic = CODE["INVALID_TOPIC_EXCEPTION"], None
+        code, topic = ErrorCode.INVALID_TOPIC_EXCEPTION, None
     if topic is not None:
         partition, code = led_here(request, topic, asked.partition_index)
     if partition is not None:
@@ -53,11 +53,11 @@ def _row(
 
 def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
     if broker.is_read_only:
-        return CODE["POLICY_VIOLATION"], -1
+        return ErrorCode.POLICY_VIOLATION, -1
     if "delete" not in log.settings.policies:
-        return CODE["POLICY_VIOLATION"], -1
+        return ErrorCode.POLICY_VIOLATION, -1
     try:
-        return NONE, log.delete_records(offset)
+        return ErrorCode.NONE, log.delete_records(offset)
     except KafkaframesError as error:
         return code_of(error), -1
 

@@ -8,11 +8,10 @@ from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import error_of
 from kafkaframes.broker.apis._share import without_members
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Forget the topics."""
     body, types = request.body, request.response
-    code, reason = (NONE, None) if body.group_id else (CODE["INVALID_GROUP_ID"], None)
-    if code == NONE:
-        code, reason = without_members(request, broker)
-    if code != NONE:
+    code, reason = without_members(request, broker) if body.group_id else (ErrorCode.INVALID_GROUP_ID, None)
+    if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=reason)
     rows = []
     for asked in body.topics:
@@ -51,7 +48,7 @@ def _read_topic(request: Request, broker: BrokerState, name: str) -> Topic | Non
 
 def _forgotten(request: Request, broker: BrokerState, topic: Topic | None) -> int:
     if topic is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     states = broker.share_groups.states
     try:
         for key in states.keys_of(request.body.group_id):
@@ -59,7 +56,7 @@ def _forgotten(request: Request, broker: BrokerState, topic: Topic | None) -> in
                 states.forget(key)
     except KafkaframesError as error:
         return error_of(error)
-    return NONE
+    return ErrorCode.NONE
 
 
 API = Api(

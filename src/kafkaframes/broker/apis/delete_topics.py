@@ -8,11 +8,11 @@ from uuid import UUID
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DeleteTopicsRequest, DeleteTopicsResponse
@@ -38,7 +38,7 @@ def _deleted(request: Request, broker: BrokerState, asked: list[tuple[Any, Any]]
         yield from broker.deleting_topics(list(chosen.values()))
     except KafkaframesError as error:
         for row in rows:
-            if row.error_code == NONE:
+            if row.error_code == ErrorCode.NONE:
                 row.error_code, row.error_message = code_of(error), str(error)
     return request.response(responses=rows)
 
@@ -49,7 +49,7 @@ def _row(
     row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
     if not by_id and topic_id != NO_UUID:
-        row.error_code, row.error_message = CODE["INVALID_REQUEST"], "both a name and an id"
+        row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "both a name and an id"
         return row
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
     if topic is not None and topic.topic_id in chosen:
@@ -58,7 +58,7 @@ def _row(
     row.error_code = _code(request, broker, known, is_known=topic is not None, by_id=by_id)
     if topic is not None and not denied(request, broker.access, "TOPIC", known, "DESCRIBE"):
         row.name = known
-    if row.error_code == NONE and topic is not None:
+    if row.error_code == ErrorCode.NONE and topic is not None:
         row.topic_id = topic.topic_id
         chosen[topic.topic_id] = topic
     return row
@@ -66,16 +66,16 @@ def _row(
 
 def _code(request: Request, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
     if by_id and not is_known:
-        return CODE["UNKNOWN_TOPIC_ID"]
+        return ErrorCode.UNKNOWN_TOPIC_ID
     hidden = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
     if hidden or not is_known:
-        return hidden or CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        return hidden or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     code = denied(request, broker.access, "TOPIC", name, "DELETE")
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return code
     if not broker.settings.flag("delete.topic.enable"):
-        return CODE["TOPIC_DELETION_DISABLED"]
-    return CODE["POLICY_VIOLATION"] if broker.is_read_only else NONE
+        return ErrorCode.TOPIC_DELETION_DISABLED
+    return ErrorCode.POLICY_VIOLATION if broker.is_read_only else ErrorCode.NONE
 
 
 API = Api(

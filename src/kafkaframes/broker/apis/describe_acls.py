@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import Acl, AclAccess, check_elements, filter_of
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeAclsRequest, DescribeAclsResponse
@@ -22,7 +22,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     check_elements([wanted])
     if not isinstance(access, AclAccess):
         return request.response(
-            error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured on the broker"
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
         )
     by_resource: dict[Any, list[Acl]] = {}
     for acl in access:

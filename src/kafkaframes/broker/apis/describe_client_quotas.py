@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeClientQuotasRequest, DescribeClientQuotasResponse
@@ -24,7 +24,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     kinds = [one.entity_type for one in body.components]
     code = _code(body.components)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=f"entity types {kinds}", entries=None)
     rows = []
     for stored in broker.metadata.entities.get("quotas", []):
@@ -44,13 +44,13 @@ def _code(components: list[DescribeClientQuotasRequest.ComponentData]) -> int:
     seen: set[str] = set()
     for one in components:
         if one.entity_type in ("", *seen):
-            return CODE["INVALID_REQUEST"]
+            return ErrorCode.INVALID_REQUEST
         if one.entity_type not in TYPES:
-            return CODE["UNSUPPORTED_VERSION"]
+            return ErrorCode.UNSUPPORTED_VERSION
         if one.match_type not in (EXACT, DEFAULT, ANY) or (one.match is None) == (one.match_type == EXACT):
-            return CODE["INVALID_REQUEST"]
+            return ErrorCode.INVALID_REQUEST
         seen.add(one.entity_type)
-    return CODE["INVALID_REQUEST"] if "ip" in seen and len(seen) > 1 else NONE
+    return ErrorCode.INVALID_REQUEST if "ip" in seen and len(seen) > 1 else ErrorCode.NONE
 
 
 def _matches(entity: Entity, components: list[DescribeClientQuotasRequest.ComponentData], *, is_strict: bool) -> bool:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import CLUSTER_NAME
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeClusterRequest, DescribeClusterResponse
@@ -22,9 +22,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the nodes that are up."""
     body, nodes = request.body, broker.nodes
     if body.endpoint_type not in (_BROKERS, _CONTROLLERS):
-        return request.response(error_code=CODE["UNSUPPORTED_ENDPOINT_TYPE"])
+        return request.response(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
     if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not tell those either
-        return request.response(error_code=CODE["MISMATCHED_ENDPOINT_TYPE"])
+        return request.response(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE)
     rows = []
     for node_id in nodes.ids:
         node = nodes.by_id[node_id]

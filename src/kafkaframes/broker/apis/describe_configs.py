@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.config_types import PASSWORD
 from kafkaframes.broker.configs import ConfigRow, rows_of
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.setting_texts import TEXTS
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeConfigsRequest, DescribeConfigsResponse
@@ -27,7 +27,7 @@ def _result(
     request: Request, broker: BrokerState, asked: DescribeConfigsRequest.DescribeConfigsResource
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     code, message, rows = rows_of(request, broker, asked.resource_type, asked.resource_name)
-    if asked.configuration_keys is not None and code == NONE:
+    if asked.configuration_keys is not None and code == ErrorCode.NONE:
         wanted = set(asked.configuration_keys)
         rows = [row for row in rows if row.name in wanted]
     return request.response.DescribeConfigsResult(

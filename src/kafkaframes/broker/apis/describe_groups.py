@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import GroupState
 from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeGroupsRequest, DescribeGroupsResponse
@@ -29,7 +29,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _described(request: Request, broker: BrokerState, name: str) -> DescribeGroupsResponse.DescribedGroup:
     types = request.response
     code = refused(request, broker, GROUP, name)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
         group = broker.groups.classic_group(name)

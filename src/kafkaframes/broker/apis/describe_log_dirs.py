@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -32,7 +32,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))
     total, usable = broker.disk_space()
     result = types.DescribeLogDirsResult(
-        error_code=CODE["KAFKA_STORAGE_ERROR"] if broker.logs.is_offline else NONE,
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR if broker.logs.is_offline else ErrorCode.NONE,
         log_dir=broker.logs.path,
         topics=topics,
         total_bytes=total,

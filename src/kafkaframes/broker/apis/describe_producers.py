@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.files.names import is_topic
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         found = find_topic(request, broker, asked.name)
         code = found.code
         if found.topic is None and not is_topic(asked.name):
-            code = CODE["INVALID_TOPIC_EXCEPTION"]
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
         rows = [_row(request, found.topic, code, index) for index in asked.partition_indexes]
         topics.append(request.response.TopicResponse(name=asked.name, partitions=rows))
     return request.response(topics=topics)
@@ -38,7 +38,7 @@ def _row(request: Request, topic: Topic | None, code: int, index: int) -> Descri
         partition, code = led_here(request, topic, index)
     row = types.PartitionResponse(partition_index=index, error_code=code)
     if partition is not None:
-        row.error_code = NONE
+        row.error_code = ErrorCode.NONE
         row.active_producers = [
             types.ProducerState(
                 producer_id=one.producer_id,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeQuorumRequest, DescribeQuorumResponse
@@ -42,13 +42,13 @@ def _row(request: Request, broker: BrokerState, index: int, *, is_right: bool) -
     types = request.response
     if not is_right:
         return types.PartitionData(
-            partition_index=index, error_code=CODE["UNKNOWN_TOPIC_OR_PARTITION"], error_message=None
+            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
         )
     controller = broker.nodes.controller_id
     voter = types.ReplicaState(replica_id=controller, log_end_offset=0)
     return types.PartitionData(
         partition_index=0,
-        error_code=NONE,
+        error_code=ErrorCode.NONE,
         error_message=None,
         leader_id=controller,
         leader_epoch=1,

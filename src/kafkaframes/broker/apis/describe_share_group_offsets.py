@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, refused
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
@@ -31,14 +31,14 @@ def _group(
 ) -> DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
     made = request.response.DescribeShareGroupOffsetsResponseGroup
     code, reason = refused(request, broker, GROUP, asked.group_id), None
-    if code == NONE:
+    if code == ErrorCode.NONE:
         try:
             broker.groups.share_group(asked.group_id)
         except RefusedError as error:
-            if error.code == CODE["GROUP_ID_NOT_FOUND"]:
+            if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
                 return made(group_id=asked.group_id, topics=_nothing(request, broker, asked.topics or ()))
             code, reason = error.code, error.reason
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return made(group_id=asked.group_id, error_code=code, error_message=reason)
     if asked.topics is None:
         wanted = _everything(request, broker, asked.group_id)
@@ -85,10 +85,10 @@ def _topic(
     for index in indexes:
         row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NONE)
         partition = None if topic is None else topic.partition(index)
-        if refusal != NONE:
+        if refusal != ErrorCode.NONE:
             row.error_code = refusal
         elif topic is None or partition is None:
-            row.error_code = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             key = ShareKey(group_id, topic.topic_id, index)
             row.start_offset = states.start_of(key)

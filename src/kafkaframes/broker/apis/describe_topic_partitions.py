@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied, may
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.files.names import is_topic
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     is_elsewhere = body.cursor is not None and body.topics and body.cursor.topic_name not in names
     if start < 0 or is_elsewhere:
         row = types.DescribeTopicPartitionsResponseTopic
-        return request.response(topics=[row(name=one.name, error_code=CODE["INVALID_REQUEST"]) for one in body.topics])
+        return request.response(
+            topics=[row(name=one.name, error_code=ErrorCode.INVALID_REQUEST) for one in body.topics]
+        )
     left = min(max(body.response_partition_limit, 1), _MOST_ROWS)
     topics, cursor = [], None
     for name in names:
@@ -56,14 +58,14 @@ def _topic(request: Request, broker: BrokerState, name: str, first: int, most: i
     """Return a topic's row, how many partitions it has, and where its next page begins."""
     row = request.response.DescribeTopicPartitionsResponseTopic(name=name)
     row.error_code = denied(request, broker.access, "TOPIC", name)
-    if row.error_code != NONE:
+    if row.error_code != ErrorCode.NONE:
         return row, 0, None
     if name:
         row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
     topic = broker.topics.get(name)
     if topic is None:
         is_wrong = name and not is_topic(name)
-        row.error_code = CODE["INVALID_TOPIC_EXCEPTION" if is_wrong else "UNKNOWN_TOPIC_OR_PARTITION"]
+        row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return row, 0, None
     row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
     last = min(first + most, len(topic.partitions))
@@ -78,7 +80,7 @@ def _partition(
     is_led = one.leader_id in broker.nodes.ids
     replicas = [one.leader_id]
     return request.response.DescribeTopicPartitionsResponsePartition(
-        error_code=NONE if is_led else CODE["LEADER_NOT_AVAILABLE"],
+        error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=one.leader_id if is_led else -1,
         leader_epoch=one.leader_epoch,

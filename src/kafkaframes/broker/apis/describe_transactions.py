@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.access import may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, by_topic, error_of, refused
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -28,7 +27,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _described(request: Request, broker: BrokerState, name: str) -> DescribeTransactionsResponse.TransactionState:
     types = request.response
     code = refused(request, broker, TRANSACTION, name)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return types.TransactionState(transactional_id=name, error_code=code)
     try:
         one = broker.transactions.describe(name)

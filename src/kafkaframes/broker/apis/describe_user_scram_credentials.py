@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.scram import NUMBERS
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import (
@@ -41,11 +41,11 @@ def _row(
         if (one := broker.credentials.scram.get((user, mechanism))) is not None
     ]
     if is_twice:
-        row.error_code, row.error_message = CODE["DUPLICATE_RESOURCE"], "the user is asked for twice"
+        row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is asked for twice"
     elif not infos:
-        row.error_code, row.error_message = CODE["RESOURCE_NOT_FOUND"], "the user has no SCRAM credentials"
+        row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credentials"
     else:
-        row.error_code, row.credential_infos = NONE, infos
+        row.error_code, row.credential_infos = ErrorCode.NONE, infos
     return row
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ElectLeadersRequest, ElectLeadersResponse
@@ -21,7 +21,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Say for each partition why no election is needed, or that there is nobody to elect."""
     body = request.body
     if body.election_type not in (_PREFERRED, _UNCLEAN):
-        return _refuse(request, CODE["INVALID_REQUEST"])
+        return _refuse(request, ErrorCode.INVALID_REQUEST)
     results = []
     if body.topic_partitions is None:  # Kafka names every topic, and no partition that needed no election
         every = [request.response.ReplicaElectionResult(topic=name) for name in broker.topics]
@@ -34,12 +34,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _row(request: Request, broker: BrokerState, topic: str, index: int) -> ElectLeadersResponse.PartitionResult:
     partition = broker.partition(topic, index)
-    code, message = CODE["ELECTION_NOT_NEEDED"], "the replica leads already"
+    code, message = ErrorCode.ELECTION_NOT_NEEDED, "the replica leads already"
     if partition is None:
-        code, message = CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such partition"
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
     elif partition.leader_id not in broker.nodes.ids:
-        name = "PREFERRED_LEADER_NOT_AVAILABLE" if request.body.election_type == _PREFERRED else None
-        code, message = CODE[name or "ELIGIBLE_LEADERS_NOT_AVAILABLE"], "the node is down"
+        is_preferred, message = request.body.election_type == _PREFERRED, "the node is down"
+        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     return request.response.PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
@@ -53,7 +53,7 @@ def _refuse(request: Request, code: int) -> Answer:
         )
         for asked in request.body.topic_partitions or ()
     ]
-    return request.response(error_code=code if request.version else NONE, replica_election_results=rows)
+    return request.response(error_code=code if request.version else ErrorCode.NONE, replica_election_results=rows)
 
 
 API = Api(

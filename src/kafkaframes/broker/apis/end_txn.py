@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import EndTxnRequest, EndTxnResponse
@@ -25,7 +24,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body = request.body
     bumps = request.version >= _FIRST_WITH_BUMP
     code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
-    if code == NONE:
+    if code == ErrorCode.NONE:
         try:
             next_one = broker.transactions.end(
                 body.transactional_id,
@@ -39,8 +38,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         else:
             if bumps:
                 return request.response(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
-    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
-        code = CODE["INVALID_PRODUCER_EPOCH"]
+    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return request.response(error_code=code)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, finished
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
 from kafkaframes.broker.fetching import (
     MOST_HELD_BYTES,
@@ -31,6 +30,7 @@ from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, Wanted, when_read
 from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _NO_LIMIT = 2**31 - 1
 _READ_TOGETHER = 16  # partitions of a store
 # Kafka finds these before it reads, and its rows have an empty list of transactions then, and none otherwise.
 _WITHOUT_READING = frozenset(
-    {CODE["UNKNOWN_TOPIC_OR_PARTITION"], CODE["UNKNOWN_TOPIC_ID"], CODE["TOPIC_AUTHORIZATION_FAILED"]}
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
 
 
@@ -64,9 +64,9 @@ def _answered(request: Request, broker: BrokerState) -> Steps[Answer]:
     """Answer, some partitions at a step; what others append between is seen when the wait is over."""
     body = request.body
     session, code = yield from _session_of(request, broker)
-    if code == NONE and _kafka_fails(request, broker):
+    if code == ErrorCode.NONE and _kafka_fails(request, broker):
         return _failed(request)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return request.response(error_code=code)
     asked = session.partitions if session is not None else (yield from _asked_by(request))
     fetch = Fetch(request, broker, session, asked)
@@ -97,7 +97,7 @@ def _kafka_fails(request: Request, broker: BrokerState) -> bool:
 
 def _failed(request: Request) -> Message:
     """Answer UNKNOWN_SERVER_ERROR; where topics have names, for each partition too."""
-    code, types = CODE["UNKNOWN_SERVER_ERROR"], request.response
+    code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
     topics = request.body.topics if request.version < _FIRST_BY_ID else []
     row = types.PartitionData
     rows = [
@@ -135,11 +135,11 @@ def _session_of(request: Request, broker: BrokerState) -> Steps[tuple[FetchSessi
     if request.version < _FIRST_WITH_SESSIONS or body.session_epoch == SESSIONLESS:
         if body.session_id:
             broker.fetch_sessions.end(body.session_id)
-        return None, NONE
+        return None, ErrorCode.NONE
     asked = yield from _asked_by(request)
     if body.session_epoch == FIRST:
         broker.fetch_sessions.end(body.session_id)
-        return broker.fetch_sessions.begin(asked, uses_ids=by_id, principal=request.session.principal), NONE
+        return broker.fetch_sessions.begin(asked, uses_ids=by_id, principal=request.session.principal), ErrorCode.NONE
     session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
     if session is None:
         return None, code
@@ -152,7 +152,7 @@ def _session_of(request: Request, broker: BrokerState) -> Steps[tuple[FetchSessi
     for topic in body.forgotten_topics_data:
         for index in topic.partitions:
             session.partitions.pop((topic.topic, topic.topic_id, index), None)
-    return broker.fetch_sessions.drop_empty(session), NONE
+    return broker.fetch_sessions.drop_empty(session), ErrorCode.NONE
 
 
 class Fetch:
@@ -225,7 +225,9 @@ class Fetch:
                 continue
             size += len(read.records)
             held += read.held_bytes
-            urgent = urgent or held >= MOST_HELD_BYTES or read.error_code != NONE or read.diverging is not None
+            urgent = (
+                urgent or held >= MOST_HELD_BYTES or read.error_code != ErrorCode.NONE or read.diverging is not None
+            )
             rows.append((key, asked, self._row(index, read, partition)))
         if missing:
             raise NotReadYetError(*missing)
@@ -272,7 +274,7 @@ class Fetch:
         return row
 
     def _tells_leader(self, code: int) -> bool:
-        wrong = CODE["NOT_LEADER_OR_FOLLOWER"], CODE["FENCED_LEADER_EPOCH"]
+        wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
         return self._request.version >= _FIRST_WITH_LEADER and code in wrong
 
     def _answer(self, rows: list[tuple[Key, Asked, Any]]) -> Message:
@@ -335,6 +337,8 @@ API = Api(
     gaps=("a replica id is taken as a reader of the whole log: there are no followers",),
     rights=(
         Right("READ", "TOPIC", each="each topic, for a consumer"),
-        Right("CLUSTER_ACTION", "CLUSTER", each="every topic, for a follower", denied="TOPIC_AUTHORIZATION_FAILED"),
+        Right(
+            "CLUSTER_ACTION", "CLUSTER", each="every topic, for a follower", denied=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        ),
     ),
 )

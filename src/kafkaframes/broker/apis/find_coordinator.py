@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import FindCoordinatorRequest, FindCoordinatorResponse
@@ -42,17 +42,17 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _find(request: Request, broker: BrokerState, key: str) -> tuple[int, int, str, int]:
     kind = request.body.key_type
     if kind not in _RESOURCES or (kind == SHARE and request.version < _FIRST_WITH_SHARE):
-        return CODE["INVALID_REQUEST"], -1, "", -1
+        return ErrorCode.INVALID_REQUEST, -1, "", -1
     code = denied(request, broker.access, _RESOURCES[kind], CLUSTER_NAME if kind == SHARE else key)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return code, -1, "", -1
     if kind == SHARE and not _is_share_partition(key):
-        return CODE["INVALID_REQUEST"], -1, "", -1
+        return ErrorCode.INVALID_REQUEST, -1, "", -1
     node = broker.nodes.coordinator_of(kind, key)
     if node is None:
-        return CODE["COORDINATOR_NOT_AVAILABLE"], -1, "", -1
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
     at = broker.nodes.endpoint(node, request.session.listener)
-    return NONE, node.node_id, at.host, at.port
+    return ErrorCode.NONE, node.node_id, at.host, at.port
 
 
 def _is_share_partition(key: str) -> bool:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
@@ -30,7 +30,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     metrics, interval_ms = subscription(broker)
     asked = request.body.client_instance_id
     return request.response(
-        error_code=NONE,
+        error_code=ErrorCode.NONE,
         client_instance_id=uuid4() if asked == _NOBODY else asked,
         subscription_id=subscription_id(metrics, interval_ms),
         accepted_compression_types=list(_CODECS),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import HeartbeatRequest, HeartbeatResponse
@@ -20,7 +20,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Begin the member's session timeout anew."""
     body = request.body
     code = elsewhere(request, broker, GROUP, body.group_id)
-    if code == NONE:
+    if code == ErrorCode.NONE:
         code = broker.groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     return request.response(error_code=code)
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.transactions.coordinator import ProducerIdentity
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import InitProducerIdRequest, InitProducerIdResponse
@@ -29,7 +28,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Give the producer its id and epoch."""
     body = request.body
     code = _why_not(request, broker)
-    if code == NONE:
+    if code == ErrorCode.NONE:
         has_id = body.producer_id != _NONE
         expected = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
         try:
@@ -37,24 +36,24 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             return request.response(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
         except KafkaframesError as error:
             code = error_of(error)
-    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
-        code = CODE["INVALID_PRODUCER_EPOCH"]
+    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return _refuse(request, code)
 
 
 def _why_not(request: Request, broker: BrokerState) -> int:
     body = request.body
     if broker.is_read_only:
-        return CODE["POLICY_VIOLATION"]
+        return ErrorCode.POLICY_VIOLATION
     if body.transactional_id is not None:
         code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
-        if code != NONE:
+        if code != ErrorCode.NONE:
             return code
     elif not broker.access.may_write_idempotently(request.session):
-        return CODE["CLUSTER_AUTHORIZATION_FAILED"]
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if (body.producer_id == _NONE) != (body.producer_epoch == _NONE):
-        return CODE["INVALID_REQUEST"]
-    return NONE
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def _refuse(request: Request, code: int) -> Answer:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import JoinResult
 from kafkaframes.coordination.groups.rebalance import Join
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import JoinGroupRequest, JoinGroupResponse
@@ -50,7 +49,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         )
 
     code = elsewhere(request, broker, GROUP, body.group_id)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         reply(JoinResult(code, body.member_id))
         return later
     has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.rebalance import Leaving
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import LeaveGroupRequest, LeaveGroupResponse
@@ -24,7 +23,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Let them go."""
     body = request.body
     code = elsewhere(request, broker, GROUP, body.group_id)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return request.response(error_code=code)
     has_many = request.version >= _FIRST_WITH_MANY
     leaving = (

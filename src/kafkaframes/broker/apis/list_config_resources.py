@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -22,7 +22,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """List the resources of the types that are asked for."""
     kinds = set(request.body.resource_types or _ALL) if request.version else {CLIENT_METRICS}
     if not kinds.issubset(_ALL):
-        return request.response(error_code=CODE["UNSUPPORTED_VERSION"])
+        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     nodes = [str(node_id) for node_id in broker.nodes.by_id]
     stored = broker.metadata.entities
     names: dict[int, Any] = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 
@@ -34,7 +34,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _answer(request: Request, broker: BrokerState) -> Message:
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refuse(request, CODE["UNKNOWN_SERVER_ERROR"])
+        return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     topics = []
     for asked in request.body.topics:
         if not asked.partitions:
@@ -44,7 +44,7 @@ def _answer(request: Request, broker: BrokerState) -> Message:
         for one in asked.partitions:
             partition, code = None, found.code
             if not _is_known(one.timestamp, request.version):
-                code = CODE["UNSUPPORTED_VERSION"]
+                code = ErrorCode.UNSUPPORTED_VERSION
             elif found.topic is not None:
                 epoch = one.current_leader_epoch
                 partition, code = led_here(request, found.topic, one.partition_index, current_leader_epoch=epoch)

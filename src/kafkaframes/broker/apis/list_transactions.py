@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, refused
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.patterns import compile_pattern
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.state import BY_NAME
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ListTransactionsRequest, ListTransactionsResponse
@@ -27,7 +27,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     try:
         pattern = compile_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
     except RefusedError:
-        return request.response(error_code=CODE["INVALID_REGULAR_EXPRESSION"])
+        return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     found = []
     if known or not unknown:
         found = broker.transactions.listed(
@@ -38,7 +38,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.shown
         )
         for one in found
-        if refused(request, broker, TRANSACTION, one.transactional_id) == NONE
+        if refused(request, broker, TRANSACTION, one.transactional_id) == ErrorCode.NONE
     ]
     return request.response(unknown_state_filters=unknown, transaction_states=rows)
 

@@ -9,11 +9,11 @@ from uuid import UUID
 from kafkaframes.broker.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
 
@@ -45,9 +45,9 @@ def _to_make(request: Request, broker: BrokerState) -> tuple[list[str], dict[str
         if not name or name in broker.topics or not may(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue
         code = denied(request, broker.access, "TOPIC", name, "CREATE")
-        if code != NONE:
+        if code != ErrorCode.NONE:
             failed[name] = code
-        elif _code_for(name) != CODE["INVALID_TOPIC_EXCEPTION"]:
+        elif _code_for(name) != ErrorCode.INVALID_TOPIC_EXCEPTION:
             names[name] = None
     return list(names), failed
 
@@ -93,7 +93,7 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
     rows = _all_topics(request, broker) if asks_all else _asked_topics(request, broker, failed)
     topics = list(rows)
     for row in topics:
-        if wants and row.name is not None and row.error_code != CODE["TOPIC_AUTHORIZATION_FAILED"]:
+        if wants and row.name is not None and row.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", row.name)
     cluster = NOT_ASKED
     if body.include_cluster_authorized_operations:
@@ -109,7 +109,7 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
 
 def _refuse_ids(request: Request) -> Message:
     """Answer ids at versions 10 and 11, which carry them and have no meaning for them yet."""
-    code = CODE["INVALID_REQUEST"]
+    code = ErrorCode.INVALID_REQUEST
     rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics or ()]
     return request.response(topics=rows, cluster_id=None, controller_id=-1)
 
@@ -124,16 +124,16 @@ def _asked_topics(request: Request, broker: BrokerState, failed: Mapping[str, in
     ids = _ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)
-        code = CODE["UNKNOWN_TOPIC_ID"]
+        code: int = ErrorCode.UNKNOWN_TOPIC_ID
         if topic is not None:
             code = denied(request, broker.access, "TOPIC", topic.name, "DESCRIBE")
-        if topic is None or code != NONE:
+        if topic is None or code != ErrorCode.NONE:
             yield _missing(request, None, code, topic_id)
         else:
             yield topic_row(request, broker, topic)
     for name in dict.fromkeys(one.name for one in (() if ids else request.body.topics or ())):
         if name is None:
-            yield _missing(request, None, CODE["UNKNOWN_TOPIC_ID"])
+            yield _missing(request, None, ErrorCode.UNKNOWN_TOPIC_ID)
         else:
             yield _by_name(request, broker, name, failed)
 
@@ -145,7 +145,7 @@ def _ids(request: Request) -> list[UUID]:
 
 def _by_name(request: Request, broker: BrokerState, name: str, failed: Mapping[str, int]) -> Any:
     code = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return _missing(request, name, code)
     topic = broker.topics.get(name)
     if name in failed:
@@ -156,7 +156,7 @@ def _by_name(request: Request, broker: BrokerState, name: str, failed: Mapping[s
 
 
 def _code_for(name: str) -> int:
-    return CODE["UNKNOWN_TOPIC_OR_PARTITION" if is_topic(name) else "INVALID_TOPIC_EXCEPTION"]
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _missing(
@@ -174,7 +174,7 @@ def topic_row(request: Request, broker: BrokerState, topic: Topic) -> MetadataRe
         is_led = one.leader_id in up and not one.is_offline
         partitions.append(
             request.response.MetadataResponsePartition(
-                error_code=NONE if is_led else CODE["LEADER_NOT_AVAILABLE"],
+                error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=one.index,
                 leader_id=one.leader_id if is_led else -1,
                 leader_epoch=one.leader_epoch,

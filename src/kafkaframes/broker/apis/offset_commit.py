@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     code = elsewhere(request, broker, GROUP, body.group_id)
     rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
     done: dict[TopicPartition, int] | int = code
-    if code == NONE:
+    if code == ErrorCode.NONE:
         who = Committer(
             body.group_id,
             body.member_id,

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,16 +22,16 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Write tombstones for them."""
     body, types = request.body, request.response
     code = elsewhere(request, broker, GROUP, body.group_id)
-    if code == NONE and not body.group_id:
-        code = CODE["INVALID_GROUP_ID"]
-    if code != NONE:
+    if code == ErrorCode.NONE and not body.group_id:
+        code = ErrorCode.INVALID_GROUP_ID
+    if code != ErrorCode.NONE:
         return request.response(error_code=code)
     codes = {
         TopicPartition(topic.name, row.partition_index): _why_not(request, broker, topic.name, row.partition_index)
         for topic in body.topics
         for row in topic.partitions
     }
-    there = [where for where, code in codes.items() if code == NONE]
+    there = [where for where, code in codes.items() if code == ErrorCode.NONE]
     try:
         codes |= broker.groups.commits.delete(body.group_id, there)
     except KafkaframesError as error:
@@ -51,7 +50,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _why_not(request: Request, broker: BrokerState, topic: str, index: int) -> int:
     code = denied(request, broker.access, "TOPIC", topic)
-    return code or (NONE if broker.partition(topic, index) is not None else CODE["UNKNOWN_TOPIC_OR_PARTITION"])
+    return code or (
+        ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 API = Api(

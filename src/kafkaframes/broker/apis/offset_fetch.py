@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, by_topic, error_of, refused
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.commits import Fetched
 from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _FIRST_WITH_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_EPOCHS = 9
 _FIRST_WITH_IDS = 10
-_UNKNOWN = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -37,7 +36,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     who = Committer(body.group_id, knows_epochs=False)
     partition_type = types.OffsetFetchResponsePartition
     error, found = _fetch(request, broker, who, body.topics)
-    if error != NONE and request.version < _FIRST_WITH_ERROR:
+    if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
         found = {
             TopicPartition(topic.name, index): Fetched(error=error)
             for topic in body.topics or ()
@@ -47,7 +46,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         found = {where: one._replace(error=_UNKNOWN) if one.offset < 0 else one for where, one in found.items()}
     topics = [
         types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, found))
-        for name, indexes in _listed(body.topics if error == NONE or found else [], found)
+        for name, indexes in _listed(body.topics if error == ErrorCode.NONE or found else [], found)
     ]
     return request.response(topics=topics, error_code=error)
 
@@ -65,7 +64,7 @@ def _fetch(
 ) -> tuple[int, dict[TopicPartition, Fetched]]:
     """Return a group's error, and its offsets of these topics; of all topics if they are None."""
     error = refused(request, broker, GROUP, who.group_id)
-    if error != NONE:
+    if error != ErrorCode.NONE:
         return error, {}
     wanted = (
         None
@@ -78,8 +77,8 @@ def _fetch(
         return error_of(failed), {}
     codes = {name: denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in found}}
     if wanted is None:
-        return NONE, {where: one for where, one in found.items() if codes[where.topic] == NONE}
-    return NONE, {
+        return ErrorCode.NONE, {where: one for where, one in found.items() if codes[where.topic] == ErrorCode.NONE}
+    return ErrorCode.NONE, {
         where: Fetched(error=codes[where.topic]) if codes[where.topic] else one for where, one in found.items()
     }
 
@@ -109,12 +108,12 @@ def _group(
             topic_id=broker.topics[name].topic_id if name in broker.topics else NO_UUID,
             partitions=_rows(partition_type, name, indexes, found),
         )
-        for name, indexes in _listed(topics if error == NONE else [], found)
+        for name, indexes in _listed(topics if error == ErrorCode.NONE else [], found)
     ]
-    missing = Fetched(error=CODE["UNKNOWN_TOPIC_ID"])
+    missing = Fetched(error=ErrorCode.UNKNOWN_TOPIC_ID)
     if request.version >= _FIRST_WITH_IDS:
         rows = [row for row in rows if row.topic_id != NO_UUID]
-    for one in unknown if error == NONE else ():
+    for one in unknown if error == ErrorCode.NONE else ():
         partitions = [_row(partition_type, index, missing) for index in one.partition_indexes]
         rows.append(types.OffsetFetchResponseTopics(topic_id=one.topic_id, partitions=partitions))
     return types.OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.partition.epochs import EpochEnd
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _row(
         end = log.leader_epochs.end_offset_for(asked.leader_epoch, log_end_offset=log.log_end_offset)
         if not log.leader_epochs.entries and asked.leader_epoch == partition.leader_epoch:
             end = EpochEnd(partition.leader_epoch, log.log_end_offset)  # the epoch has begun, without a record
-        row.error_code, row.leader_epoch, row.end_offset = NONE, end.leader_epoch, end.end_offset
+        row.error_code, row.leader_epoch, row.end_offset = ErrorCode.NONE, end.leader_epoch, end.end_offset
     return row
 
 

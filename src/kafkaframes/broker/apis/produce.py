@@ -12,12 +12,12 @@ from kafkaframes.broker import produce
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.changes import Steps
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.produce import Outcome, Produced, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.limits import ContentBudget
@@ -58,7 +58,7 @@ def _answering(request: Request, broker: BrokerState) -> Steps[Answer]:
     for asked, of_topic in zip(body.topic_data, sent, strict=True):
         if not asked.partition_data:
             continue  # Kafka answers partition by partition: a topic without any is not there
-        if refusal != NONE:
+        if refusal != ErrorCode.NONE:
             outcomes = [(one.index, Outcome(refusal)) for one in asked.partition_data]
             done.append(TopicOutcomes(asked.name, asked.topic_id, None, outcomes))
             continue
@@ -78,7 +78,7 @@ def _answering(request: Request, broker: BrokerState) -> Steps[Answer]:
         done.append(TopicOutcomes(asked.name, asked.topic_id, found.topic, outcomes))
     if body.acks == 0:
         codes = (outcome.error_code for one in done for _, outcome in one.partitions)
-        failed = next((code for code in codes if code != NONE), None)
+        failed = next((code for code in codes if code != ErrorCode.NONE), None)
         if failed is not None:
             raise CloseConnection(f"Produce with acks 0 failed with error {failed}")
         return None
@@ -122,14 +122,14 @@ def _outcome(
     if wrong is not None:
         return wrong
     code = _transaction_code(request, broker, topic.name, index, sent)
-    if code == NONE and request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, sent):
-        return Outcome(CODE["OUT_OF_ORDER_SEQUENCE_NUMBER"], log_start_offset=partition.log.log_start_offset)
-    if code != NONE:
+    if code == ErrorCode.NONE and request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, sent):
+        return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log_start_offset=partition.log.log_start_offset)
+    if code != ErrorCode.NONE:
         return Outcome(code)
     if body.acks not in _ACKS:
-        return refused("INVALID_REQUIRED_ACKS", f"acks is -1, 0 or 1, not {body.acks}")
+        return refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
-        return refused("INVALID_TOPIC_EXCEPTION", f"{topic.name} is internal")
+        return refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
     return produce.append(broker, partition, sent, acks=body.acks, content=content)
 
 
@@ -152,8 +152,8 @@ def _refusal(request: Request, broker: BrokerState, sent: list[list[Produced]]) 
     if transactional_id is not None and topics:
         return denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
     if all(_takes_copies(broker, topic.name) for topic in topics):
-        return NONE
-    return CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+        return ErrorCode.NONE
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def _takes_copies(broker: BrokerState, name: str) -> bool:
@@ -165,7 +165,7 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, index: i
     """Ask the transaction coordinator about a batch of a transaction (KIP-890); other batches pass."""
     transactional_id = request.body.transactional_id
     if transactional_id is None or sent.header is None or not sent.is_transactional:
-        return NONE
+        return ErrorCode.NONE
     return broker.transactions.admit_produce(
         transactional_id,
         sent.header.producer_id,
@@ -202,7 +202,7 @@ def _row(
         ],
         error_message=outcome.error_message,
     )
-    if outcome.error_code == CODE["NOT_LEADER_OR_FOLLOWER"] and topic is not None:
+    if outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         partition = topic.partition(index)
         if partition is not None and request.version >= _FIRST_WITH_LEADER:
             row.current_leader = current_leader(request, partition)

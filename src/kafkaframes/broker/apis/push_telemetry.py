@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.apis.get_telemetry_subscriptions import subscription, subscription_id
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import PushTelemetryRequest, PushTelemetryResponse
@@ -22,13 +22,13 @@ _CODECS = range(5)
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Take the metrics."""
     body = request.body
-    code = NONE
+    code = ErrorCode.NONE
     if body.subscription_id != subscription_id(*subscription(broker)):
-        code = CODE["UNKNOWN_SUBSCRIPTION_ID"]
+        code = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     elif body.compression_type not in _CODECS:
-        code = CODE["UNSUPPORTED_COMPRESSION_TYPE"]
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     elif len(body.metrics) > _MOST_BYTES:
-        code = CODE["TELEMETRY_TOO_LARGE"]
+        code = ErrorCode.TELEMETRY_TOO_LARGE
     else:
         broker.counters["client_metrics_pushed"] += 1
     return request.response(error_code=code)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.apis.sasl_handshake import finish, refused
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -27,18 +27,20 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     exchange = session.memory.get("sasl")
     if exchange is None:
         session.memory["close"] = not session.is_authenticated
-        return request.response(error_code=CODE["ILLEGAL_SASL_STATE"], error_message="SaslHandshake comes first")
+        return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first")
     try:
         reply = exchange.respond(request.body.auth_bytes)
         if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
             raise AuthenticationError("Cannot change principals during re-authentication")
     except AuthenticationError as error:
-        code = CODE["SASL_AUTHENTICATION_FAILED"]
+        code = ErrorCode.SASL_AUTHENTICATION_FAILED
         return refused(session, broker, request.response(error_code=code, error_message=str(error)))
     if exchange.user is not None:
         finish(session, exchange)
     lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.now_ms, 1)
-    return request.response(error_code=NONE, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms)
+    return request.response(
+        error_code=ErrorCode.NONE, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms
+    )
 
 
 API = Api(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf, Session
 from kafkaframes.broker.security.mechanisms import Exchange
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     mechanism = request.body.mechanism
     is_again = session.is_authenticated and session.memory.get("mechanism") == mechanism and request.version > 0
     if "sasl" in session.memory or (session.is_authenticated and not is_again):
-        return request.response(error_code=CODE["ILLEGAL_SASL_STATE"])
+        return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     if mechanism not in offered:
         session.memory["close"] = True
-        return request.response(error_code=CODE["UNSUPPORTED_SASL_MECHANISM"], mechanisms=offered)
+        return request.response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
     exchange = broker.credentials.exchange(mechanism, lambda: broker.clock.now_ms)
     session.memory |= {"sasl": exchange, "mechanism": mechanism}
     if request.version == 0:
         session.memory["raw"] = _raw(session, exchange, broker)
-    return request.response(error_code=NONE, mechanisms=offered)
+    return request.response(error_code=ErrorCode.NONE, mechanisms=offered)
 
 
 def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], list[bytes] | Later]:

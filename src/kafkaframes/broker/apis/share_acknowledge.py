@@ -11,9 +11,9 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.apis._share import FINAL
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ShareAcknowledgeRequest, ShareAcknowledgeResponse
@@ -25,9 +25,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Take the member's word, partition by partition."""
     body, types = request.body, request.response
     code = elsewhere(request, broker, GROUP, body.group_id or "")
-    if code == NONE and (body.group_id is None or not _share.is_member_id(body.member_id)):
-        code = CODE["INVALID_REQUEST"]
-    if code != NONE:
+    if code == ErrorCode.NONE and (body.group_id is None or not _share.is_member_id(body.member_id)):
+        code = ErrorCode.INVALID_REQUEST
+    if code != ErrorCode.NONE:
         return request.response(error_code=code)
     code, session = _share.enter(request, broker, may_begin=False)
     if session is None:

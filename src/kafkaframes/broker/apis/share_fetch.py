@@ -11,7 +11,7 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._groups import elsewhere
 from kafkaframes.broker.apis._share import FINAL, INITIAL, Place
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
@@ -19,7 +19,7 @@ from kafkaframes.broker.store_reads import NotReadYetError, when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.share_partition import Acquired
 from kafkaframes.coordination.groups.share_state import ShareSession
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.headers import headers_of
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK
 
@@ -38,9 +38,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     code = elsewhere(request, broker, _GROUP, body.group_id or "")
     acknowledges = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
     is_wrong = body.group_id is None or not _share.is_member_id(body.member_id)
-    if code == NONE and (is_wrong or (acknowledges and body.share_session_epoch == INITIAL)):
-        code = CODE["INVALID_REQUEST"]
-    if code != NONE:
+    if code == ErrorCode.NONE and (is_wrong or (acknowledges and body.share_session_epoch == INITIAL)):
+        code = ErrorCode.INVALID_REQUEST
+    if code != ErrorCode.NONE:
         return request.response(error_code=code)
     code, session = _share.enter(request, broker, may_begin=True)
     if session is None:
@@ -106,7 +106,7 @@ def _given(request: Request, broker: BrokerState, there: dict[Place, Partition])
             given[place] = code_of(error), b"", []
             continue
         if acquired:
-            given[place] = NONE, records, acquired
+            given[place] = ErrorCode.NONE, records, acquired
             room -= len(records)
             most -= sum(one.last - one.first + 1 for one in acquired)
     return given
@@ -151,11 +151,11 @@ def _answer(request: Request, broker: BrokerState, given: _Given, acknowledged: 
     types = request.response
     by_topic: dict[Any, list[Any]] = {}
     for place in {**acknowledged, **given}:
-        code, records, acquired = given.get(place, (NONE, b"", []))
+        code, records, acquired = given.get(place, (ErrorCode.NONE, b"", []))
         row = types.PartitionData(
             partition_index=place[1],
             error_code=code,
-            acknowledge_error_code=acknowledged.get(place, NONE),
+            acknowledge_error_code=acknowledged.get(place, ErrorCode.NONE),
             records=records,
             acquired_records=[
                 types.AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.deliveries)

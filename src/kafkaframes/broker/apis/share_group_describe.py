@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
 from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ShareGroupDescribeRequest, ShareGroupDescribeResponse
@@ -30,8 +30,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _described(request: Request, broker: BrokerState, name: str) -> ShareGroupDescribeResponse.DescribedGroup:
     types = request.response
-    code = refused(request, broker, GROUP, name) or (NONE if name else CODE["INVALID_GROUP_ID"])
-    if code != NONE:
+    code = refused(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
+    if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
         group: ShareGroup = broker.groups.share_group(name)
@@ -39,7 +39,7 @@ def _described(request: Request, broker: BrokerState, name: str) -> ShareGroupDe
         return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
     members = [_member(request, broker, one) for one in group.members.values()]
     code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)
     may = broker.access.operations(request.session, "GROUP", name)
     return types.DescribedGroup(

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
-from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
 from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -29,7 +28,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
     code = code or elsewhere(request, broker, GROUP, body.group_id)
-    if code != NONE:
+    if code != ErrorCode.NONE:
         return request.response(error_code=code)
     beat = ShareBeat(
         group_id=body.group_id,

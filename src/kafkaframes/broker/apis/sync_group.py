@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis._groups import GROUP, elsewhere
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import SyncResult
 from kafkaframes.coordination.groups.rebalance import Sync
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import SyncGroupRequest, SyncGroupResponse
@@ -40,9 +40,13 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         )
 
     code = elsewhere(request, broker, GROUP, body.group_id)
-    if code == NONE and request.version >= _FIRST_WITH_NAMES and None in (body.protocol_type, body.protocol_name):
-        code = CODE["INCONSISTENT_GROUP_PROTOCOL"]
-    if code != NONE:
+    if (
+        code == ErrorCode.NONE
+        and request.version >= _FIRST_WITH_NAMES
+        and None in (body.protocol_type, body.protocol_name)
+    ):
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if code != ErrorCode.NONE:
         reply(SyncResult(code))
         return later
     sync = Sync(

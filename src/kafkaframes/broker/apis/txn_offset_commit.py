@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
 from kafkaframes.broker.apis.add_offsets_to_txn import offsets_partition
-from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.commits import Producer
 from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 _FIRST_ABORTABLE = 4
 _FIRST_WITH_IMPLICIT_ADD = 5
 _FIRST_WITH_IDS = 6
-_NOT_THE_CLIENT_S = {CODE["PRODUCER_FENCED"]: CODE["INVALID_PRODUCER_EPOCH"]}
-_NOT_ADDED = {CODE["TRANSACTION_ABORTABLE"]: CODE["INVALID_TXN_STATE"]}
+_NOT_THE_CLIENT_S = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+_NOT_ADDED = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -33,9 +32,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
     done: dict[TopicPartition, int] | int
     done = elsewhere(request, broker, GROUP, body.group_id)
-    if done == NONE and not body.group_id:
-        done = CODE["INVALID_GROUP_ID"]
-    if done == NONE and rows.offsets:
+    if done == ErrorCode.NONE and not body.group_id:
+        done = ErrorCode.INVALID_GROUP_ID
+    if done == ErrorCode.NONE and rows.offsets:
         done = _staged(request, broker, rows)
     return request.response(
         topics=rows.answer(types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, done)

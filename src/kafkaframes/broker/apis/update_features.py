@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -22,7 +22,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     updates = request.body.feature_updates
     wrong = next((reason for one in updates if (reason := _reason(broker, one)) is not None), None)
     if wrong is not None:
-        return request.response(error_code=CODE["INVALID_UPDATE_VERSION"], error_message=wrong)
+        return request.response(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=wrong)
     if not request.body.validate_only:
         for one in updates:
             low, high, _ = broker.features[one.feature]

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -47,7 +47,7 @@ def _answer(request: Request, code_of: Callable[[Any, str, int], int]) -> Answer
 def _written(broker: BrokerState, marker: Any, topic: str, index: int) -> int:
     partition = broker.partition(topic, index)
     if partition is None:
-        return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         broker.internal.write_marker(
             partition,
@@ -60,7 +60,7 @@ def _written(broker: BrokerState, marker: Any, topic: str, index: int) -> int:
         return code_of(error)
     if topic == GROUP_OFFSETS:
         broker.groups.end_transaction(index, marker.producer_id, commit=marker.transaction_result)
-    return NONE
+    return ErrorCode.NONE
 
 
 API = Api(

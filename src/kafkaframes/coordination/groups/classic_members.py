@@ -118,7 +118,7 @@ class ClassicMembers:
 
     # ---------------------------------------------------------------------------------------------- the others
 
-    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> int:
+    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member alive; return REBALANCE_IN_PROGRESS where it has to join again.
 
         Raises:
@@ -142,11 +142,11 @@ class ClassicMembers:
         wanted = group.targets.get(member.member_id, NOTHING) - member.assigned
         return not any(map(group.is_taken_from(member.member_id), wanted))
 
-    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[int]:
+    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
         """Let members go; return an error code for each."""
         return [self._leave_one(group, one) for one in leaving]
 
-    def _leave_one(self, group: ConsumerGroup, one: Leaving) -> int:
+    def _leave_one(self, group: ConsumerGroup, one: Leaving) -> ErrorCode:
         member_id = one.member_id
         try:
             if not member_id:

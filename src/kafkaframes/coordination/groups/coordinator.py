@@ -129,7 +129,7 @@ class GroupCoordinator:
             return
         self.classic.sync(group, request, reply)
 
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member alive; return the error code that it gets."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -143,7 +143,7 @@ class GroupCoordinator:
         except RefusedError as refused:
             return refused.code
 
-    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[int]:
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
         """Let members go; return an error code for each.
 
         Raises:

@@ -318,7 +318,7 @@ class Rebalances:
         group.transition_to(GroupState.STABLE, self.clock.now_ms)
         self._answer_syncs(group, ErrorCode.NONE)
 
-    def _answer_syncs(self, group: ClassicGroup, error: int) -> None:
+    def _answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
         for member in list(group.members.values()):
             if error != ErrorCode.NONE:
                 member.assignment = b""
@@ -345,7 +345,7 @@ class Rebalances:
 
     # ---------------------------------------------------------------------------------------------- Heartbeat
 
-    def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> int:
+    def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member alive; return the error code that it gets.
 
         Raises:
@@ -389,7 +389,7 @@ class Rebalances:
 
     # ---------------------------------------------------------------------------------------------- LeaveGroup
 
-    def leave(self, group: ClassicGroup, leaving: Sequence[Leaving]) -> list[int]:
+    def leave(self, group: ClassicGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
         """Remove members; return an error code for each."""
         codes = [self._leave_one(group, one) for one in leaving]
         if ErrorCode.NONE in codes:
@@ -399,7 +399,7 @@ class Rebalances:
                 self._maybe_complete(group)
         return codes
 
-    def _leave_one(self, group: ClassicGroup, one: Leaving) -> int:
+    def _leave_one(self, group: ClassicGroup, one: Leaving) -> ErrorCode:
         if not one.member_id:
             known = group.static_members.get(one.instance_id) if one.instance_id is not None else None
             if known is None:
