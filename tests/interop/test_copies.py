@@ -13,7 +13,7 @@ import pytest
 from tests.interop import brokers
 from tests.storage.copies.cluster import checks
 
-from kafkaframes.storage.copies.one_log import copies_of, merge_found
+from kafkaframes.storage.copies.one_log import copies_of, merge_copies
 from kafkaframes.storage.copies.reading import group
 from kafkaframes.storage.log.discover import discover
 
@@ -97,7 +97,7 @@ def merged_rows(found) -> list[tuple[int, int, bytes]]:
     import kafkaframes
 
     rows = []
-    for piece in found.pieces:
+    for piece in found.spans:
         raw = Path(found.segment(piece.at).path).read_bytes()[piece.at.start : piece.at.end]
         read = kafkaframes.read_records(
             raw, columns=["offset", "timestamp", "value"], mode="FAILFAST", control_records=False
@@ -129,7 +129,7 @@ def test_what_survived_is_what_the_directories_merge_to(cluster):
     cluster.kill()
     copies = group(copies_of(discover(cluster.paths())))
     for check in (True, False):
-        found = {name.topic: merge_found(ones, check=check) for name, ones in copies.items() if len(ones) > 1}
+        found = {name.topic: merge_copies(ones, check=check) for name, ones in copies.items() if len(ones) > 1}
         assert merged_rows(found[CLEAN]) == served[CLEAN]
         assert merged_rows(found[UNCLEAN]) == served[UNCLEAN]
         assert checks(found[CLEAN]) <= {"copy-lags"}

@@ -49,7 +49,7 @@ class Position:
     log_start_offset: int = -1
 
     @property
-    def is_wanted(self) -> bool:
+    def is_selected(self) -> bool:
         """Whether to ask for more."""
         is_at_end = self.end is not None and self.offset >= self.end
         return not (self.is_asked or self.is_paused or is_at_end)
@@ -173,7 +173,7 @@ class Fetcher:
     async def _ask_all(self) -> float | None:
         """Send what may go; return in how many seconds to look again."""
         now = time.monotonic()
-        free = {one: at for one, at in self.positions.items() if at.is_wanted}
+        free = {one: at for one, at in self.positions.items() if at.is_selected}
         wanted = [one for one, at in free.items() if at.not_before <= now]
         lost = {one.topic for one in wanted if self._cluster.cluster.leader(one) is None}
         if lost:

@@ -20,7 +20,7 @@ from kafkaframes.storage.files.names import CLUSTER_METADATA_TOPIC
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import (
-    FoundOffset,
+    TimedOffset,
     find_timestamp,
     list_offsets,
     log_end_offset,
@@ -89,7 +89,7 @@ def _listed(filesystem: FileSystem, partition: Partition, has_max: bool, use_ind
     return {"earliest": _triple(listed.earliest), "latest": _triple(listed.latest), "max_timestamp": largest}
 
 
-def _triple(found: FoundOffset) -> list[int]:
+def _triple(found: TimedOffset) -> list[int]:
     return [found.offset, found.timestamp, found.leader_epoch]
 
 

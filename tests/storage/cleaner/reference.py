@@ -15,8 +15,8 @@ class PlainOffsetMap:
 
     def put_all(self, buf: bytes, places: Any, sizes: Any, offsets: Any, wanted: Any) -> None:
         """Note the records that are wanted and have a key."""
-        for place, size, offset, is_wanted in zip(places, sizes, offsets, wanted, strict=True):
-            if size >= 0 and is_wanted:
+        for place, size, offset, is_selected in zip(places, sizes, offsets, wanted, strict=True):
+            if size >= 0 and is_selected:
                 self.last_offsets[bytes(buf[place : place + size])] = int(offset)
 
     def get_all(self, buf: bytes, places: Any, sizes: Any) -> list[int]:

@@ -28,7 +28,7 @@ def test_the_map_is_a_dict(records, cut):
         places = np.concatenate(([0], np.cumsum(np.maximum(sizes, 0))))[:-1].astype(np.int64)
         offsets = np.arange(len(keys), dtype=np.int64) + base
         base += len(keys)
-        wanted = np.array([is_wanted for _, is_wanted in part], np.bool_)
+        wanted = np.array([is_selected for _, is_selected in part], np.bool_)
         numbers.append((known.put_all(buf, places, sizes, offsets, wanted), part))
         plain.put_all(buf.tobytes(), places, sizes, offsets, wanted)
         assert known.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)

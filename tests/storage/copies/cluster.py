@@ -11,7 +11,7 @@ from pathlib import Path
 
 import kafkaframes
 from kafkaframes.storage.copies.merge import merge
-from kafkaframes.storage.copies.reading import FileInspector, Found, read_copy
+from kafkaframes.storage.copies.reading import CopySource, FileInspector, read_copy
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs, write_offset_checkpoint
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.log.discover import discover
@@ -75,9 +75,9 @@ def write_partition(
     return directory
 
 
-def found(*paths: Path) -> list[Found]:
+def found(*paths: Path) -> list[CopySource]:
     return [
-        Found(directory, partition)
+        CopySource(directory, partition)
         for directory in discover([str(path) for path in paths])
         for partition in directory.partitions
         if partition.is_live
@@ -93,7 +93,7 @@ def merged(*paths: Path, check: bool = True):
 def rows_of(result, mode: str = "FAILFAST") -> list[tuple[int, bytes]]:
     """Read every piece from its file, with checksums, as (offset, value)."""
     rows = []
-    for piece in result.pieces:
+    for piece in result.spans:
         with open(result.segment(piece.at).path, "rb") as file:
             raw = file.read()[piece.at.start : piece.at.end]
         start = max(piece.first_offset, result.start_offset) if piece.is_clipped else result.start_offset

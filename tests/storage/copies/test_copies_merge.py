@@ -46,7 +46,7 @@ def test_a_copy_that_lags_adds_nothing(tmp_path, whole):
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:3])}, epochs=[(0, 0)])
     found = merged(two, one)
     assert rows_of(found) == truth_of(whole)
-    assert [piece.at.copy for piece in found.pieces] == [1]
+    assert [piece.at.copy for piece in found.spans] == [1]
     assert checks(found) == {"copy-lags"}
     assert (found.start_offset, found.end_offset) == (0, 21)
 
@@ -61,7 +61,7 @@ def test_the_tail_of_a_lost_epoch_is_cut(tmp_path, whole):
     (cut,) = found.decisions
     assert (cut.check, cut.first_offset, cut.end_offset, cut.copy) == ("divergent-tail", 9, 21, str(one))
     assert "were committed there" in cut.message
-    assert cut.places[0].position == len(raw_of(whole[:3]))
+    assert cut.locations[0].position == len(raw_of(whole[:3]))
 
 
 def test_an_elected_leader_without_records_cuts_too(tmp_path, whole):
@@ -159,7 +159,7 @@ def test_copies_that_contradict_each_other_are_undecided(tmp_path, whole, check)
     assert rows_of(found) == truth_of([*whole[:2], *whole[3:]])
     (undecided,) = found.decisions
     assert (undecided.check, undecided.first_offset, undecided.end_offset) == ("undecided", 7, 9)
-    assert [place.file for place in undecided.places] == [f"{one}/{0:020}.log", f"{two}/{0:020}.log"]
+    assert [place.file for place in undecided.locations] == [f"{one}/{0:020}.log", f"{two}/{0:020}.log"]
 
 
 def test_the_same_records_in_other_bytes_are_no_contradiction(tmp_path, whole):

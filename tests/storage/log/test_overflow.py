@@ -25,7 +25,7 @@ from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.overflow import MOST_OFFSETS, overflows, pieces_of, split_partition
+from kafkaframes.storage.log.overflow import MOST_OFFSETS, overflows, parts_of, split_partition
 from kafkaframes.storage.partition import open_log
 from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.storage.recovery.plan import plan_recovery
@@ -57,7 +57,7 @@ def log_of(directory: Path, segments: dict[int, bytes], *, clean: bool = False) 
 def pieces(path: Path, base: int = 0) -> list[tuple[int, int, int]]:
     file = LogFile(FileName(base, "log"), str(path / segment_file_name(base, "log")), 0, None)
     size = Path(file.path).stat().st_size
-    found = pieces_of(LocalFileSystem(), LogFile(file.name, file.path, size, None))
+    found = parts_of(LocalFileSystem(), LogFile(file.name, file.path, size, None))
     return [(piece.base_offset, piece.start, piece.end) for piece in found]
 
 

@@ -15,7 +15,7 @@ from kafkaframes.records.build import build_records
 from kafkaframes.storage.files.disk import OnlineDisk
 from kafkaframes.storage.partition import segment as module
 from kafkaframes.storage.partition.fetch import LOG_END
-from kafkaframes.storage.partition.segment import FoundBatch, LogSegment
+from kafkaframes.storage.partition.segment import BatchWindow, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
 
 PIECES = [batch(1), batch(3), batch(40, value=b"v" * 300), batch(2, codec="gzip")]
@@ -50,7 +50,7 @@ def outcome(find, offset):
 def assert_finds_as_plainly(segment, offset):
     found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_plainly, offset)
     assert (found and found[:2]) == (plain and plain[:2])
-    if isinstance(found, FoundBatch):
+    if isinstance(found, BatchWindow):
         raw = segment.read_at(0, segment.size_bytes)
         assert found.within(found.size) in (None, raw[found.position : found.position + found.size])
 

@@ -4,7 +4,7 @@ import pytest
 
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.log.overflow import Piece
+from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.recovery.draft import Draft, Kind
 
 
@@ -50,7 +50,7 @@ def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
 
 def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
     whole = file(0, "log", size_bytes=100)
-    pieces = (Piece(0, 0, 60, "/logs/t-0/piece-a"), Piece(9, 60, 100, "/logs/t-0/piece-b"))
+    pieces = (FilePart(0, 0, 60, "/logs/t-0/piece-a"), FilePart(9, 60, 100, "/logs/t-0/piece-b"))
     pieces = tuple(one._replace(path=f"/logs/t-0/{FileName(one.base_offset, 'log')}") for one in pieces)
     draft.take_apart(whole, pieces)
     assert [kind for kind, *_ in listed(draft)] == [Kind.SPLIT, Kind.RENAME, Kind.RENAME, Kind.RENAME, Kind.RENAME]
@@ -58,4 +58,4 @@ def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
         (f"{0:020}.log.swap", f"{0:020}.log"),
         (f"{9:020}.log.swap", f"{9:020}.log"),
     ]
-    assert (draft.bases(), draft.pieces) == ([0, 9, 20], {0, 9})
+    assert (draft.bases(), draft.part_bases) == ([0, 9, 20], {0, 9})

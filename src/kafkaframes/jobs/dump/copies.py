@@ -8,7 +8,7 @@ from typing import Any
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.storage.copies.decisions import Decision, by_severity
-from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_found
+from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies
 from kafkaframes.storage.copies.reading import group
 from kafkaframes.storage.files.filesystem import plain_path, split
 from kafkaframes.storage.files.findings import Severity
@@ -47,7 +47,7 @@ def merge_files(
         except LogDirError as reason:
             messages.append(f"not merged: {reason}")
             continue
-        merged = merge_found(copies, check=True, scan=True)
+        merged = merge_copies(copies, check=True, scan=True)
         decisions += merged.decisions
         parts = [
             DumpFile(
@@ -58,7 +58,7 @@ def merge_files(
                 str(merged.topic_partition),
                 (max(piece.first_offset, merged.start_offset), piece.end_offset),
             )
-            for piece in merged.pieces
+            for piece in merged.spans
         ]
         made |= {segment.path: parts for one in copies for segment in one.partition.segments}
     shown = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]

@@ -15,7 +15,7 @@ from kafkaframes.jobs.dump.names import KINDS, RECORDS
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.selection import check_topics, is_wanted
+from kafkaframes.storage.log.selection import check_topics, is_selected
 from kafkaframes.storage.log.where import filesystem_for, object_view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
@@ -200,6 +200,6 @@ def selected(found: list[DumpFile], topics: Collection[str], partitions: Collect
         one
         for one, name in zip(found, names, strict=True)
         if name is not None
-        and is_wanted(name.topic_partition.topic, topics)
+        and is_selected(name.topic_partition.topic, topics)
         and (not partitions or name.topic_partition.partition in partitions)
     ]

@@ -10,7 +10,7 @@ from kafkaframes.client import AsyncAdmin, NewTopic
 from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.jobs.mirror.report import MirrorReport
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING
-from kafkaframes.storage.log.selection import check_topics, is_wanted
+from kafkaframes.storage.log.selection import check_topics, is_selected
 
 _OWN: Final = 1  # ConfigSource of what was set for the topic itself
 # What belongs to a cluster's shape and not to a topic's records (MirrorMaker 2 leaves them out, too).
@@ -55,7 +55,7 @@ async def wanted_topics(
     check_topics(names, (one.name for one in topics))
     found = []
     for one in sorted(topics, key=lambda one: one.name):
-        if is_wanted(one.name, names):
+        if is_selected(one.name, names):
             led = tuple(number for number in sorted(one.partitions) if one.partitions[number].leader >= 0)
             configs = {**told.get(one.name, {}), **await own_configs(admin, one.name)}
             found.append(SourceTopic(one.name, str(one.topic_id), led, configs))

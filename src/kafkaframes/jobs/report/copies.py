@@ -11,8 +11,8 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import Decision
-from kafkaframes.storage.copies.one_log import copies_of, merge_found
-from kafkaframes.storage.copies.reading import Found, group
+from kafkaframes.storage.copies.one_log import copies_of, merge_copies
+from kafkaframes.storage.copies.reading import CopySource, group
 from kafkaframes.storage.copies.spans import Merged
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -74,7 +74,7 @@ class Joined:
         apart: why other copies of that name are not among these (a verdict); empty where none are.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[CopySource, ...]
     partition: Partition
     filesystem: FileSystem
     merged: Merged | None = None
@@ -118,17 +118,17 @@ def joined_copies(
     return found
 
 
-def _cluster(one: Found) -> str | None:
+def _cluster(one: CopySource) -> str | None:
     return one.log_directory.meta.cluster_id if one.log_directory.meta else None
 
 
-def _topic_id(one: Found) -> str | None:
+def _topic_id(one: CopySource) -> str | None:
     return one.partition.metadata.topic_id if one.partition.metadata else None
 
 
 def _split(
-    copies: Sequence[Found], key: Callable[[Found], str | None], verdict: str
-) -> Iterator[tuple[list[Found], str]]:
+    copies: Sequence[CopySource], key: Callable[[CopySource], str | None], verdict: str
+) -> Iterator[tuple[list[CopySource], str]]:
     """Tell copies apart by an id; those without one go with the first. All but the first are given the verdict."""
     ids = list(dict.fromkeys(name for one in copies if (name := key(one)) is not None))
     for place, name in enumerate(ids or [None]):
@@ -136,14 +136,14 @@ def _split(
         yield kept, verdict if place else ""
 
 
-def _joined(found: tuple[Found, ...], options: Mapping[str, Any], apart: str) -> Joined:
+def _joined(found: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> Joined:
     first = max(found, key=lambda one: one.partition.size_bytes)
     alone = Joined(found, first.partition, first.filesystem, apart=apart)
     if len(found) == 1:
         return alone
     view = View(options)
     try:
-        merged = merge_found(found, check=True, scan=True)
+        merged = merge_copies(found, check=True, scan=True)
         partition = view.add_merged(merged, found)
     except LogDirError as problem:
         return Joined(found, first.partition, first.filesystem, apart=apart, problem=problem)

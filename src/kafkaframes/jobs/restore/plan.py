@@ -133,7 +133,7 @@ def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: Restore
 def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
     for one in decisions:
         if one.severity is Severity.ERROR and settings.mode != DROPMALFORMED:
-            place = one.places[0] if one.places else None
+            place = one.locations[0] if one.locations else None
             position = place.position if place else None
             raise LogDirError(f"{one}: nothing was restored", file=place.file if place else one.copy, position=position)
 

@@ -14,7 +14,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.open_segment import open_planned
-from kafkaframes.storage.log.selection import is_wanted
+from kafkaframes.storage.log.selection import is_selected
 
 
 class Follower:
@@ -74,7 +74,7 @@ class Follower:
 
     def _wants(self, of: TopicPartition) -> bool:
         is_hidden = not self._topics and of.topic in INTERNAL_TOPICS
-        is_chosen = is_wanted(of.topic, self._topics) and (not self._partitions or of.partition in self._partitions)
+        is_chosen = is_selected(of.topic, self._topics) and (not self._partitions or of.partition in self._partitions)
         return is_chosen and not is_hidden
 
     def _rest_of(self, of: TopicPartition, segment: Segment) -> Iterator[pa.RecordBatch]:

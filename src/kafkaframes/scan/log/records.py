@@ -24,7 +24,7 @@ from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
 from kafkaframes.storage.log.where import filesystem_for, object_view, view_object
 
 if TYPE_CHECKING:
-    from kafkaframes.storage.copies.reading import Found
+    from kafkaframes.storage.copies.reading import CopySource
 
 log = logging.getLogger("kafkaframes.storage.log")
 _LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
@@ -235,10 +235,10 @@ def _in_log(
 
 
 def _in_partition(
-    copies: Sequence[Found], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
+    copies: Sequence[CopySource], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
 ) -> Iterator[pa.RecordBatch]:
     """Read the one copy of a partition, or several as one log; nothing below the log's start."""
-    from kafkaframes.storage.copies.one_log import merge_found
+    from kafkaframes.storage.copies.one_log import merge_copies
 
     if len(copies) == 1:
         partition = copies[0].partition
@@ -247,7 +247,7 @@ def _in_partition(
             with open_planned(path, options=storage) as segment:
                 yield from _in_segment(segment, bounded, errors)
         return
-    merged = merge_found(copies, check=True, scan=True)
+    merged = merge_copies(copies, check=True, scan=True)
     for decision in merged.decisions:
         log.log(_LEVELS[decision.severity], "%s", decision)
     for path, damage in merged.lost_chunks():
@@ -255,7 +255,7 @@ def _in_partition(
             raise damage
         errors.append(_error_of(path, damage))
     least = max(merged.start_offset, options.first_offset or 0)
-    for piece in merged.pieces:
+    for piece in merged.spans:
         bounded = options._replace(first_offset=least) if piece.first_offset < least else options
         path, at = merged.segment(piece.at).path, piece.at
         with open_planned(path, at.end, options=storage) as segment:

@@ -19,9 +19,9 @@ from kafkaframes.scan.log.planning import NO_END, NO_START, Segment
 from kafkaframes.scan.ranges import narrowed
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.healing import Alternate
-from kafkaframes.storage.copies.one_log import merge_found
-from kafkaframes.storage.copies.reading import Found
-from kafkaframes.storage.copies.spans import Merged, Piece, SegmentRange
+from kafkaframes.storage.copies.one_log import merge_copies
+from kafkaframes.storage.copies.reading import CopySource
+from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
@@ -65,10 +65,10 @@ def merge_chosen(found: FoundLogs, chosen: Sequence[Segment], options: ReadOptio
                 segments += [one for one in chosen if (one.topic, one.partition) == name]
                 continue
             copies = [_found(by_directory[place]) for place in places]
-            merged = merge_found(copies, run=pool.map)
+            merged = merge_copies(copies, run=pool.map)
             shown = view.add_merged(merged, copies)
             by_directory[shown.directory] = Log(view.filesystem, shown)
-            segments += [_segment(merged, piece, shown.directory, named[name]) for piece in merged.pieces]
+            segments += [_segment(merged, piece, shown.directory, named[name]) for piece in merged.spans]
             decisions += merged.decisions
             _report_lost(merged, options)
     listed = tuple(by_severity(decisions))
@@ -83,16 +83,16 @@ def _directories(chosen: Sequence[Segment]) -> dict[Name, list[str]]:
     return {name: list(places) for name, places in found.items()}
 
 
-def _found(one: Log) -> Found:
+def _found(one: Log) -> CopySource:
     if one.log_directory is None:  # of a merge; there is nothing to merge it with
-        return Found(LogDirectory(one.partition.log_directory, one.filesystem), one.partition)
-    return Found(one.log_directory, one.partition)
+        return CopySource(LogDirectory(one.partition.log_directory, one.filesystem), one.partition)
+    return CopySource(one.log_directory, one.partition)
 
 
 def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
     for decision in decisions:
         if decision.check == "undecided" and options.mode == "FAILFAST":
-            place = decision.places[0]
+            place = decision.locations[0]
             raise LogDirError(str(decision), position=place.position, file=place.file)
         log.log(_LEVELS[decision.severity], "%s", decision)
 
@@ -104,7 +104,7 @@ def _report_lost(merged: Merged, options: ReadOptions) -> None:
         log.warning("%s: %s; no other copy has its offsets", path, damage)
 
 
-def _segment(merged: Merged, piece: Piece, directory: str, named: bool) -> Segment:
+def _segment(merged: Merged, piece: Span, directory: str, named: bool) -> Segment:
     stored = merged.segment(piece.at)
     least = max(piece.first_offset if piece.is_clipped else NO_START, merged.start_offset)
     return Segment(

@@ -45,11 +45,11 @@ def prefetch(typingctx: Any, address: Any) -> Any:
     """Ask for the cache line at an address; a wrong address does no harm."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         to_read, keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
-        builder.call(function, [builder.inttoptr(args[0], place), to_read, keep, data])
+        builder.call(function, [builder.inttoptr(args[0], pointer), to_read, keep, data])
         return context.get_dummy_value()
 
     return types.none(types.int64), code
@@ -75,26 +75,26 @@ def _hash(address, start, size):
 
 
 @device
-def _same(one, at, other, place, size):
+def _same(first, at, other, other_at, size):
     done = 0
     while size - done >= 8:
-        if load_i64(one, at + done) != load_i64(other, place + done):
+        if load_i64(first, at + done) != load_i64(other, other_at + done):
             return False
         done += 8
     while done < size:
-        if load_u8(one, at + done) != load_u8(other, place + done):
+        if load_u8(first, at + done) != load_u8(other, other_at + done):
             return False
         done += 1
     return True
 
 
 @kernel(types.void(BYTES, INT64S, INT32S, OUT_INT64S))
-def hash_all(buf, places, sizes, hashes):
+def hash_all(buf, positions, sizes, hashes):
     """Hash every record's key; 0 for null."""
     address = address_of(buf)
-    for record in range(places.size):
+    for record in range(positions.size):
         size = np.int64(sizes[record])
-        hashes[record] = _hash(address, places[record], size) if size >= 0 else 0
+        hashes[record] = _hash(address, positions[record], size) if size >= 0 else 0
 
 
 @inlined
@@ -113,9 +113,9 @@ def _find(address, start, size, hashed, slots, arena_address, mask):
     slot = hashed & mask
     while slots[PER_SLOT * slot] != 0:
         if slots[PER_SLOT * slot + 1] == hashed:
-            place = slots[PER_SLOT * slot] - 1
-            if _size_of(arena_address, place) == size and _same(
-                address, start, arena_address, place + SIZE_BYTES, size
+            position = slots[PER_SLOT * slot] - 1
+            if _size_of(arena_address, position) == size and _same(
+                address, start, arena_address, position + SIZE_BYTES, size
             ):
                 break
         slot = (slot + 1) & mask
@@ -123,12 +123,12 @@ def _find(address, start, size, hashed, slots, arena_address, mask):
 
 
 @inlined
-def _size_of(arena_address, place):
+def _size_of(arena_address, position):
     return (
-        load_u8(arena_address, place)
-        | load_u8(arena_address, place + 1) << 8
-        | load_u8(arena_address, place + 2) << 16
-        | load_u8(arena_address, place + 3) << 24
+        load_u8(arena_address, position)
+        | load_u8(arena_address, position + 1) << 8
+        | load_u8(arena_address, position + 2) << 16
+        | load_u8(arena_address, position + 3) << 24
     )
 
 
@@ -138,8 +138,8 @@ def _size_of(arena_address, place):
         OUT_INT64S, OUT_BYTES, OUT_BYTES,
     )
 )  # fmt: skip
-def put_all(buf, places, sizes, offsets, wanted, hashes, number, first, count, used, slots, arena, dead):
-    """Note the records from ``first`` on that are ``wanted`` and have a key; a later one replaces an earlier one.
+def put_all(buf, positions, sizes, offsets, selected, hashes, number, first, count, used, slots, arena, dead):
+    """Note the records from ``first`` on that are ``selected`` and have a key; a later one replaces an earlier one.
 
     ``number`` is the first record's; the bit in ``dead`` of a record that is replaced is set. Returns ``(record,
     count, used, fell)``: where it stopped because an array is full, what is in use now, and how many records had an
@@ -148,12 +148,12 @@ def put_all(buf, places, sizes, offsets, wanted, hashes, number, first, count, u
     address, arena_address = address_of(buf), address_of(arena)
     slot_count = slots.size // PER_SLOT
     mask, most, fell = slot_count - 1, slot_count * FULLEST // 8, 0
-    for record in range(first, places.size):
+    for record in range(first, positions.size):
         _fetch_ahead(record, hashes, slots, arena_address, mask)
         size = np.int64(sizes[record])
-        if size < 0 or not wanted[record]:
+        if size < 0 or not selected[record]:
             continue
-        slot = _find(address, places[record], size, hashes[record], slots, arena_address, mask)
+        slot = _find(address, positions[record], size, hashes[record], slots, arena_address, mask)
         if slots[slot] != 0:
             fell += offsets[record] <= slots[slot + 2]
             old = slots[slot + 3]
@@ -165,37 +165,37 @@ def put_all(buf, places, sizes, offsets, wanted, hashes, number, first, count, u
             slots[slot + 1] = hashes[record]
             for byte in range(SIZE_BYTES):
                 arena[used + byte] = (size >> (8 * byte)) & 0xFF
-            copy_bytes(arena, used + SIZE_BYTES, buf, places[record], size)
+            copy_bytes(arena, used + SIZE_BYTES, buf, positions[record], size)
             count += 1
             used += SIZE_BYTES + size
         slots[slot + 2] = offsets[record]
         slots[slot + 3] = number + record
-    return places.size, count, used, fell
+    return positions.size, count, used, fell
 
 
 @kernel(types.void(BYTES, INT64S, INT32S, INT64S, INT64S, BYTES, OUT_INT64S))
-def get_all(buf, places, sizes, hashes, slots, arena, found):
+def get_all(buf, positions, sizes, hashes, slots, arena, latest):
     """Look up the last offset of every record's key; ``ABSENT`` where it is not known or null."""
     address, arena_address = address_of(buf), address_of(arena)
     mask = slots.size // PER_SLOT - 1
-    for record in range(places.size):
+    for record in range(positions.size):
         _fetch_ahead(record, hashes, slots, arena_address, mask)
         size = np.int64(sizes[record])
-        found[record] = ABSENT
+        latest[record] = ABSENT
         if size >= 0:
-            slot = _find(address, places[record], size, hashes[record], slots, arena_address, mask)
+            slot = _find(address, positions[record], size, hashes[record], slots, arena_address, mask)
             if slots[slot] != 0:
-                found[record] = slots[slot + 2]
+                latest[record] = slots[slot + 2]
 
 
 @kernel(types.void(INT64S, OUT_INT64S))
 def rehash(old, slots):
     """Move the slots that are in use into new, empty ones."""
     mask = slots.size // PER_SLOT - 1
-    for place in range(0, old.size, PER_SLOT):
-        if old[place] != 0:
-            slot = old[place + 1] & mask
+    for entry in range(0, old.size, PER_SLOT):
+        if old[entry] != 0:
+            slot = old[entry + 1] & mask
             while slots[PER_SLOT * slot] != 0:
                 slot = (slot + 1) & mask
             for word in range(PER_SLOT):
-                slots[PER_SLOT * slot + word] = old[place + word]
+                slots[PER_SLOT * slot + word] = old[entry + word]

@@ -73,19 +73,19 @@ def _siphash(address, start, size, key0, key1):
 
 
 @kernel(types.void(BYTES, INT64S, INT32S, types.int64, types.int64, OUT_INT64S))
-def digest_all(buf, places, sizes, key0, key1, digests):
+def digest_all(buf, positions, sizes, key0, key1, digests):
     """Digest every record's key into two numbers; null keys get none."""
     address = address_of(buf)
-    for record in range(places.size):
+    for record in range(positions.size):
         size = np.int64(sizes[record])
         if size >= 0:
-            low, high = _siphash(address, places[record], size, np.uint64(key0), np.uint64(key1))
+            low, high = _siphash(address, positions[record], size, np.uint64(key0), np.uint64(key1))
             digests[2 * record] = low
             digests[2 * record + 1] = high
 
 
 @kernel(types.void(INT64S, INT32S, BYTES, types.int64, OUT_INT64S, OUT_SHORTS))
-def fill_ledger(digests, sizes, wanted, shift, seen, ledger):
+def fill_ledger(digests, sizes, selected, shift, seen, ledger):
     """Give each record its bucket, unless it has no key, or a later record of this call that counts replaces it.
 
     ``seen`` is zeros: a small cache with one place for a key, so what it forgets is only shared out in vain.
@@ -101,7 +101,7 @@ def fill_ledger(digests, sizes, wanted, shift, seen, ledger):
             ledger[record] = SUPERSEDED
             continue
         ledger[record] = np.uint64(high) >> np.uint64(shift)
-        if wanted[record]:
+        if selected[record]:
             seen[slot] = low
             seen[slot + 1] = high
 
@@ -111,14 +111,14 @@ def fill_ledger(digests, sizes, wanted, shift, seen, ledger):
         INT64S, BYTES, SHORTS, types.int64, types.int64, OUT_INT64S, OUT_INT64S
     )
 )  # fmt: skip
-def emit(digests, wanted, ledger, first, used, entries, counts):
+def emit(digests, selected, ledger, first, used, entries, counts):
     """Append the records that have a bucket; return ``(record, used)``, where ``entries`` is full or all are there."""
     for record in range(first, ledger.size):
         bucket = np.int64(ledger[record])
         if bucket < MOST_BUCKETS:
             if 2 * used == entries.size:
                 return record, used
-            entries[2 * used] = (digests[2 * record] & ~_ONE) | np.int64(wanted[record])
+            entries[2 * used] = (digests[2 * record] & ~_ONE) | np.int64(selected[record])
             entries[2 * used + 1] = digests[2 * record + 1]
             counts[bucket] += 1
             used += 1
@@ -126,15 +126,15 @@ def emit(digests, wanted, ledger, first, used, entries, counts):
 
 
 @kernel(types.void(INT64S, types.int64, types.int64, OUT_INT64S, OUT_INT64S))
-def scatter(entries, used, shift, places, out):
-    """Sort entries by bucket, keeping their order; ``places`` are where each bucket begins, and move on."""
+def scatter(entries, used, shift, positions, out):
+    """Sort entries by bucket, keeping their order; ``positions`` are where each bucket begins, and move on."""
     for entry in range(used):
         high = entries[2 * entry + 1]
         bucket = np.int64(np.uint64(high) >> np.uint64(shift))
-        place = places[bucket]
-        out[2 * place] = entries[2 * entry]
-        out[2 * place + 1] = high
-        places[bucket] = place + 1
+        position = positions[bucket]
+        out[2 * position] = entries[2 * entry]
+        out[2 * position + 1] = high
+        positions[bucket] = position + 1
 
 
 @kernel(types.void(INT64S, OUT_INT64S, OUT_BYTES))
@@ -163,8 +163,8 @@ def answer(ledger, first, left, cursors, bits, latest):
         if bucket < MOST_BUCKETS:
             if left == 0:
                 return record, left
-            place = cursors[bucket]
-            latest[record] = (bits[place >> 3] >> (place & 7)) & 1
-            cursors[bucket] = place + 1
+            position = cursors[bucket]
+            latest[record] = (bits[position >> 3] >> (position & 7)) & 1
+            cursors[bucket] = position + 1
             left -= 1
     return ledger.size, left

@@ -41,8 +41,8 @@ def buckets_for(log_bytes: int) -> int:
     >>> buckets_for(1 << 30), buckets_for(1 << 34), buckets_for(1 << 50)
     (256, 1024, 32768)
     """
-    wanted = 1 << max(log_bytes // _BYTES_OF_A_BUCKET - 1, 0).bit_length()
-    return min(max(wanted, _FEWEST_BUCKETS), kernels.MOST_BUCKETS)
+    count = 1 << max(log_bytes // _BYTES_OF_A_BUCKET - 1, 0).bit_length()
+    return min(max(count, _FEWEST_BUCKETS), kernels.MOST_BUCKETS)
 
 
 class EntriesWriter:
@@ -66,9 +66,9 @@ class EntriesWriter:
         self._shift = 64 - buckets.bit_length() + 1
         self._used = 0
 
-    def put(self, window: Decoded, wanted: Flags) -> None:
-        """Add a window's records; those that are not wanted replace nothing, but can be replaced."""
-        index, flags = window.index, wanted.view(np.uint8)
+    def put(self, window: Decoded, selected: Flags) -> None:
+        """Add a window's records; those that are not selected replace nothing, but can be replaced."""
+        index, flags = window.index, selected.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
         ledger = np.empty(len(index.offsets), np.uint16)
         self._seen.fill(0)
@@ -86,8 +86,8 @@ class EntriesWriter:
         """Write the collected entries as a run: the number of entries of each bucket, then the entries by bucket."""
         if not self._used:
             return
-        places = np.cumsum(self._counts) - self._counts
-        kernels.scatter(self._entries, self._used, self._shift, places, self._sorted)
+        starts = np.cumsum(self._counts) - self._counts
+        kernels.scatter(self._entries, self._used, self._shift, starts, self._sorted)
         self._entries_file.write(self._counts.data)
         self._entries_file.write(self._sorted[: 2 * self._used].data)
         self.runs.append(self._used)
@@ -100,11 +100,11 @@ def _open_runs(path: Path, runs: Sequence[int], buckets: int) -> list[tuple[Ints
     if not runs:
         return []
     words = np.asarray(np.memmap(path, np.int64, "r"))
-    found, position = [], 0
+    opened, position = [], 0
     for entries in runs:
         start, position = position + buckets, position + buckets + 2 * entries
-        found.append((words[start - buckets : start], words[start:position]))
-    return found
+        opened.append((words[start - buckets : start], words[start:position]))
+    return opened
 
 
 def judge_buckets(
@@ -125,26 +125,26 @@ def judge_buckets(
         first_bucket, end_bucket: the range.
     """
     files = [_open_runs(path, runs, buckets) for path, runs in entries]
-    pieces = [_Piece(counts, data) for runs in files for counts, data in runs]
+    run_files = [_Run(counts, data) for runs in files for counts, data in runs]
     table: Ints = np.empty(0, np.int64)
     for bucket in range(first_bucket, end_bucket):
-        parts = [piece.entries_of(bucket) for piece in pieces]
+        parts = [run_file.entries_of(bucket) for run_file in run_files]
         count = sum(map(len, parts)) // 2
         if count:
             table = _cleared(table, count)
             latest = np.empty(count, np.uint8)
             kernels.judge(np.concatenate(parts), table, latest)
             ends = np.cumsum([len(part) // 2 for part in parts])[:-1]
-            for piece, flags in zip(pieces, np.split(latest, ends), strict=True):
-                piece.verdicts.append(np.packbits(flags, bitorder="little").tobytes())
-    left = iter(pieces)
-    slabs = [b"".join(piece for _ in runs for piece in next(left).verdicts) for runs in files]
+            for run_file, flags in zip(run_files, np.split(latest, ends), strict=True):
+                run_file.verdicts.append(np.packbits(flags, bitorder="little").tobytes())
+    left = iter(run_files)
+    slabs = [b"".join(flags for _ in runs for flags in next(left).verdicts) for runs in files]
     sizes = np.array([0, *map(len, slabs)], np.int64)
     verdicts.write((np.cumsum(sizes) + len(sizes) * _WORD_BYTES).data)
     verdicts.writelines(slabs)
 
 
-class _Piece:
+class _Run:
     """One run's entries, and the verdicts on them so far."""
 
     def __init__(self, counts: Ints, entries: Ints) -> None:

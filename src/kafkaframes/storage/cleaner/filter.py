@@ -32,7 +32,7 @@ from kafkaframes.storage.log.producer_state import ProducerStates
 
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-Pieces = dict[int, bytes | memoryview]
+Chunks = dict[int, bytes | memoryview]
 
 
 class Verdicts(NamedTuple):
@@ -122,10 +122,10 @@ class Filter:
         copied &= ~foreign_inner(window) & ~self._must_rewrite(window.batches.column("magic"))
         self._count(window, copied)
         emptied = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
-        pieces: Pieces = {batch: self._empty(window, batch) for batch in emptied}
+        chunks: Chunks = {batch: self._empty(window, batch) for batch in emptied}
         rewritten = np.flatnonzero((counts > 0) & ~copied).tolist()
-        pieces |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
-        kept_bytes = _in_order(window, copied, pieces)
+        chunks |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
+        kept_bytes = _in_order(window, copied, chunks)
         self.tally.records_kept += _records_in(kept_bytes)
         return kept_bytes
 
@@ -187,8 +187,8 @@ class Filter:
         magics = window.batches.column("magic")
         has_tombstone = np.zeros(len(window.batches), np.bool_)
         has_tombstone[window.owners[kept & (window.index.value_size < 0)]] = True
-        found: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.flag(DELETE_HORIZON)
-        return found & ((magics >= 2) | self._must_rewrite(magics))
+        gets_horizon: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.flag(DELETE_HORIZON)
+        return gets_horizon & ((magics >= 2) | self._must_rewrite(magics))
 
     # ----------------------------------------------------------------------------------------------- its records
 
@@ -241,10 +241,10 @@ class Filter:
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
 
-    def _rewrite(self, window: Decoded, kept: Flags, rewrites: list[tuple[int, bool]]) -> Pieces:
+    def _rewrite(self, window: Decoded, kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
         """Write batches anew, those of one format, codec and timestamp type together."""
         self.tally.batches_rewritten += len(rewrites)
-        pieces: Pieces = {}
+        chunks: Chunks = {}
         alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
         new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
         for batch, gets_horizon in rewrites:
@@ -265,8 +265,8 @@ class Filter:
             built = build_batches(
                 rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], record_format=magic, codec=codec
             )
-            pieces |= {batch: piece for (batch, _), piece in zip(members, built, strict=True)}
-        return pieces
+            chunks |= {batch: chunk for (batch, _), chunk in zip(members, built, strict=True)}
+        return chunks
 
     def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
         """Return the header of a batch that is written anew: its own, but for what the records decide."""
@@ -278,13 +278,13 @@ class Filter:
         return fields
 
 
-def _records_in(pieces: list[bytes | memoryview]) -> int:
-    data = as_array(b"".join(pieces))
+def _records_in(chunks: list[bytes | memoryview]) -> int:
+    data = as_array(b"".join(chunks))
     return count_records(data, scan_all(data, rules=FILE))
 
 
-def _in_order(window: Decoded, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:
-    """Put the remaining batches of a window in order; neighbours that are copied become one piece."""
+def _in_order(window: Decoded, copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
+    """Put the remaining batches of a window in order; neighbours that are copied become one chunk."""
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     edges = np.flatnonzero(np.diff(copied, prepend=False, append=False)).reshape(-1, 2)
     view = memoryview(window.data.data)
@@ -297,7 +297,7 @@ def _in_order(window: Decoded, copied: Flags, pieces: Pieces) -> list[bytes | me
             strict=True,
         )
     }
-    return [piece for _, piece in sorted((runs | pieces).items())]
+    return [chunk for _, chunk in sorted((runs | chunks).items())]
 
 
 def _has_horizon(header: BatchHeader) -> bool:

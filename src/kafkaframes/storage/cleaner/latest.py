@@ -40,10 +40,10 @@ class LatestInMemory:
 
     def is_latest(self, window: Decoded) -> Flags:
         """Return which records no later one replaces."""
-        place = self._walked.get(_place(window))
-        if place is None or not self._map.rises:
+        walked = self._walked.get(_window_key(window))
+        if walked is None or not self._map.rises:
             return self._ask(window, slice(None))
-        number, left_out = place
+        number, left_out = walked
         flags = ~self._map.replaced(number, len(window.owners))
         if left_out is not None:
             flags[left_out] = self._ask(window, left_out)
@@ -51,12 +51,12 @@ class LatestInMemory:
 
     def _ask(self, window: Decoded, chosen: Flags | slice) -> Flags:
         index = window.index
-        places, sizes = np.ascontiguousarray(index.key_at[chosen]), np.ascontiguousarray(index.key_size[chosen])
-        last: Flags = index.offsets[chosen] >= self._map.get_all(window.sections.buf, places, sizes)
+        positions, sizes = np.ascontiguousarray(index.key_at[chosen]), np.ascontiguousarray(index.key_size[chosen])
+        last: Flags = index.offsets[chosen] >= self._map.get_all(window.sections.buf, positions, sizes)
         return last
 
 
-def _place(window: Decoded) -> tuple[str | None, int]:
+def _window_key(window: Decoded) -> tuple[str | None, int]:
     return window.file, window.position(0)
 
 
@@ -69,10 +69,10 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
     """
     known = OffsetMap(map_bytes)
     walked: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
-    for window, wanted in counting_windows(filesystem, plan):
+    for window, selected in counting_windows(filesystem, plan):
         index = window.index
-        number = known.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, wanted)
-        walked[_place(window)] = number, None if wanted.all() else ~wanted
+        number = known.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, selected)
+        walked[_window_key(window)] = number, None if selected.all() else ~selected
     return LatestInMemory(known, walked)
 
 
@@ -97,5 +97,5 @@ def counted(window: Decoded, transactions: CleanedTransactions, first_dirty_offs
             counts[batch] = False
         else:
             counts[batch] = not transactions.data(header)
-    wanted: Flags = counts[window.owners] & (window.index.offsets >= first_dirty_offset)
-    return wanted
+    selected: Flags = counts[window.owners] & (window.index.offsets >= first_dirty_offset)
+    return selected

@@ -51,14 +51,14 @@ class OffsetMap:
         return self._entries
 
     def put_all(
-        self, buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32], offsets: Ints, wanted: Flags
+        self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32], offsets: Ints, selected: Flags
     ) -> int:
-        """Add the wanted records; records without a key (a negative size) are skipped.
+        """Add the selected records; records without a key (a negative size) are skipped.
 
         Args:
             buf: the bytes in which the keys lie.
-            places, sizes, offsets: of each record's key in bytes, and its offset; offsets increase from call to call.
-            wanted: which records count.
+            positions, sizes, offsets: of each key in bytes, and its record; offsets increase from call to call.
+            selected: which records count.
 
         Returns:
             The number of the first record, for ``replaced``.
@@ -67,17 +67,17 @@ class OffsetMap:
             MapFullError: they do not fit into the bound.
         """
         number, first = self._number, 0
-        self._number += -(-len(places) // 8) * 8  # the bits of a call begin with a byte
+        self._number += -(-len(positions) // 8) * 8  # the bits of a call begin with a byte
         if self._number > 8 * len(self._dead):
             self._dead = _longer(self._dead, max(2 * len(self._dead), self._number // 8), 0)
-        hashes, flags = _hashes(buf, places, sizes), wanted.view(np.uint8)
+        hashes, flags = _hashes(buf, positions, sizes), selected.view(np.uint8)
         while True:
             first, self._entries, self._used, fell = _kernels.put_all(
-                buf, places, sizes, offsets, flags, hashes, number, first, self._entries, self._used,
+                buf, positions, sizes, offsets, flags, hashes, number, first, self._entries, self._used,
                 self._slots, self._arena, self._dead,
             )  # fmt: skip
             self.rises = self.rises and not fell
-            if first == len(places):
+            if first == len(positions):
                 return number
             self._grow(int(sizes[first]))
 
@@ -99,11 +99,11 @@ class OffsetMap:
         if self._most_bytes is not None and held + more_bytes > self._most_bytes:
             raise MapFullError(f"{self._entries} keys, {held + more_bytes} bytes of memory")
 
-    def get_all(self, buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
+    def get_all(self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
         """Return each record's key's last offset, -1 where the key is unknown or null."""
-        found: Ints = np.empty(len(places), np.int64)
-        _kernels.get_all(buf, places, sizes, _hashes(buf, places, sizes), self._slots, self._arena, found)
-        return found
+        latest: Ints = np.empty(len(positions), np.int64)
+        _kernels.get_all(buf, positions, sizes, _hashes(buf, positions, sizes), self._slots, self._arena, latest)
+        return latest
 
     def replaced(self, number: int, count: int) -> Flags:
         """Return which of ``count`` records from ``number`` on have a later record of their key."""
@@ -111,9 +111,9 @@ class OffsetMap:
         return np.unpackbits(bits, count=count, bitorder="little").view(np.bool_)
 
 
-def _hashes(buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
-    hashes: Ints = np.empty(len(places), np.int64)
-    _kernels.hash_all(buf, places, sizes, hashes)
+def _hashes(buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
+    hashes: Ints = np.empty(len(positions), np.int64)
+    _kernels.hash_all(buf, positions, sizes, hashes)
     return hashes
 
 

@@ -154,14 +154,14 @@ def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSe
     """Return neighbouring segments as sources for the second walk."""
     horizon = _old_horizon(plan, settings)
     bases = [segment.base_offset for segment in plan.partition.segments]
-    found = []
+    sources = []
     for segment in segments:
         after = bisect_right(bases, segment.base_offset)
         next_base = bases[after] if after < len(bases) else plan.log_end_offset
         aborted = tuple(plan.aborted_between(segment.base_offset, next_base))
         is_dirty = next_base > plan.first_dirty_offset
-        found.append(SourceSegment(segment, aborted, is_dirty, (segment.log.mtime_ms or 0) > horizon))
-    return found
+        sources.append(SourceSegment(segment, aborted, is_dirty, (segment.log.mtime_ms or 0) > horizon))
+    return sources
 
 
 def kept_of(
@@ -191,8 +191,8 @@ def preview_partition(
     end_offset = plan.first_uncleanable_offset
     filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
     segments = plan.segments_between(0, end_offset)
-    for piece in kept_of(filesystem, sources_of(plan, segments, settings), filter_, transactions):
-        filter_.tally.bytes_written += len(piece)
+    for chunk in kept_of(filesystem, sources_of(plan, segments, settings), filter_, transactions):
+        filter_.tally.bytes_written += len(chunk)
     return plan, filter_.tally
 
 

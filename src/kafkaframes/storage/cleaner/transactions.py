@@ -31,8 +31,8 @@ class CleanedTransactions:
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
         """Add aborted transactions that lie ahead; the same one may be added more than once."""
-        for one in aborted:
-            heapq.heappush(self._ahead, (one.first_offset, one.last_offset, one))
+        for transaction in aborted:
+            heapq.heappush(self._ahead, (transaction.first_offset, transaction.last_offset, transaction))
 
     def snapshot(self, before: int) -> CleanedTransactions:
         """Return a copy of the state, with those of the added transactions that begin before an offset."""
@@ -46,8 +46,8 @@ class CleanedTransactions:
 
     def _begin_up_to(self, offset: int) -> None:
         while self._ahead and self._ahead[0][0] <= offset:
-            one = heapq.heappop(self._ahead)[2]
-            self._aborted.setdefault(one.producer_id, one)
+            transaction = heapq.heappop(self._ahead)[2]
+            self._aborted.setdefault(transaction.producer_id, transaction)
 
     def data(self, header: BatchHeader) -> bool:
         """Note a data batch; return whether it belongs to an aborted transaction."""
@@ -67,11 +67,11 @@ class CleanedTransactions:
         if kind is None:
             return True
         if kind == ABORT:
-            one = self._aborted.pop(producer_id, None)
+            transaction = self._aborted.pop(producer_id, None)
             had_data = producer_id in self._aborted_with_data
             self._aborted_with_data.discard(producer_id)
-            if one is not None and had_data:
-                self.kept.append(one)
+            if transaction is not None and had_data:
+                self.kept.append(transaction)
                 return False
             return True
         if kind == COMMIT:

@@ -28,8 +28,8 @@ def header_of(window: Decoded, batch: int) -> BatchHeader:
 
 def in_transactions(window: Decoded) -> list[int]:
     """Return the transactional batches and all control batches."""
-    found: list[int] = np.flatnonzero(window.batches.flag(TRANSACTIONAL | CONTROL)).tolist()
-    return found
+    rows: list[int] = np.flatnonzero(window.batches.flag(TRANSACTIONAL | CONTROL)).tolist()
+    return rows
 
 
 def control_type(window: Decoded, batch: int) -> str | None:
@@ -47,11 +47,11 @@ def control_type(window: Decoded, batch: int) -> str | None:
 def foreign_inner(window: Decoded) -> Flags:
     """Return which message sets hold an inner message of another format (KAFKA-4298)."""
     magics, owners = window.batches.column("magic"), window.owners
-    found = np.zeros(len(window.batches), np.bool_)
+    foreign = np.zeros(len(window.batches), np.bool_)
     inner = np.flatnonzero(window.batches.is_wrapper[owners])
     inner_magics = window.sections.buf[window.index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
-    found[owners[inner[inner_magics != magics[owners[inner]]]]] = True
-    return found
+    foreign[owners[inner[inner_magics != magics[owners[inner]]]]] = True
+    return foreign
 
 
 def _error(window: Decoded, batch: int, reason: str) -> LogDirError:

@@ -77,8 +77,8 @@ class Blocks:
     @property
     def ends(self) -> Ints:
         """The byte after each block."""
-        found: Ints = self.position + self.size
-        return found
+        ends: Ints = self.position + self.size
+        return ends
 
 
 NO_BLOCKS = Blocks(np.empty((len(COLUMNS), 0), np.int64))
@@ -148,8 +148,8 @@ class Copy:
 
     def offsets_lost_at(self, broken: Broken) -> tuple[int, int | None]:
         """Return the offsets between the batches before and behind a broken place; the end is None at the log's end."""
-        place = self.blocks.segment * (1 << 40) + self.blocks.position
-        after = int(np.searchsorted(place, broken.segment * (1 << 40) + broken.position))
+        position = self.blocks.segment * (1 << 40) + self.blocks.position
+        after = int(np.searchsorted(position, broken.segment * (1 << 40) + broken.position))
         first = self.segments[broken.segment].base_offset if after == 0 else int(self.blocks.last[after - 1]) + 1
         return first, int(self.blocks.reach[after]) if after < len(self.blocks) else None
 
@@ -165,25 +165,25 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     if not tables:
         return NO_BLOCKS
     table = np.concatenate([one.table for one in tables], axis=1) if len(tables) > 1 else tables[0].table
-    found = Batches(table, tables[-1].end)
-    first, last = found.column("base_offset"), found.column("last_offset")
-    is_v2 = found.is_v2
-    thinned = (is_v2 & (found.column("count") < last - first + 1)) | found.flag(DELETE_HORIZON)
+    batches = Batches(table, tables[-1].end)
+    first, last = batches.column("base_offset"), batches.column("last_offset")
+    is_v2 = batches.is_v2
+    thinned = (is_v2 & (batches.column("count") < last - first + 1)) | batches.flag(DELETE_HORIZON)
     before = np.concatenate(([base_offset], last[:-1] + 1))
-    reach = np.where(found.is_wrapper, np.minimum(before, last), first)
-    made = np.empty((len(COLUMNS), len(found)), np.int64)
-    rows: tuple[Ints | int, ...] = (segment, found.column("position"), found.column("size"), first, last, reach)
-    epochs = np.where(is_v2, found.column("leader_epoch"), NO_EPOCH)
+    reach = np.where(batches.is_wrapper, np.minimum(before, last), first)
+    made = np.empty((len(COLUMNS), len(batches)), np.int64)
+    rows: tuple[Ints | int, ...] = (segment, batches.column("position"), batches.column("size"), first, last, reach)
+    epochs = np.where(is_v2, batches.column("leader_epoch"), NO_EPOCH)
     others: tuple[Ints | int, ...] = (
         epochs,
-        found.column("crc"),
-        found.column("magic"),
+        batches.column("crc"),
+        batches.column("magic"),
         thinned.astype(np.int64),
         1,
-        _digest(found),
+        _digest(batches),
     )
-    for place, row in enumerate((*rows, *others)):
-        made[place] = row
+    for column, row in enumerate((*rows, *others)):
+        made[column] = row
     return Blocks(made)
 
 
@@ -224,8 +224,8 @@ def ascending(lows: Ints, highs: Ints) -> Flags:
     most_before = np.maximum.accumulate(highs)
     too_low = backward.copy()
     too_low[1:] |= lows[1:] <= most_before[:-1]
-    found: Flags = ~(too_high if too_high.sum() <= too_low.sum() else too_low)
-    return found
+    fits: Flags = ~(too_high if too_high.sum() <= too_low.sum() else too_low)
+    return fits
 
 
 def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
@@ -250,8 +250,8 @@ def _epochs_ascend(epochs: Ints) -> Flags:
     too_high[:-1] = epochs[:-1] > np.minimum.accumulate(epochs[::-1])[::-1][1:]
     too_low = np.zeros(len(epochs), np.bool_)
     too_low[1:] = epochs[1:] < np.maximum.accumulate(epochs)[:-1]
-    found: Flags = ~(too_high if too_high.sum() <= too_low.sum() else too_low)
-    return found
+    fits: Flags = ~(too_high if too_high.sum() <= too_low.sum() else too_low)
+    return fits
 
 
 def epochs_in(blocks: Blocks) -> Epochs:
@@ -290,16 +290,16 @@ def _agree(checkpoint: Epochs, seen: Epochs, blocks: Blocks) -> bool:
     if not checkpoint:
         return True
     newest = checkpoint[-1].leader_epoch
-    lasts = [one.start_offset for one in seen[1:]]
+    lasts = [epoch.start_offset for epoch in seen[1:]]
     known = np.flatnonzero(blocks.epoch >= 0)
     if seen:
         lasts.append(int(blocks.last[known[-1]]) + 1)
-    for one, end in zip(seen, lasts, strict=True):
-        if one.leader_epoch > newest:
+    for epoch, end in zip(seen, lasts, strict=True):
+        if epoch.leader_epoch > newest:
             return True
         inside = blocks.last[known[np.searchsorted(blocks.first[known], end) - 1]]
-        for offset in (one.start_offset, int(inside)):
-            before_first = offset < checkpoint[0].start_offset and one.leader_epoch <= checkpoint[0].leader_epoch
-            if not before_first and epoch_at(checkpoint, offset) != one.leader_epoch:
+        for offset in (epoch.start_offset, int(inside)):
+            before_first = offset < checkpoint[0].start_offset and epoch.leader_epoch <= checkpoint[0].leader_epoch
+            if not before_first and epoch_at(checkpoint, offset) != epoch.leader_epoch:
                 return False
     return True

@@ -26,9 +26,9 @@ def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[
     known = any(copy.clean_offset is not None and copy.clean_offset >= 0 for copy in copies)
     if known or name.topic in COMPACTED_TOPICS:
         return True
-    for place, blocks in enumerate(usable):
+    for index, blocks in enumerate(usable):
         rows = np.flatnonzero(blocks.thinned)[:_TRIED]
-        if rows.size and bool(inspector.valid(place, blocks.take(rows)).any()):
+        if rows.size and bool(inspector.valid(index, blocks.take(rows)).any()):
             return True
     return all(copy.clean_offset is None for copy in copies) and any(map(_has_old_holes, usable))
 
@@ -42,8 +42,8 @@ def holes(blocks: Blocks, *, within: bool) -> Rows:
     is_hole = blocks.reach[1:] > blocks.last[:-1] + 1
     if within:
         is_hole &= blocks.segment[1:] == blocks.segment[:-1]
-    found: Rows = np.flatnonzero(is_hole) + 1
-    return found
+    rows: Rows = np.flatnonzero(is_hole) + 1
+    return rows
 
 
 def cleaned(copy: Copy, blocks: Blocks) -> int:

@@ -89,12 +89,12 @@ class Choice:
     def of(self, name: str, columns: slice | Rows | None = None) -> Ints:
         """Return a column of the blocks that were chosen, by their owners; -1 of what is undecided."""
         table = self.table if columns is None else self.table[:, columns]
-        found = np.full(table.shape[1], -1, np.int64)
+        values = np.full(table.shape[1], -1, np.int64)
         for owner, blocks in enumerate(self.usable):
             mine = table[OWNER] == owner
             if mine.any():
-                found[mine] = getattr(blocks, name)[table[ROW, mine]]
-        return found
+                values[mine] = getattr(blocks, name)[table[ROW, mine]]
+        return values
 
     def replace(self, columns: slice, by: Ints) -> None:
         """Replace blocks by others."""
@@ -127,8 +127,8 @@ class Choice:
         return filled
 
     def _may_fill(self, copy: int) -> Flags:
-        found: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
-        return found
+        may_fill: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
+        return may_fill
 
     def _clip(self, copy: int, blocks: Blocks, row: int) -> Iterator[Ints]:
         """Yield the parts of a block whose offsets are missing."""
@@ -172,7 +172,7 @@ class Choice:
         blocks = self.usable[copy]
         start, stop = self.overlaps(blocks)
         differs = (start < stop) & ~self.same(blocks) & (blocks.crc != UNKNOWN_CRC) & self._may_fill(copy)
-        found: list[Conflict] = []
+        conflicts: list[Conflict] = []
         for rows in _connected(np.flatnonzero(differs), start, stop):
             columns = slice(int(start[rows[0]]), int(stop[rows[-1]]))
             if (self.table[OWNER, columns] == NO_COPY).any() or (self.of("crc", columns) == UNKNOWN_CRC).any():
@@ -180,9 +180,9 @@ class Choice:
             first = min(int(self.first[columns.start]), int(blocks.first[rows[0]]))
             end = max(int(self.last[columns.stop - 1]), int(blocks.last[rows[-1]])) + 1
             verdict = self._verdict(columns, copy, blocks.take(rows), inspector)
-            one = Conflict(first, end, columns, copy, rows, verdict)
-            found[-1:] = self._joined(found[-1], one) if found else [one]
-        return found
+            conflict = Conflict(first, end, columns, copy, rows, verdict)
+            conflicts[-1:] = self._joined(conflicts[-1], conflict) if conflicts else [conflict]
+        return conflicts
 
     def _joined(self, before: Conflict, after: Conflict) -> list[Conflict]:
         """Join two neighbouring conflicts of the same kind."""
@@ -231,8 +231,8 @@ class Choice:
         reach = self.first.copy()
         owned = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
         reach[owned] = self.of("reach")[owned]
-        places = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
-        return [(int(self.last[place]) + 1, int(reach[place + 1])) for place in places.tolist()]
+        behind = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
+        return [(int(self.last[column]) + 1, int(reach[column + 1])) for column in behind.tolist()]
 
 
 def block_columns(copy: int, blocks: Blocks, rows: Rows) -> Ints:
@@ -254,14 +254,14 @@ def undecided_column(first: int, end: int) -> Ints:
 
 def _members(values: Ints, ascending: Ints) -> Flags:
     """Tell which values are among others, which ascend."""
-    found: Flags = np.searchsorted(ascending, values, "left") < np.searchsorted(ascending, values, "right")
-    return found
+    is_member: Flags = np.searchsorted(ascending, values, "left") < np.searchsorted(ascending, values, "right")
+    return is_member
 
 
 def _some_within(values: Ints, lows: Ints, highs: Ints) -> Flags:
     """Tell for which ranges (the high end exclusive) one of some ascending values lies within."""
-    found: Flags = np.searchsorted(values, lows) < np.searchsorted(values, highs)
-    return found
+    has_some: Flags = np.searchsorted(values, lows) < np.searchsorted(values, highs)
+    return has_some
 
 
 def _spans(columns: Ints) -> list[tuple[int, int]]:

@@ -28,7 +28,7 @@ CHECKS: dict[str, tuple[Severity, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A byte in a segment file of a copy."""
 
     file: str
@@ -44,7 +44,7 @@ class Decision:
         first_offset, end_offset: the offsets it is about; the end is exclusive.
         message: for people.
         copy: the directory of the copy that it is about; empty if it is about all.
-        places: the bytes that are contradictory, damaged, or used in place of others.
+        locations: the bytes that are contradictory, damaged, or used in place of others.
     """
 
     check: str
@@ -53,7 +53,7 @@ class Decision:
     end_offset: int
     message: str
     copy: str = ""
-    places: tuple[Place, ...] = ()
+    locations: tuple[Location, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -65,14 +65,15 @@ class Decision:
         named = {"topic": self.topic_partition.topic, "partition": self.topic_partition.partition}
         values = asdict(self)
         del values["topic_partition"]
+        values["places"] = values.pop("locations")
         return {"severity": self.severity.name.lower()} | named | values
 
     def as_finding(self) -> Finding:
         """Return it as what a verification finds."""
-        place = self.places[0] if self.places else Place(self.copy, 0)
-        position = place.position if self.places else None
+        location = self.locations[0] if self.locations else Location(self.copy, 0)
+        position = location.position if self.locations else None
         text = f"{self.topic_partition}: {self.message}"
-        return Finding(self.severity, self.check, text, place.file, position, self.first_offset)
+        return Finding(self.severity, self.check, text, location.file, position, self.first_offset)
 
     def __str__(self) -> str:
         return f"{self.severity.name.lower()}: {self.check}: {self.topic_partition}: {self.message}"
@@ -89,4 +90,4 @@ def offsets_text(first: int, end: int) -> str:
 
 def by_severity(decisions: Iterable[Decision]) -> list[Decision]:
     """Return decisions, the gravest first, otherwise in their order."""
-    return sorted(decisions, key=lambda one: -one.severity)
+    return sorted(decisions, key=lambda decision: -decision.severity)

@@ -26,24 +26,24 @@ from kafkaframes.storage.copies.lineage import epoch_at
 
 def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy, ...]:
     """Return the copies, each without the blocks that another one shows to be wrong."""
-    doubtful = [_doubtful_end(place, copy.blocks, inspector) for place, copy in enumerate(copies)]
-    for one, other in permutations([place for place, copy in enumerate(copies) if copy.is_scanned], 2):
-        doubtful[one] |= _other_epoch(copies[one], copies[other].blocks)
-        if one < other:
-            for row, place in _moved_batches(copies[one].blocks, copies[other].blocks):
-                goes_on = [_goes_on(copies, *at, inspector) for at in ((one, row), (other, place))]
-                doubtful[one][row] |= goes_on == [False, True]
-                doubtful[other][place] |= goes_on == [True, False]
-    found = zip(copies, doubtful, strict=True)
-    return tuple(_without(copy, flags) if flags.any() else copy for copy, flags in found)
+    doubtful = [_doubtful_end(index, copy.blocks, inspector) for index, copy in enumerate(copies)]
+    for first, other in permutations([index for index, copy in enumerate(copies) if copy.is_scanned], 2):
+        doubtful[first] |= _other_epoch(copies[first], copies[other].blocks)
+        if first < other:
+            for row, index in _moved_batches(copies[first].blocks, copies[other].blocks):
+                goes_on = [_goes_on(copies, *at, inspector) for at in ((first, row), (other, index))]
+                doubtful[first][row] |= goes_on == [False, True]
+                doubtful[other][index] |= goes_on == [True, False]
+    flagged = zip(copies, doubtful, strict=True)
+    return tuple(_without(copy, flags) if flags.any() else copy for copy, flags in flagged)
 
 
-def _doubtful_end(place: int, blocks: Blocks, inspector: Inspector) -> Flags:
+def _doubtful_end(index: int, blocks: Blocks, inspector: Inspector) -> Flags:
     """Return which blocks have a doubtful header; only the last one can."""
-    found: Flags = np.zeros(len(blocks), np.bool_)
+    doubtful: Flags = np.zeros(len(blocks), np.bool_)
     last = blocks.take(slice(-1, None))
-    found[-1:] = (last.thinned != 0) & ~inspector.valid(place, last)
-    return found
+    doubtful[-1:] = (last.thinned != 0) & ~inspector.valid(index, last)
+    return doubtful
 
 
 def _moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
@@ -63,29 +63,29 @@ def _unmatched(blocks: Blocks, other: Blocks) -> Rows:
     same = other.last[there] == blocks.last
     for name in ("crc", "size", "first"):
         same &= getattr(other, name)[there] == getattr(blocks, name)
-    found: Rows = np.flatnonzero(~same)
-    return found
+    rows: Rows = np.flatnonzero(~same)
+    return rows
 
 
 def _bodies(blocks: Blocks) -> Ints:
     """Return a number for each block that is equal for equal batches, whatever their offsets."""
-    found: Ints = (blocks.crc << 31) | blocks.size
-    return found
+    bodies: Ints = (blocks.crc << 31) | blocks.size
+    return bodies
 
 
-def _goes_on(copies: Sequence[Copy], place: int, row: int, inspector: Inspector) -> bool:
+def _goes_on(copies: Sequence[Copy], index: int, row: int, inspector: Inspector) -> bool:
     """Say whether a sound block begins where the one before it ends, and ends where the next one begins."""
-    blocks = copies[place].blocks
-    if not blocks.smooth[row] or not inspector.valid(place, blocks.take(slice(row, row + 1))).all():
+    blocks = copies[index].blocks
+    if not blocks.smooth[row] or not inspector.valid(index, blocks.take(slice(row, row + 1))).all():
         return False
-    return all(_begins_after(place, blocks, at, inspector) for at in (row, row + 1) if at < len(blocks))
+    return all(_begins_after(index, blocks, at, inspector) for at in (row, row + 1) if at < len(blocks))
 
 
-def _begins_after(place: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
+def _begins_after(index: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
     """Return ``smooth`` for a compressed message of format 0 or 1, whose header does not have its first offset."""
     if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
         return True
-    return inspector.first_offset(place, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
+    return inspector.first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
 
 
 def _without(copy: Copy, doubtful: Flags) -> Copy:
@@ -100,19 +100,19 @@ def _without(copy: Copy, doubtful: Flags) -> Copy:
 def _other_epoch(copy: Copy, other: Blocks) -> Flags:
     """Return which blocks have in another copy the epoch that this copy's own checkpoint has for their offset."""
     blocks = copy.blocks
-    found: Flags = np.zeros(len(blocks), np.bool_)
+    differs: Flags = np.zeros(len(blocks), np.bool_)
     if not copy.checkpoint or not len(other):
-        return found
+        return differs
     there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
     rows = np.flatnonzero((other.last[there] == blocks.last) & (other.epoch[there] != blocks.epoch))
     rows = rows[_alike(blocks, rows, other, there[rows])]
     for row in rows.tolist():
-        found[row] = epoch_at(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[there[row]])
-    return found
+        differs[row] = epoch_at(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[there[row]])
+    return differs
 
 
 def _alike(blocks: Blocks, rows: Ints, other: Blocks, there: Ints) -> Flags:
     """Return which blocks are the same batch: the same checksum and size."""
-    found: Flags = (other.crc[there] == blocks.crc[rows]) & (other.size[there] == blocks.size[rows])
-    found &= blocks.crc[rows] != UNKNOWN_CRC
-    return found
+    alike: Flags = (other.crc[there] == blocks.crc[rows]) & (other.size[there] == blocks.size[rows])
+    alike &= blocks.crc[rows] != UNKNOWN_CRC
+    return alike

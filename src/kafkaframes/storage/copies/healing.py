@@ -50,25 +50,25 @@ class Healer:
         """Return a chunk in which damaged batches are replaced by other copies'; None if no copy has them."""
         data: Bytes | None = None
         for row in np.flatnonzero(bad).tolist():
-            found = self._whole(chunk.batches, row)
-            if found is not None:
+            whole = self._whole(chunk.batches, row)
+            if whole is not None:
                 data = chunk.data.copy() if data is None else data
                 position = int(chunk.batches.column("position")[row])
-                data[position : position + found[0].size] = found[0]
+                data[position : position + whole[0].size] = whole[0]
                 offset = int(chunk.batches.column("base_offset")[row])
                 at = f"the batch of offset {offset} at byte {position + chunk.base} of {self.path} is damaged"
-                self.healed.append(f"{at}; it is read from {found[1]}")
+                self.healed.append(f"{at}; it is read from {whole[1]}")
         return None if data is None else _scanned_again(chunk, data)
 
     def _whole(self, batches: Batches, row: int) -> tuple[Bytes, str] | None:
-        wanted = tuple(int(batches.column(name)[row]) for name in _NAMES)
+        expected = tuple(int(batches.column(name)[row]) for name in _NAMES)
         for alternate in self.alternates:
             try:
-                for position, *header in _headers(alternate, tuple(self.options.items())).get(wanted[0], ()):
-                    if tuple(header) == wanted[1:]:
-                        raw = _read(alternate.path, position, wanted[2], self.options)
-                        found = scan_all(raw, rules=FILE)
-                        if len(found) == 1 and check_crcs(raw, found)[0] == 1:
+                for position, *header in _headers(alternate, tuple(self.options.items())).get(expected[0], ()):
+                    if tuple(header) == expected[1:]:
+                        raw = _read(alternate.path, position, expected[2], self.options)
+                        batch = scan_all(raw, rules=FILE)
+                        if len(batch) == 1 and check_crcs(raw, batch)[0] == 1:
                             return raw, f"{alternate.path}, byte {position}"
             except LogDirError:
                 continue  # this copy cannot be read; the damage is reported as usual
@@ -87,17 +87,17 @@ def _scanned_again(chunk: Chunk, data: Bytes) -> Chunk:
 
 @lru_cache(maxsize=8)
 def _cached_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
-    found: dict[int, list[tuple[int, ...]]] = {}
+    headers: dict[int, list[tuple[int, ...]]] = {}
     with open_planned(alternate.path, alternate.end, options=dict(options)) as opened:
         walk = Chunks(
             opened.source, rules=FILE, start=alternate.start, end=alternate.end, chunk_bytes=_WINDOW_BYTES, whole=False
         )
         for chunk in walk:
             columns = [chunk.batches.column(name).tolist() for name in _NAMES]
-            places = (chunk.batches.column("position") + chunk.base).tolist()
-            for last, position, *header in zip(columns[0], places, *columns[1:], strict=True):
-                found.setdefault(last, []).append((position, *header))
-    return found
+            positions = (chunk.batches.column("position") + chunk.base).tolist()
+            for last, position, *header in zip(columns[0], positions, *columns[1:], strict=True):
+                headers.setdefault(last, []).append((position, *header))
+    return headers
 
 
 def _headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:

@@ -30,8 +30,8 @@ def epoch_at(lineage: Epochs, offset: int) -> int:
     >>> epoch_at((EpochStart(0, 0), EpochStart(3, 10)), 9)
     0
     """
-    place = bisect_right(lineage, offset, key=lambda one: one.start_offset) - 1
-    return lineage[max(place, 0)].leader_epoch if lineage else NO_EPOCH
+    index = bisect_right(lineage, offset, key=lambda start: start.start_offset) - 1
+    return lineage[max(index, 0)].leader_epoch if lineage else NO_EPOCH
 
 
 def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
@@ -52,8 +52,8 @@ def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int,
         return None
     if epoch == lineage[-1].leader_epoch:
         return epoch, log_end_offset
-    place = bisect_right(lineage, epoch, key=lambda one: one.leader_epoch)
-    return lineage[max(place - 1, 0)].leader_epoch if place else epoch, lineage[place].start_offset
+    index = bisect_right(lineage, epoch, key=lambda start: start.leader_epoch)
+    return lineage[max(index - 1, 0)].leader_epoch if index else epoch, lineage[index].start_offset
 
 
 def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: int) -> int | None:
@@ -71,16 +71,16 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
     >>> truncation_offset(old, 55, new, 60)      # epoch 1 never was: common is what epoch 0 wrote, up to 30
     30
     """
-    asked, end = last_epoch(copy), copy_end
-    if asked == NO_EPOCH:
+    requested, end = last_epoch(copy), copy_end
+    if requested == NO_EPOCH:
         return None
     while True:
-        answer = end_of_epoch(leader, asked, leader_end)
+        answer = end_of_epoch(leader, requested, leader_end)
         if answer is None:
             return None
         epoch, leader_offset = answer
-        asked, own_end = end_of_epoch(copy, epoch, copy_end) or (epoch, copy_end)
+        requested, own_end = end_of_epoch(copy, epoch, copy_end) or (epoch, copy_end)
         end = min(end, own_end)
-        if asked == epoch:
+        if requested == epoch:
             return min(end, leader_offset)
         # the copy does not know the epoch of the answer: ask again, with the one it has below that

@@ -1,4 +1,4 @@
-"""Decide from which copy each offset is taken: copies of one topic partition in, an ordered list of pieces out.
+"""Decide from which copy each offset is taken: copies of one topic partition in, an ordered list of spans out.
 
 No I/O: headers come in as columns, and bytes are read through the ``Inspector``, only where headers differ.
 The rules, and why they are so, are in ``docs/many-copies.md``; in short:
@@ -37,10 +37,10 @@ from kafkaframes.storage.copies.cover import (
     block_columns,
     undecided_column,
 )
-from kafkaframes.storage.copies.decisions import Decision, Place, offsets_text
+from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
 from kafkaframes.storage.copies.doubts import without_doubtful
 from kafkaframes.storage.copies.lineage import NO_EPOCH, last_epoch, truncation_offset
-from kafkaframes.storage.copies.spans import Merged, Piece, SegmentRange
+from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
 from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.leader_epochs import Epochs, truncated
 from kafkaframes.storage.files.names import TopicPartition
@@ -56,7 +56,7 @@ def merge(
         copies: two or more; the inspector knows them by their places.
         inspector: reads bytes.
         check: verify the checksum of every chosen block, and replace damaged ones by other copies' now; otherwise
-            the reader does that (``Piece.alternates``).
+            the reader does that (``Span.alternates``).
 
     Raises:
         LogDirError: the copies have different topic ids.
@@ -109,9 +109,9 @@ class _Merger:
         self.order = self._ranked()
         self.authority = self.order[0]
         self.usable = [copy.blocks for copy in self.copies]
-        for place, copy in enumerate(self.copies):
-            self._report_doubts(place, copy)
-            self._truncate(place, self._truncation(place))
+        for index, copy in enumerate(self.copies):
+            self._report_doubts(index, copy)
+            self._truncate(index, self._truncation(index))
         self.choice = Choice(self.usable, [0] * len(self.copies))
         clean = self._clean_offset()
         if clean:
@@ -127,7 +127,7 @@ class _Merger:
             self.name,
             self.copies,
             self.authority,
-            tuple(self._pieces(clean)),
+            tuple(self._spans(clean)),
             start,
             end,
             self._lineage(start, end),
@@ -141,30 +141,30 @@ class _Merger:
     def _ranked(self) -> list[int]:
         """Return the places of the copies, the authority first, then those that have most of its history."""
 
-        def rank(place: int) -> tuple[int, int, int, int]:
-            copy = self.copies[place]
+        def rank(index: int) -> tuple[int, int, int, int]:
+            copy = self.copies[index]
             epoch = last_epoch(copy.lineage)
             committed = copy.high_watermark if epoch == NO_EPOCH and copy.high_watermark is not None else -1
-            return epoch, committed, copy.end, -place
+            return epoch, committed, copy.end, -index
 
         return sorted(range(len(self.copies)), key=rank, reverse=True)
 
-    def _truncation(self, place: int) -> int:
+    def _truncation(self, index: int) -> int:
         """Return the offset up to which a copy shares the authority's history, by its leader epochs."""
-        copy, leader = self.copies[place], self.copies[self.authority]
-        if place == self.authority:
+        copy, leader = self.copies[index], self.copies[self.authority]
+        if index == self.authority:
             return copy.end
-        found = truncation_offset(copy.lineage, copy.end, leader.lineage, leader.end)
-        return copy.end if found is None else found
+        offset = truncation_offset(copy.lineage, copy.end, leader.lineage, leader.end)
+        return copy.end if offset is None else offset
 
-    def _truncate(self, place: int, offset: int, how: str = "") -> None:
+    def _truncate(self, index: int, offset: int, how: str = "") -> None:
         """Use a copy below ``offset`` only; say what that cuts."""
-        copy, blocks = self.copies[place], self.usable[place]
+        copy, blocks = self.copies[index], self.usable[index]
         beyond = blocks.last >= offset
         if not beyond.any():
             return
         first = int(np.flatnonzero(beyond)[0])
-        self.usable[place] = self._cut_blocks(blocks, offset)
+        self.usable[index] = self._cut_blocks(blocks, offset)
         at = max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
         leader = self.copies[self.authority]
         epochs = f"leader epoch {last_epoch(copy.lineage)} lost to {last_epoch(leader.lineage)}"
@@ -174,7 +174,7 @@ class _Merger:
             f"{offsets_text(at, copy.end)} of {copy.directory} diverge from {leader.directory} "
             f"({how or epochs}) and are cut{committed if lost else ''}"
         )
-        self._decide("divergent-tail", at, copy.end, text, place, [self._place(place, blocks, first)])
+        self._decide("divergent-tail", at, copy.end, text, index, [self._location(index, blocks, first)])
 
     @staticmethod
     def _cut_blocks(blocks: Blocks, offset: int) -> Blocks:
@@ -192,76 +192,76 @@ class _Merger:
         """Return up to where any copy was compacted; 0 where none was."""
         if not is_compacted(self.name, self.copies, self.usable, self.inspector):
             return 0
-        return max(cleaned(self.copies[place], self.usable[place]) for place in self.order)
+        return max(cleaned(self.copies[index], self.usable[index]) for index in self.order)
 
     def _take_compacted(self, clean: int) -> None:
         """Take what lies below ``clean`` from one copy alone."""
 
-        def rank(place: int) -> tuple[bool, bool, int, int, int]:
-            covers = coverage(self.copies[place], self.usable[place], clean)
-            return *covers, cleaned(self.copies[place], self.usable[place]), -self.order.index(place)
+        def rank(index: int) -> tuple[bool, bool, int, int, int]:
+            covers = coverage(self.copies[index], self.usable[index], clean)
+            return *covers, cleaned(self.copies[index], self.usable[index]), -self.order.index(index)
 
         best = max(self.order, key=rank)
         blocks = self.usable[best]
         rows = np.flatnonzero(blocks.first < clean)
         self.choice.table = block_columns(best, blocks, rows)
         end = self.choice.end
-        for place in self.order:
-            if place != best:
-                self._leave_compacted(place, best, end)
+        for index in self.order:
+            if index != best:
+                self._leave_compacted(index, best, end)
         self.choice.floors[best] = int(rows.size)
 
-    def _leave_compacted(self, place: int, best: int, end: int) -> None:
+    def _leave_compacted(self, index: int, best: int, end: int) -> None:
         """Use only the part of a copy above the compacted part; report where the two differ."""
-        blocks, chosen = self.usable[place], self.usable[best]
+        blocks, chosen = self.usable[index], self.usable[best]
         low = blocks.take(blocks.last < end)
         taken = chosen.take(chosen.last < end)
-        self.choice.floors[place] = int(np.searchsorted(blocks.first, end))
+        self.choice.floors[index] = int(np.searchsorted(blocks.first, end))
         same = low.table.shape == taken.table.shape and all(
             np.array_equal(getattr(low, name), getattr(taken, name)) for name in ("last", "crc", "size")
         )
         if not same and len(low):
             text = (
-                f"{self.copies[place].directory} was compacted to another point; offsets below {end} are taken from "
+                f"{self.copies[index].directory} was compacted to another point; offsets below {end} are taken from "
                 f"{self.copies[best].directory} alone ({len(taken)} batches there, {len(low)} here)"
             )
-            self._decide("compacted-differently", int(low.first[0]), end, text, place)
+            self._decide("compacted-differently", int(low.first[0]), end, text, index)
 
     # ------------------------------------------------------------------------------------------------------ the cover
 
     def _cover(self) -> None:
         """Take the copies in their order, compare each with what is chosen, and fill what is missing."""
         merged: list[int] = []
-        for place in sorted(self.order, key=lambda one: not self.copies[one].is_scanned):
+        for index in sorted(self.order, key=lambda copy: not self.copies[copy].is_scanned):
             if self.limit != NO_LIMIT:
-                self.usable[place] = self._cut_blocks(self.usable[place], self.limit)
+                self.usable[index] = self._cut_blocks(self.usable[index], self.limit)
             if merged:
-                self._compare(place, merged)
+                self._compare(index, merged)
             before = self.choice.end
-            for first, end in self.choice.fill(place):
+            for first, end in self.choice.fill(index):
                 if merged and first < before:
-                    self._report_filled(first, end, place, merged)
-            merged.append(place)
+                    self._report_filled(first, end, index, merged)
+            merged.append(index)
 
-    def _compare(self, place: int, merged: list[int]) -> None:
-        self.choice.find_firsts(place, self.inspector)
-        conflicts = self.choice.conflicts(place, self.inspector)
+    def _compare(self, index: int, merged: list[int]) -> None:
+        self.choice.find_firsts(index, self.inspector)
+        conflicts = self.choice.conflicts(index, self.inspector)
         real = [one for one in conflicts if one.verdict == "undecided"]
-        if real and self._epochs_are_silent(place, merged) and self._is_tail(place, real[0].first):
-            self._decide_tail(real[0], place, merged)
+        if real and self._epochs_are_silent(index, merged) and self._is_tail(index, real[0].first):
+            self._decide_tail(real[0], index, merged)
             conflicts = [one for one in conflicts if one.end <= real[0].first]
         for conflict in reversed(conflicts):
             self._settle(conflict)
 
-    def _epochs_are_silent(self, place: int, merged: list[int]) -> bool:
-        return not self.copies[place].lineage or not self.copies[merged[0]].lineage
+    def _epochs_are_silent(self, index: int, merged: list[int]) -> bool:
+        return not self.copies[index].lineage or not self.copies[merged[0]].lineage
 
-    def _is_tail(self, place: int, offset: int) -> bool:
+    def _is_tail(self, index: int, offset: int) -> bool:
         """Say whether a copy and the choice have no common block from ``offset`` on."""
-        blocks = self.usable[place]
+        blocks = self.usable[index]
         return not self.choice.same(blocks.take(blocks.first >= offset)).any()
 
-    def _decide_tail(self, conflict: Conflict, place: int, merged: list[int]) -> None:
+    def _decide_tail(self, conflict: Conflict, index: int, merged: list[int]) -> None:
         """Decide between two tails without leader epochs.
 
         The high watermark shows which was committed; without one neither is used.
@@ -271,39 +271,39 @@ class _Merger:
         leader = self.copies[self.authority]
         has_epochs = bool(leader.lineage)
         mine = max((self.copies[one].high_watermark or -1 for one in merged), default=-1)
-        theirs = self.copies[place].high_watermark or -1
+        theirs = self.copies[index].high_watermark or -1
         if has_epochs or (mine > at >= theirs):
             how = "its bytes differ, and it has no leader epochs" if has_epochs else f"high watermark {mine}"
-            self._truncate(place, at, how)
+            self._truncate(index, at, how)
             return
-        places = self._places(conflict)
+        locations = self._locations(conflict)
         text = (
-            f"{self._names(merged)} and {self.copies[place].directory} differ from offset {at} on; neither leader "
+            f"{self._names(merged)} and {self.copies[index].directory} differ from offset {at} on; neither leader "
             "epochs nor high watermarks say which of them counts: both are cut there"
         )
-        end = max(self.choice.end, self.copies[place].end)
-        self._decide("undecided", at, end, text, None, places)
+        end = max(self.choice.end, self.copies[index].end)
+        self._decide("undecided", at, end, text, None, locations)
         self.limit = at
         self.choice.cut(at)
-        self.usable[place] = self._cut_blocks(self.usable[place], at)
+        self.usable[index] = self._cut_blocks(self.usable[index], at)
 
-    def _places(self, conflict: Conflict) -> list[Place]:
+    def _locations(self, conflict: Conflict) -> list[Location]:
         """Return where the first block of each side stands."""
         owner, row = (int(self.choice.table[line, conflict.chosen.start]) for line in (OWNER, ROW))
-        theirs = self._place(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
-        return [self._place(owner, self.usable[owner], row), theirs]
+        theirs = self._location(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
+        return [self._location(owner, self.usable[owner], row), theirs]
 
     def _settle(self, conflict: Conflict) -> None:
         """Apply a conflict's verdict: keep, drop or replace batches."""
         owner = int(self.choice.table[OWNER, conflict.chosen.start])
-        places = self._places(conflict)
+        locations = self._locations(conflict)
         theirs, ours = self.copies[conflict.copy].directory, self.copies[owner].directory
         offsets = offsets_text(conflict.first, conflict.end)
         if conflict.verdict == "copy":
             blocks = self.usable[conflict.copy]
             self.choice.replace(conflict.chosen, block_columns(conflict.copy, blocks, conflict.rows))
             text = f"{offsets}: damaged in {ours}, taken from {theirs}"
-            self._decide("taken-from-copy", conflict.first, conflict.end, text, owner, places)
+            self._decide("taken-from-copy", conflict.first, conflict.end, text, owner, locations)
         elif conflict.verdict == "undecided":
             epoch = int(self.choice.of("epoch", conflict.chosen)[0])
             text = (
@@ -311,19 +311,19 @@ class _Merger:
                 "neither is taken"
             )
             self.choice.replace(conflict.chosen, undecided_column(conflict.first, conflict.end))
-            self._decide("undecided", conflict.first, conflict.end, text, None, places)
+            self._decide("undecided", conflict.first, conflict.end, text, None, locations)
 
-    def _report_filled(self, first: int, end: int, place: int, merged: list[int]) -> None:
+    def _report_filled(self, first: int, end: int, index: int, merged: list[int]) -> None:
         lacking = [self.copies[one] for one in merged if self._covers(one, first)]
         for copy in lacking:
             text = (
-                f"{offsets_text(first, end)} are missing in {copy.directory}, taken from {self.copies[place].directory}"
+                f"{offsets_text(first, end)} are missing in {copy.directory}, taken from {self.copies[index].directory}"
             )
             self._decide("taken-from-copy", first, end, text, self.copies.index(copy))
 
-    def _covers(self, place: int, offset: int) -> bool:
+    def _covers(self, index: int, offset: int) -> bool:
         """Say whether a copy has blocks on both sides of an offset, so that what it lacks there is missing."""
-        copy = self.copies[place]
+        copy = self.copies[index]
         return copy.start <= offset < copy.end
 
     # ------------------------------------------------------------------------------------------------------- checksums
@@ -341,28 +341,34 @@ class _Merger:
         first, last = int(self.choice.first[column]), int(self.choice.last[column])
         row = int(self.choice.table[ROW, column])
         mine = self.copies[owner]
-        at = self._place(owner, self.usable[owner], row)
+        at = self._location(owner, self.usable[owner], row)
         offsets = offsets_text(first, last + 1)
-        for place in self.order:
-            found = None if place == owner else self._same_block(place, owner, row, identical=last < clean)
-            blocks = self.usable[place]
-            if found is not None and bool(self.inspector.valid(place, blocks.take(slice(found, found + 1))).all()):
-                self.choice.replace(slice(column, column + 1), block_columns(place, blocks, np.array([found])))
-                text = f"{offsets}: damaged in {mine.directory}, taken from {self.copies[place].directory}"
-                places = [at, self._place(place, blocks, found)]
-                self._decide("taken-from-copy", first, last + 1, text, owner, places)
+        for index in self.order:
+            same_row = None if index == owner else self._same_block(index, owner, row, identical=last < clean)
+            blocks = self.usable[index]
+            if same_row is not None and bool(
+                self.inspector.valid(index, blocks.take(slice(same_row, same_row + 1))).all()
+            ):
+                self.choice.replace(slice(column, column + 1), block_columns(index, blocks, np.array([same_row])))
+                text = f"{offsets}: damaged in {mine.directory}, taken from {self.copies[index].directory}"
+                locations = [at, self._location(index, blocks, same_row)]
+                self._decide("taken-from-copy", first, last + 1, text, owner, locations)
                 return
         text = f"{offsets}: damaged in {mine.directory}, and whole in no other copy"
         self._decide("damaged", first, last + 1, text, owner, [at])
 
-    def _same_block(self, place: int, owner: int, row: int, *, identical: bool) -> int | None:
+    def _same_block(self, index: int, owner: int, row: int, *, identical: bool) -> int | None:
         """Return the row of another copy's block for the same offsets; ``identical``: with the same checksum, too."""
-        blocks, mine = self.usable[place], self.usable[owner]
-        found = int(np.searchsorted(blocks.last, mine.last[row]))
-        if found >= len(blocks) or blocks.last[found] != mine.last[row] or blocks.first[found] != mine.first[row]:
+        blocks, mine = self.usable[index], self.usable[owner]
+        same_row = int(np.searchsorted(blocks.last, mine.last[row]))
+        if (
+            same_row >= len(blocks)
+            or blocks.last[same_row] != mine.last[row]
+            or blocks.first[same_row] != mine.first[row]
+        ):
             return None
-        same = blocks.crc[found] == mine.crc[row] and blocks.size[found] == mine.size[row]
-        return found if same or not identical else None
+        same = blocks.crc[same_row] == mine.crc[row] and blocks.size[same_row] == mine.size[row]
+        return same_row if same or not identical else None
 
     # ------------------------------------------------------------------------------------------------------ the result
 
@@ -376,19 +382,19 @@ class _Merger:
         self.choice.table = self.choice.table[:, self.choice.last >= start]
         return start
 
-    def _is_whole(self, place: int) -> bool:
+    def _is_whole(self, index: int) -> bool:
         """Say whether a copy's own end is an end of the merged log."""
-        return place == self.authority and self.limit == NO_LIMIT
+        return index == self.authority and self.limit == NO_LIMIT
 
     def _lineage(self, start: int, end: int) -> Epochs:
         """Return the leader epochs of the merged log: the authority's, and what others know from before it starts."""
         known: dict[int, int] = {}
         own = self.copies[self.authority].lineage
-        for place in self.order:
-            for one in self.copies[place].lineage:
-                is_older = not own or one.leader_epoch <= own[0].leader_epoch
-                if place == self.authority or is_older:
-                    known[one.leader_epoch] = min(known.get(one.leader_epoch, NO_LIMIT), one.start_offset)
+        for index in self.order:
+            for entry in self.copies[index].lineage:
+                is_older = not own or entry.leader_epoch <= own[0].leader_epoch
+                if index == self.authority or is_older:
+                    known[entry.leader_epoch] = min(known.get(entry.leader_epoch, NO_LIMIT), entry.start_offset)
         entries = tuple(EpochStart(epoch, offset) for epoch, offset in sorted(known.items()))
         return truncated(entries, start_offset=start, end_offset=max(end, start) + 1)
 
@@ -396,7 +402,7 @@ class _Merger:
         known = [min(copy.high_watermark, end) for copy in self.copies if copy.high_watermark is not None]
         return max(known, default=None)
 
-    def _pieces(self, clean: int) -> Iterator[Piece]:
+    def _spans(self, clean: int) -> Iterator[Span]:
         table = self.choice.table
         columns = [self.choice.of(name) for name in ("segment", "position", "size")]
         segment, position, size = columns
@@ -416,22 +422,22 @@ class _Merger:
             at = SegmentRange(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
             first, end = int(table[FIRST, low]), int(table[LAST, high - 1]) + 1
             is_clipped = bool(table[CLIPPED, low]) or self._is_cut(owner, int(table[ROW, low]), end)
-            yield Piece(at, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
+            yield Span(at, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
 
     def _is_cut(self, owner: int, row: int, end: int) -> bool:
         """Say whether a block's bytes hold more offsets than the log has of them (a tail that was cut inside it)."""
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
     def _alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
-        """Yield where other copies have the offsets of a piece; in the compacted part perhaps in other batches."""
-        for place in self.order:
-            if place == owner:
+        """Yield where other copies have the offsets of a span; in the compacted part perhaps in other batches."""
+        for index in self.order:
+            if index == owner:
                 continue
-            blocks = self.usable[place]
+            blocks = self.usable[index]
             rows = np.flatnonzero((blocks.last >= first) & (blocks.first < end))
             for segment in np.unique(blocks.segment[rows]).tolist():
                 mine = rows[blocks.segment[rows] == segment]
-                yield SegmentRange(place, segment, int(blocks.position[mine[0]]), int(blocks.ends[mine].max()))
+                yield SegmentRange(index, segment, int(blocks.position[mine[0]]), int(blocks.ends[mine].max()))
 
     # -------------------------------------------------------------------------------------------------- decisions
 
@@ -442,21 +448,21 @@ class _Merger:
         end: int,
         text: str,
         copy: int | None = None,
-        places: Sequence[Place] = (),
+        locations: Sequence[Location] = (),
     ) -> None:
         named = "" if copy is None else self.copies[copy].directory
-        self.decisions.append(Decision(check, self.name, first, end, text, named, tuple(places)))
+        self.decisions.append(Decision(check, self.name, first, end, text, named, tuple(locations)))
 
-    def _place(self, place: int, blocks: Blocks, row: int) -> Place:
-        return Place(self.copies[place].segments[int(blocks.segment[row])].path, int(blocks.position[row]))
+    def _location(self, index: int, blocks: Blocks, row: int) -> Location:
+        return Location(self.copies[index].segments[int(blocks.segment[row])].path, int(blocks.position[row]))
 
-    def _names(self, places: Sequence[int]) -> str:
-        return ", ".join(self.copies[place].directory for place in places)
+    def _names(self, indexes: Sequence[int]) -> str:
+        return ", ".join(self.copies[index].directory for index in indexes)
 
-    def _report_doubts(self, place: int, copy: Copy) -> None:
+    def _report_doubts(self, index: int, copy: Copy) -> None:
         if not copy.checkpoint_fits:
             text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches, which count instead"
-            self._decide("epochs-doubtful", copy.start, copy.end, text, place)
+            self._decide("epochs-doubtful", copy.start, copy.end, text, index)
         for row in range(len(copy.misplaced)):
             first, last = int(copy.misplaced.first[row]), int(copy.misplaced.last[row])
             path = copy.segments[int(copy.misplaced.segment[row])].path
@@ -466,18 +472,18 @@ class _Merger:
                 f"{int(copy.misplaced.epoch[row])}) does not fit between its neighbours"
             )
             self.decisions.append(
-                Decision("misplaced", self.name, first, last + 1, text, copy.directory, (Place(path, at),))
+                Decision("misplaced", self.name, first, last + 1, text, copy.directory, (Location(path, at),))
             )
 
     def _report_ends(self, start: int, end: int, clean: int) -> None:
-        for place in self.order:
-            copy, blocks = self.copies[place], self.usable[place]
-            if copy.end < end and not self._was_cut(place):
+        for index in self.order:
+            copy, blocks = self.copies[index], self.usable[index]
+            if copy.end < end and not self._was_cut(index):
                 text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._why_short(copy)}"
-                self._decide("copy-lags", copy.end, end, text, place)
+                self._decide("copy-lags", copy.end, end, text, index)
             if len(copy.blocks) and copy.start > start and not (clean and not len(blocks)):
                 text = f"{copy.directory} starts at {copy.start}; what lies before is taken from other copies"
-                self._decide("copy-starts-later", start, copy.start, text, place)
+                self._decide("copy-starts-later", start, copy.start, text, index)
 
     @staticmethod
     def _why_short(copy: Copy) -> str:
@@ -485,8 +491,8 @@ class _Merger:
         where = "" if last is None else f"{copy.segments[last.segment].path}, byte {last.position}"
         return "" if last is None or last.is_tail else f" ({last.reason}: {where})"
 
-    def _was_cut(self, place: int) -> bool:
-        named = self.copies[place].directory
+    def _was_cut(self, index: int) -> bool:
+        named = self.copies[index].directory
         return any(one.check == "divergent-tail" and one.copy == named for one in self.decisions)
 
     def _report_gaps(self, start: int, clean: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.merge import check_topic_ids, merge
-from kafkaframes.storage.copies.reading import FileInspector, Found, group, read_copy
+from kafkaframes.storage.copies.reading import CopySource, FileInspector, group, read_copy
 from kafkaframes.storage.copies.spans import Merged
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -44,21 +44,23 @@ class OneLog:
         return by_severity(decision for one in self.merged for decision in one.decisions)
 
 
-def copies_of(directories: Iterable[LogDirectory], named: Collection[str] = ()) -> list[Found]:
+def copies_of(directories: Iterable[LogDirectory], named: Collection[str] = ()) -> list[CopySource]:
     """Return the partitions to read: the live ones, and renamed ones that a path names."""
     return [
-        Found(directory, partition)
+        CopySource(directory, partition)
         for directory in directories
         for partition in directory.partitions
         if partition.is_live or partition.directory in named
     ]
 
 
-def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = False, run: Run[Any, Any] = map) -> Merged:
+def merge_copies(
+    sources: Sequence[CopySource], *, check: bool = False, scan: bool = False, run: Run[Any, Any] = map
+) -> Merged:
     """Merge the copies of one topic partition.
 
     Args:
-        found: two or more.
+        sources: two or more.
         check: verify checksums, see ``merge``.
         scan: read the headers of segments in stores, too.
         run: a ``map`` that reads the copies, in their order.
@@ -66,27 +68,27 @@ def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = Fal
     Raises:
         LogDirError: the copies are of different topics or clusters, or one cannot be read.
     """
-    check_same_log(found)
-    copies = list(run(read_scanned if scan else read_copy, found))
-    return merge(found[0].partition.topic_partition, copies, FileInspector(found, copies), check=check)
+    check_same_log(sources)
+    copies = list(run(read_scanned if scan else read_copy, sources))
+    return merge(sources[0].partition.topic_partition, copies, FileInspector(sources, copies), check=check)
 
 
-def check_same_log(found: Sequence[Found]) -> None:
+def check_same_log(sources: Sequence[CopySource]) -> None:
     """Check by topic and cluster ids that directories of one partition are copies of one log.
 
     Raises:
         LogDirError: they are of different topics, or of different clusters: a mirror has other records under the same
             offsets.
     """
-    check_topic_ids(found[0].partition.topic_partition, [_Id(one.partition) for one in found])
+    check_topic_ids(sources[0].partition.topic_partition, [_Id(source.partition) for source in sources])
     known: dict[str, str] = {}
-    for one in found:
-        meta = one.log_directory.meta
+    for source in sources:
+        meta = source.log_directory.meta
         if meta is not None and meta.cluster_id is not None:
-            known.setdefault(meta.cluster_id, one.partition.directory)
+            known.setdefault(meta.cluster_id, source.partition.directory)
     if len(known) > 1:
         named = ", ".join(f"{directory} is of cluster {cluster}" for cluster, directory in known.items())
-        raise LogDirError(f"{found[0].partition.topic_partition} is of two clusters: {named}; load one of them")
+        raise LogDirError(f"{sources[0].partition.topic_partition} is of two clusters: {named}; load one of them")
 
 
 class _Id:
@@ -97,9 +99,9 @@ class _Id:
         self.topic_id = partition.metadata.topic_id if partition.metadata else None
 
 
-def read_scanned(found: Found) -> Any:
+def read_scanned(source: CopySource) -> Any:
     """Read the headers of one copy, wherever it lies."""
-    return read_copy(found, scan=True)
+    return read_copy(source, scan=True)
 
 
 def one_log_of(
@@ -123,23 +125,23 @@ def one_log_of(
         LogDirError: copies are of different topics or clusters, or cannot be read.
     """
     grouped = group(copies_of(directories, named))
-    if not (join and len(directories) > 1) and all(len(found) == 1 for found in grouped.values()):
+    if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in grouped.values()):
         return OneLog(tuple(directories))
     view, merged = View(options or {}), []
-    for found in grouped.values():
-        if len(found) == 1:
-            view.add_single(found[0])
+    for sources in grouped.values():
+        if len(sources) == 1:
+            view.add_single(sources[0])
         else:
-            merged.append(merge_found(found, check=check, scan=check))
-            view.add_merged(merged[-1], found)
+            merged.append(merge_copies(sources, check=check, scan=check))
+            view.add_merged(merged[-1], sources)
     return OneLog((view.directory(directories),), tuple(merged))
 
 
 def refusal(directories: Sequence[LogDirectory], named: Collection[str] = ()) -> LogDirError | None:
     """Return why directories cannot be merged, by their ids; None if they can."""
-    for found in group(copies_of(directories, named)).values():
+    for sources in group(copies_of(directories, named)).values():
         try:
-            check_same_log(found)
+            check_same_log(sources)
         except LogDirError as error:
             return error
     return None
@@ -158,8 +160,8 @@ def whole_log(
     made = one_log_of(directories, options=options, join=join)
     for decision in made.decisions:
         if decision.check == "undecided":
-            place = decision.places[0]
-            raise LogDirError(f"{decision}; name one copy", file=place.file, position=place.position)
+            location = decision.locations[0]
+            raise LogDirError(f"{decision}; name one copy", file=location.file, position=location.position)
         if decision.severity > Severity.NOTE:
             log.warning("%s", decision)
     return made.directories

@@ -52,7 +52,7 @@ _COMPARED = ("offset", "timestamp", "timestamp_type", "key", "value", "headers",
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CopySource:
     """One directory of a partition, with the log directory that holds it."""
 
     log_directory: LogDirectory
@@ -79,23 +79,23 @@ def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[Source]:
             yield StoredSegment(segment.path, segment.size_bytes, read_at)
 
 
-def read_copy(found: Found, *, scan: bool = False) -> Copy:
+def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
     """Read the headers of one copy; ``scan``: also of segments in a store.
 
     Raises:
         LogDirError: a segment cannot be read.
     """
-    partition = found.partition
+    partition = source.partition
     segments = tuple(one for one in partition.segments if not one.log.name.temporary)
-    is_scanned = scan or isinstance(found.filesystem, LocalFileSystem) or _must_scan(found)
+    is_scanned = scan or isinstance(source.filesystem, LocalFileSystem) or _must_scan(source)
     parts: list[Blocks] = []
     broken: list[Broken] = []
-    for place, segment in enumerate(segments):
+    for index, segment in enumerate(segments):
         if is_scanned:
-            blocks, too_early = _scan(found.filesystem, place, segment, is_last=place == len(segments) - 1)
+            blocks, too_early = _scan(source.filesystem, index, segment, is_last=index == len(segments) - 1)
             broken += too_early
         else:
-            blocks = _unread(found, segments, place)
+            blocks = _unread(source, segments, index)
         parts.append(blocks)
     kept, misplaced = in_order(joined(parts))
     lineage, fits = lineage_of(partition.leader_epochs, kept)
@@ -110,7 +110,7 @@ def read_copy(found: Found, *, scan: bool = False) -> Copy:
         end=max([*ends, *(one.base_offset for one in segments[-1:])]),
         high_watermark=partition.high_watermark,
         start_offset=partition.checkpointed.get(names.LOG_START_CHECKPOINT),
-        clean_offset=_clean_offset(found),
+        clean_offset=_clean_offset(source),
         topic_id=partition.metadata.topic_id if partition.metadata else None,
         broken=tuple(broken),
         misplaced=misplaced,
@@ -119,37 +119,37 @@ def read_copy(found: Found, *, scan: bool = False) -> Copy:
     )
 
 
-def _clean_offset(found: Found) -> int | None:
-    if names.CLEANER_CHECKPOINT not in found.log_directory.offset_checkpoints:
+def _clean_offset(source: CopySource) -> int | None:
+    if names.CLEANER_CHECKPOINT not in source.log_directory.offset_checkpoints:
         return None
-    return found.partition.checkpointed.get(names.CLEANER_CHECKPOINT, -1)
+    return source.partition.checkpointed.get(names.CLEANER_CHECKPOINT, -1)
 
 
-def _must_scan(found: Found) -> bool:
+def _must_scan(source: CopySource) -> bool:
     """Say whether the headers of a copy in a store have to be read, too."""
-    is_compacted = found.partition.topic in COMPACTED_TOPICS or (_clean_offset(found) or -1) >= 0
-    return is_compacted or not found.partition.leader_epochs
+    is_compacted = source.partition.topic in COMPACTED_TOPICS or (_clean_offset(source) or -1) >= 0
+    return is_compacted or not source.partition.leader_epochs
 
 
-def _unread(found: Found, segments: Sequence[Segment], place: int) -> Blocks:
+def _unread(source: CopySource, segments: Sequence[Segment], index: int) -> Blocks:
     """Return a segment as one block; where the last one ends is looked up by its index."""
-    segment = segments[place]
+    segment = segments[index]
     if segment.end_offset is not None:
         end = segment.end_offset + 1
-    elif place + 1 < len(segments):
-        end = segments[place + 1].base_offset
+    elif index + 1 < len(segments):
+        end = segments[index + 1].base_offset
     else:
-        with open_segment(found.filesystem, segment) as reader:
+        with open_segment(source.filesystem, segment) as reader:
             end = reader.next_offset
     if end <= segment.base_offset or segment.size_bytes == 0:
         return NO_BLOCKS
-    lineage = tuple(one for one in found.partition.leader_epochs or () if one.start_offset < end)
+    lineage = tuple(one for one in source.partition.leader_epochs or () if one.start_offset < end)
     is_one = not lineage or lineage[-1].start_offset <= segment.base_offset  # else several epochs wrote in it
     epoch = last_epoch(lineage) if is_one else NO_EPOCH
-    return block_of_segment(place, segment.size_bytes, segment.base_offset, end - 1, epoch)
+    return block_of_segment(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 
-def _scan(filesystem: FileSystem, place: int, segment: Segment, *, is_last: bool) -> tuple[Blocks, list[Broken]]:
+def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool) -> tuple[Blocks, list[Broken]]:
     """Return the blocks of a segment, and where its batches ended although its bytes went on."""
     buffer = np.empty(0, np.int64)
 
@@ -163,7 +163,7 @@ def _scan(filesystem: FileSystem, place: int, segment: Segment, *, is_last: bool
     broken: list[Broken] = []
 
     def lose(gap: Gap) -> None:
-        broken.append(Broken(place, gap.start, str(gap.damage), damage=gap.damage))
+        broken.append(Broken(index, gap.start, str(gap.damage), damage=gap.damage))
 
     end = None
     with open_source(filesystem, segment) as source:
@@ -180,15 +180,15 @@ def _scan(filesystem: FileSystem, place: int, segment: Segment, *, is_last: bool
         and end.position < segment.size_bytes
         and not any(one.position == end.position for one in broken)
     ):
-        broken.append(Broken(place, end.position, end.reason, is_last and end.status == TORN))
-    return blocks_of_scan(place, segment.base_offset, tables), broken
+        broken.append(Broken(index, end.position, end.reason, is_last and end.status == TORN))
+    return blocks_of_scan(index, segment.base_offset, tables), broken
 
 
 class FileInspector:
     """Reads the bytes of copies (``cover.Inspector``)."""
 
-    def __init__(self, found: Sequence[Found], copies: Sequence[Copy]) -> None:
-        self._found = found
+    def __init__(self, sources: Sequence[CopySource], copies: Sequence[Copy]) -> None:
+        self._sources = sources
         self._copies = copies
 
     def valid(self, copy: int, blocks: Blocks) -> Flags:
@@ -201,8 +201,8 @@ class FileInspector:
             if blocks.crc[rows[0]] == UNKNOWN_CRC:
                 continue
             raw = self._read(copy, blocks.take(rows))
-            found = scan_all(raw, rules=FILE)
-            sound = found.column("position")[check_crcs(raw, found) == 1] + blocks.position[rows[0]]
+            batches = scan_all(raw, rules=FILE)
+            sound = batches.column("position")[check_crcs(raw, batches) == 1] + blocks.position[rows[0]]
             right[rows] = np.isin(blocks.position[rows], sound) & (blocks.magic[rows] <= LATEST_MAGIC)
         return right
 
@@ -228,7 +228,7 @@ class FileInspector:
     def _read(self, copy: int, blocks: Blocks) -> bytes:
         segment = self._copies[copy].segments[int(blocks.segment[0])]
         start, end = int(blocks.position[0]), int(blocks.ends[-1])
-        return self._found[copy].filesystem.read(segment.path, position=start, length=end - start)
+        return self._sources[copy].filesystem.read(segment.path, position=start, length=end - start)
 
 
 def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
@@ -244,9 +244,9 @@ def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
             first = stop
 
 
-def group(found: Iterable[Found]) -> dict[names.TopicPartition, list[Found]]:
+def group(sources: Iterable[CopySource]) -> dict[names.TopicPartition, list[CopySource]]:
     """Put the directories of each topic partition together, in their order."""
-    grouped: dict[names.TopicPartition, list[Found]] = {}
-    for one in found:
-        grouped.setdefault(one.partition.topic_partition, []).append(one)
+    grouped: dict[names.TopicPartition, list[CopySource]] = {}
+    for source in sources:
+        grouped.setdefault(source.partition.topic_partition, []).append(source)
     return grouped

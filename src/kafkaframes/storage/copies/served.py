@@ -23,7 +23,7 @@ class Served:
     """A log directory to be opened over a disk that keeps what is written in memory.
 
     Attributes:
-        path: the directory, as ``filesystem`` is asked.
+        path: the directory, in ``filesystem``.
         filesystem: who has its files.
         was_clean: of logs that are known to end with a whole batch, or not, whatever marker the directory has.
         remarks: what was decided where copies differ, and what a store lacks: the gravest first.

@@ -10,8 +10,8 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.copies.decisions import ROOT
-from kafkaframes.storage.copies.one_log import copies_of, merge_found
-from kafkaframes.storage.copies.reading import Found, group
+from kafkaframes.storage.copies.one_log import copies_of, merge_copies
+from kafkaframes.storage.copies.reading import CopySource, group
 from kafkaframes.storage.copies.served import Remark, Served
 from kafkaframes.storage.copies.view import MergedFileSystem, Part, View
 from kafkaframes.storage.files import names
@@ -52,9 +52,9 @@ def show_as_one(
         reason = f"there are several copies of {several[0]}, and a broker has each partition once"
         raise OptionError(f"{reason}: let them be merged, or name one directory")
     root = next((one for one in directories if one.meta is not None), None)
-    found = {} if root is None else {name: root.filesystem.stat(join(root.path, name)) for name in root_files}
+    infos = {} if root is None else {name: root.filesystem.stat(join(root.path, name)) for name in root_files}
     tree = _Tree(options)
-    for name, entry in found.items():
+    for name, entry in infos.items():
         if root is not None and entry is not None:
             tree.root.append(tree.written(join(ROOT, name), root.filesystem.read(entry.path)))
     return tree.of(grouped.values())
@@ -73,27 +73,27 @@ class _Tree:
         self._was_clean: dict[TopicPartition, bool] = {}
         self._remarks: list[Remark] = []
 
-    def of(self, grouped: Collection[Sequence[Found]]) -> Served:
+    def of(self, grouped: Collection[Sequence[CopySource]]) -> Served:
         """Return the view of partitions, each with its copies."""
         shown = [self._merged(copies) if len(copies) > 1 else self._single(copies[0]) for copies in grouped]
         root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in shown)]
         root += [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self._offsets.items()]
         self._listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         filesystem = MergedFileSystem(self._parts, self._small, self._listings, self._options)
-        remarks = tuple(sorted(self._remarks, key=lambda one: -one.severity))
+        remarks = tuple(sorted(self._remarks, key=lambda remark: -remark.severity))
         return Served(ROOT, filesystem, self._was_clean, remarks)
 
-    def _single(self, found: Found) -> str:
-        partition = found.partition
+    def _single(self, source: CopySource) -> str:
+        partition = source.partition
         self._note(partition.topic_partition, partition.checkpointed)
         is_uploaded = VIEW_MARK in partition.directory  # only whole segments are
-        self._was_clean[partition.topic_partition] = is_uploaded or found.log_directory.clean_shutdown is not None
+        self._was_clean[partition.topic_partition] = is_uploaded or source.log_directory.clean_shutdown is not None
         self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
-        entries = found.filesystem.list_directory(partition.directory)
-        return self._show(partition.topic_partition, ((found.filesystem, entry) for entry in entries))
+        entries = source.filesystem.list_directory(partition.directory)
+        return self._show(partition.topic_partition, ((source.filesystem, entry) for entry in entries))
 
-    def _merged(self, copies: Sequence[Found]) -> str:
-        merged = merge_found(copies, check=True, scan=True)
+    def _merged(self, copies: Sequence[CopySource]) -> str:
+        merged = merge_copies(copies, check=True, scan=True)
         self._remarks += [Remark(one.severity, str(one)) for one in merged.decisions if one.severity > Severity.NOTE]
         view = View(self._options)
         partition = view.add_merged(merged, copies)
@@ -124,7 +124,7 @@ class _Tree:
             elif FileName.parse(entry.name) is not None:
                 self._parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
                 shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
-        self._listings[directory] = tuple(sorted(shown, key=lambda one: one.name))
+        self._listings[directory] = tuple(sorted(shown, key=lambda info: info.name))
         return str(topic_partition)
 
     def written(self, path: str, content: bytes) -> FileInfo:

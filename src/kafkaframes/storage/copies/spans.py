@@ -15,7 +15,7 @@ from kafkaframes.storage.files.names import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """Bytes ``start`` to ``end`` of a segment of a copy (both by their place): whole batches."""
+    """Bytes ``start`` to ``end`` of a segment of a copy (both by index): whole batches."""
 
     copy: int
     segment: int
@@ -24,7 +24,7 @@ class SegmentRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Span:
     """One stretch of the merged log.
 
     Attributes:
@@ -42,7 +42,7 @@ class Piece:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of the log the piece has."""
+        """How many bytes of the log the span has."""
         return self.at.end - self.at.start
 
 
@@ -51,9 +51,9 @@ class Merged:
     """One log from many copies.
 
     Attributes:
-        copies: as they were given; places in ``pieces`` count from 0 among them.
-        authority: the place of the copy whose history counts.
-        pieces: by offset, without those that no copy has or that are undecided.
+        copies: as they were given; indexes in ``spans`` count from 0 among them.
+        authority: the index of the copy whose history counts.
+        spans: by offset, without those that no copy has or that are undecided.
         start_offset: no record below it is served.
         end_offset: the offset that the next record would get.
         lineage: of the merged log.
@@ -65,7 +65,7 @@ class Merged:
     topic_partition: TopicPartition
     copies: tuple[Copy, ...]
     authority: int
-    pieces: tuple[Piece, ...]
+    spans: tuple[Span, ...]
     start_offset: int
     end_offset: int
     lineage: Epochs = ()
@@ -80,7 +80,7 @@ class Merged:
     def lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:
         """Yield the segments and their damaged chunks whose offsets no other copy has either."""
         missing = [(one.first_offset, one.end_offset) for one in self.decisions if one.check == "missing"]
-        missing.append((max((piece.end_offset for piece in self.pieces), default=self.start_offset), self.end_offset))
+        missing.append((max((span.end_offset for span in self.spans), default=self.start_offset), self.end_offset))
         for copy in self.copies:
             for broken in copy.broken:
                 first, end = copy.offsets_lost_at(broken)
@@ -90,5 +90,5 @@ class Merged:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all pieces."""
-        return sum(piece.size_bytes for piece in self.pieces)
+        """The bytes of all spans."""
+        return sum(span.size_bytes for span in self.spans)

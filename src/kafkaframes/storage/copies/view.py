@@ -16,8 +16,8 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import ROOT
-from kafkaframes.storage.copies.reading import Found
-from kafkaframes.storage.copies.spans import Merged, Piece
+from kafkaframes.storage.copies.reading import CopySource
+from kafkaframes.storage.copies.spans import Merged, Span
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import write_leader_epochs, write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
@@ -68,8 +68,8 @@ class MergedFileSystem:
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
-        found = self.listings.get(path.rstrip("/"))
-        return self.other(path).list_directory(path) if found is None else list(found)
+        listing = self.listings.get(path.rstrip("/"))
+        return self.other(path).list_directory(path) if listing is None else list(listing)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return one entry; None when nothing is there."""
@@ -132,17 +132,17 @@ class _Joined:
         self._opened: dict[str, ReadAt] = {}
 
     def __call__(self, position: int, length: int) -> bytes:
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         left = length if length >= 0 else sum(part.size_bytes for part in self._parts)
         for part in self._parts:
             if position < part.size_bytes and left > 0:
-                wanted = min(left, part.size_bytes - position)
-                pieces.append(self._reader(part)(part.start + position, wanted))
-                left -= wanted
+                size = min(left, part.size_bytes - position)
+                chunks.append(self._reader(part)(part.start + position, size))
+                left -= size
                 position = 0
             else:
                 position = max(position - part.size_bytes, 0)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def _reader(self, part: Part) -> ReadAt:
         if part.path not in self._opened:
@@ -165,17 +165,17 @@ class View:
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     partitions: list[Partition] = field(default_factory=list)
 
-    def add_merged(self, merged: Merged, found: Sequence[Found]) -> Partition:
+    def add_merged(self, merged: Merged, sources: Sequence[CopySource]) -> Partition:
         """Add a merged partition; return it as a directory of the view."""
         directory = join(ROOT, str(merged.topic_partition))
         whole: dict[str, Segment] = {}
         entries: list[FileInfo] = []
         before = 0
         for group in _groups(merged):
-            entries += self._segment(merged, found, directory, group, whole, before)
+            entries += self._segment(merged, sources, directory, group, whole, before)
             before = group[-1].end_offset
         entries.append(self._small(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage)))
-        entries += self._companions(merged, found[merged.authority].partition)
+        entries += self._companions(merged, sources[merged.authority].partition)
         offsets = {
             names.LOG_START_CHECKPOINT: merged.start_offset,
             names.HIGH_WATERMARK_CHECKPOINT: merged.high_watermark,
@@ -188,18 +188,18 @@ class View:
         known_ends = tuple(
             replace(one, end_offset=whole[one.path].end_offset) if one.path in whole else one for one in made.segments
         )
-        notes = tuple(note for one in found for note in one.partition.notes)
-        problems = tuple(problem for one in found for problem in one.partition.problems)
+        notes = tuple(note for one in sources for note in one.partition.notes)
+        problems = tuple(problem for one in sources for problem in one.partition.problems)
         made = replace(made, segments=known_ends, notes=notes, problems=(*made.problems, *problems))
         self.partitions.append(made)
         return made
 
-    def add_single(self, found: Found) -> None:
+    def add_single(self, source: CopySource) -> None:
         """Add a partition of which there is one copy; its directory is listed where it lies."""
         self._note_offsets(
-            {file: {found.partition.topic_partition: at} for file, at in found.partition.checkpointed.items()}
+            {file: {source.partition.topic_partition: at} for file, at in source.partition.checkpointed.items()}
         )
-        self.partitions.append(found.partition)
+        self.partitions.append(source.partition)
 
     def _note_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for file, values in offsets.items():
@@ -217,16 +217,21 @@ class View:
             directories: that it is made of; where they are one broker's, what they say of it is kept.
         """
         entries = [self._small(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
-        entries += [FileInfo(one.directory, split(one.directory)[1], is_directory=True) for one in self.partitions]
+        entries += [
+            FileInfo(partition.directory, split(partition.directory)[1], is_directory=True)
+            for partition in self.partitions
+        ]
         self.listings[ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
-        metas = {one.meta.node_id: one.meta for one in directories if one.meta is not None}
+        metas = {partition.meta.node_id: partition.meta for partition in directories if partition.meta is not None}
         return LogDirectory(
             path=ROOT,
             filesystem=self.filesystem,
-            partitions=tuple(sorted(self.partitions, key=lambda one: (one.topic_partition, one.directory))),
+            partitions=tuple(
+                sorted(self.partitions, key=lambda partition: (partition.topic_partition, partition.directory))
+            ),
             meta=next(iter(metas.values())) if len(metas) == 1 else None,
             offset_checkpoints=self.offsets,
-            problems=tuple(problem for one in directories for problem in one.problems),
+            problems=tuple(problem for partition in directories for problem in partition.problems),
         )
 
     def _small(self, path: str, content: bytes) -> FileInfo:
@@ -236,9 +241,9 @@ class View:
     def _segment(
         self,
         merged: Merged,
-        found: Sequence[Found],
+        sources: Sequence[CopySource],
         directory: str,
-        group: Sequence[Piece],
+        group: Sequence[Span],
         whole: dict[str, Segment],
         before: int,
     ) -> Iterator[FileInfo]:
@@ -256,7 +261,8 @@ class View:
         base = segment.base_offset if is_named_so else first.first_offset
         path = join(directory, segment_file_name(base, "log"))
         self.parts[path] = tuple(
-            Part(found[one.at.copy].filesystem, merged.segment(one.at).path, one.at.start, one.at.end) for one in group
+            Part(sources[one.at.copy].filesystem, merged.segment(one.at).path, one.at.start, one.at.end)
+            for one in group
         )
         size_bytes = sum(one.size_bytes for one in group)
         yield FileInfo(path, split(path)[1], size_bytes, segment.log.mtime_ms)
@@ -273,12 +279,12 @@ class View:
                 yield FileInfo(file.path, str(file.name), file.size_bytes, file.mtime_ms)
 
 
-def _groups(merged: Merged) -> Iterator[list[Piece]]:
-    """Put pieces together into segments: those of one file, with what stands in for its damaged batches between."""
-    last_of = {(piece.at.copy, piece.at.segment): place for place, piece in enumerate(merged.pieces)}
-    place = 0
-    while place < len(merged.pieces):
-        home = merged.pieces[place].at
+def _groups(merged: Merged) -> Iterator[list[Span]]:
+    """Put spans together into segments: those of one file, with what stands in for its damaged batches between."""
+    last_of = {(span.at.copy, span.at.segment): index for index, span in enumerate(merged.spans)}
+    index = 0
+    while index < len(merged.spans):
+        home = merged.spans[index].at
         end = last_of[home.copy, home.segment] + 1
-        yield list(merged.pieces[place:end])
-        place = end
+        yield list(merged.spans[index:end])
+        index = end

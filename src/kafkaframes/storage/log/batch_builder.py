@@ -154,8 +154,8 @@ def _without_null_times(table: pa.Table) -> pa.Table:
         column = column.cast(pa.int64())
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-    place = table.column_names.index("timestamp")
-    return table.set_column(place, "timestamp", pc.fill_null(column, -1))
+    index = table.column_names.index("timestamp")
+    return table.set_column(index, "timestamp", pc.fill_null(column, -1))
 
 
 def _timestamp_types(table: pa.Table) -> Any:

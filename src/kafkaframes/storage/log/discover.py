@@ -47,30 +47,32 @@ def discover(
     Raises:
         LogDirError: a path does not exist, cannot be read, or holds no Kafka log; a pattern matches nothing.
     """
-    found: list[LogDirectory | Store] = []
-    for given in (paths,) if isinstance(paths, str) else paths:
-        path = plain_path(str(given))
+    listed_logs: list[LogDirectory | Store] = []
+    for pattern in (paths,) if isinstance(paths, str) else paths:
+        path = plain_path(str(pattern))
         chosen = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
         files: dict[str, list[str]] = {}
         for match in _expand(chosen, path):
             if _existing(chosen, match).is_directory:
-                found += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
+                listed_logs += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
             else:
                 files.setdefault(split(match)[0], []).append(split(match)[1])
-        found += [_named_files(chosen, directory, listed) for directory, listed in files.items()]
-    return _merged(_stores_shown(found, options or {}))
+        listed_logs += [_named_files(chosen, directory, listed) for directory, listed in files.items()]
+    return _merged(_stores_shown(listed_logs, options or {}))
 
 
-def _stores_shown(found: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
+def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
     """Return all log directories; tiered stores are shown as such, with what the others know of their partitions."""
-    directories = [one for one in found if isinstance(one, LogDirectory)]
-    if len(directories) == len(found):
+    directories = [one for one in listed_logs if isinstance(one, LogDirectory)]
+    if len(directories) == len(listed_logs):
         return directories
     from kafkaframes.storage.tiered import view  # decompression and zstd: only where there is a tiered store
 
     knowledge = view.Knowledge.of(_merged(directories))
     key_files = options.get(KEY_FILES, ())
-    return [one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in found]
+    return [
+        one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in listed_logs
+    ]
 
 
 def discover_partition(filesystem: FileSystem, path: str) -> LogDirectory:
@@ -79,9 +81,9 @@ def discover_partition(filesystem: FileSystem, path: str) -> LogDirectory:
     Raises:
         LogDirError: it does not exist, or cannot be read.
     """
-    found = _single_partition(filesystem, path, filesystem.list_directory(path))
-    is_clean = filesystem.stat(join(found.path, names.CLEAN_SHUTDOWN)) is not None
-    return replace(found, clean_shutdown=CleanShutdown() if is_clean else None)
+    log_directory = _single_partition(filesystem, path, filesystem.list_directory(path))
+    is_clean = filesystem.stat(join(log_directory.path, names.CLEAN_SHUTDOWN)) is not None
+    return replace(log_directory, clean_shutdown=CleanShutdown() if is_clean else None)
 
 
 def _expand(filesystem: FileSystem, path: str) -> list[str]:
@@ -101,10 +103,10 @@ def _existing(filesystem: FileSystem, path: str) -> FileInfo:
 
 
 def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
-    found = _below(filesystem, path, filesystem.list_directory(path), NESTED_DEPTH)
-    if not found:
+    directories = _below(filesystem, path, filesystem.list_directory(path), NESTED_DEPTH)
+    if not directories:
         raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
-    return found
+    return directories
 
 
 def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory | Store]:
@@ -168,7 +170,9 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
 
 
 def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
-    return tuple(sorted(partitions, key=lambda one: (one.topic_partition, one.state, one.directory)))
+    return tuple(
+        sorted(partitions, key=lambda partition: (partition.topic_partition, partition.state, partition.directory))
+    )
 
 
 def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
@@ -198,40 +202,40 @@ def _named_files(filesystem: FileSystem, directory: str, listed: list[str]) -> L
 
 def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:
     """Return a partition of the named segments alone, with the companions that lie beside them."""
-    wanted = set()
+    names_listed = set()
     for name in listed:
         parsed = FileName.parse(name)
         if parsed is None or parsed.kind not in ("log", "checkpoint"):
             reason = "neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint)"
             raise LogDirError(reason, file=join(directory, name))
-        wanted.add(parsed)
+        names_listed.add(parsed)
     whole = _single_partition(filesystem, directory, filesystem.list_directory(directory))
     partition = whole.partitions[0]
-    temporary = tuple(Segment(file) for file in partition.temporary if file.name in wanted)
+    temporary = tuple(Segment(file) for file in partition.temporary if file.name in names_listed)
     cut = replace(
         partition,
-        segments=tuple(one for one in (*partition.segments, *temporary) if one.log.name in wanted),
-        kraft_snapshots=tuple(one for one in partition.kraft_snapshots if one.log.name in wanted),
+        segments=tuple(one for one in (*partition.segments, *temporary) if one.log.name in names_listed),
+        kraft_snapshots=tuple(one for one in partition.kraft_snapshots if one.log.name in names_listed),
         temporary=(),
         orphans=(),
     )
     return replace(whole, partitions=(cut,))
 
 
-def _merged(found: list[LogDirectory]) -> tuple[LogDirectory, ...]:
+def _merged(directories: list[LogDirectory]) -> tuple[LogDirectory, ...]:
     """Join results that lie in one directory but were named separately (two segments, two partitions)."""
     by_path: dict[str, list[LogDirectory]] = {}
-    for directory in found:
+    for directory in directories:
         by_path.setdefault(directory.path, []).append(directory)
-    return tuple(pieces[0] if len(pieces) == 1 else _joined(pieces) for pieces in by_path.values())
+    return tuple(parts[0] if len(parts) == 1 else _joined(parts) for parts in by_path.values())
 
 
-def _joined(pieces: list[LogDirectory]) -> LogDirectory:
+def _joined(parts: list[LogDirectory]) -> LogDirectory:
     partitions: dict[str, list[Partition]] = {}
-    for partition in (partition for piece in pieces for partition in piece.partitions):
+    for partition in (partition for part in parts for partition in part.partitions):
         partitions.setdefault(partition.directory, []).append(partition)
-    whole = max(pieces, key=lambda piece: (piece.meta is not None, len(piece.partitions)))  # the most complete one
-    problems = {str(problem): problem for piece in pieces for problem in piece.problems}
+    whole = max(parts, key=lambda part: (part.meta is not None, len(part.partitions)))  # the most complete one
+    problems = {str(problem): problem for part in parts for problem in part.problems}
     return replace(
         whole,
         partitions=_sorted(map(_joined_partition, partitions.values())),

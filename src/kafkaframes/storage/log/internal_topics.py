@@ -116,15 +116,15 @@ def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = T
         return InternalRecord(kind)
     try:
         if kind in END_OF_TRANSACTION:
-            found, version = envelopes.decode_versioned(name, value)
+            decoded, version = envelopes.decode_versioned(name, value)
         else:
             version, _ = read_int16(value, 0)
             cls = message(name)
-            found = cls.decode(value, min(version, cls.spec.valid_versions.highest))
+            decoded = cls.decode(value, min(version, cls.spec.valid_versions.highest))
     except DecodeError as error:
         return InternalRecord(kind, error=str(error))
-    known = min(version, found.spec.valid_versions.highest)
-    return InternalRecord(kind, version, value=_text(found.to_json(known, unknown_tags=unknown_tags)))
+    known = min(version, decoded.spec.valid_versions.highest)
+    return InternalRecord(kind, version, value=_text(decoded.to_json(known, unknown_tags=unknown_tags)))
 
 
 def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:

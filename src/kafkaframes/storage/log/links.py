@@ -15,15 +15,15 @@ def links_under(paths: Iterable[str]) -> list[str]:
     A path that is a link itself is followed, because the user named it.
     """
     disk = LocalFileSystem()
-    found: dict[str, None] = {}
-    for given in paths:
-        path = plain_path(given)
+    links: dict[str, None] = {}
+    for pattern in paths:
+        path = plain_path(pattern)
         if "://" in path:
             continue
         starts = disk.glob(path) if has_magic(path) and not os.path.exists(path) else [path]
         for start in starts:
-            found |= dict.fromkeys(_below(start, NESTED_DEPTH + 1))
-    return list(found)
+            links |= dict.fromkeys(_below(start, NESTED_DEPTH + 1))
+    return list(links)
 
 
 def _below(directory: str, depth: int) -> Iterator[str]:

@@ -28,7 +28,7 @@ NO_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
-class FoundOffset:
+class TimedOffset:
     """The result of a look-up by time.
 
     Attributes:
@@ -43,7 +43,7 @@ class FoundOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundBatch:
+class SegmentBatch:
     """The batch that holds an offset, or the first one above it.
 
     Attributes:
@@ -59,14 +59,14 @@ class FoundBatch:
 class ListedOffsets:
     """What ListOffsets answers for a partition."""
 
-    earliest: FoundOffset
-    latest: FoundOffset
-    max_timestamp: FoundOffset
+    earliest: TimedOffset
+    latest: TimedOffset
+    max_timestamp: TimedOffset
 
 
 def find_offset(
     filesystem: FileSystem, partition: Partition, offset: int, *, use_indexes: bool = True
-) -> FoundBatch | None:
+) -> SegmentBatch | None:
     """Return the batch that holds ``offset``; if no batch does (compaction, a hole), the next one above.
 
     Returns:
@@ -79,7 +79,7 @@ def find_offset(
         with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
             header = reader.find_batch(offset)
             if header is not None:
-                return FoundBatch(segment, header)
+                return SegmentBatch(segment, header)
     return None
 
 
@@ -97,7 +97,7 @@ def log_end_offset(filesystem: FileSystem, partition: Partition, *, use_indexes:
 
 def offset_for_timestamp(
     filesystem: FileSystem, partition: Partition, timestamp_ms: int, *, use_indexes: bool = True
-) -> FoundOffset | None:
+) -> TimedOffset | None:
     """Return the first record at or after ``timestamp_ms``, as a consumer's ``offsetsForTimes`` answers.
 
     Returns:
@@ -113,7 +113,7 @@ def offset_for_timestamp(
     return None
 
 
-def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: int) -> FoundOffset | None:
+def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: int) -> TimedOffset | None:
     """Return the first record of one segment at or after ``timestamp_ms`` and ``least_offset``.
 
     Raises:
@@ -125,7 +125,7 @@ def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: in
             continue
         for record in reader.records(header):
             if record.timestamp >= timestamp_ms and record.offset >= least_offset:
-                return FoundOffset(record.offset, record.timestamp, header.leader_epoch)
+                return TimedOffset(record.offset, record.timestamp, header.leader_epoch)
     return None
 
 
@@ -142,13 +142,13 @@ def list_offsets(filesystem: FileSystem, partition: Partition, *, use_indexes: b
     first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else NO_EPOCH
     current = epochs[-1].leader_epoch if epochs else 0
     return ListedOffsets(
-        earliest=FoundOffset(start, leader_epoch=first),
-        latest=FoundOffset(log_end_offset(filesystem, partition, use_indexes=use_indexes), leader_epoch=current),
+        earliest=TimedOffset(start, leader_epoch=first),
+        latest=TimedOffset(log_end_offset(filesystem, partition, use_indexes=use_indexes), leader_epoch=current),
         max_timestamp=max_timestamp(filesystem, partition, use_indexes=use_indexes),
     )
 
 
-def max_timestamp(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> FoundOffset:
+def max_timestamp(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> TimedOffset:
     """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none.
 
     As in Kafka the log start offset plays no part: the record may lie below it. Where all timestamps are -1 it is the
@@ -163,11 +163,11 @@ def max_timestamp(filesystem: FileSystem, partition: Partition, *, use_indexes: 
         if of_segment > largest:
             largest, where = of_segment, segment
     if where is None:
-        return FoundOffset(NO_OFFSET)
+        return TimedOffset(NO_OFFSET)
     with open_segment(filesystem, where, use_indexes=use_indexes) as reader:
-        found = find_timestamp(reader, largest, least_offset=0)
-        batch = None if found is None else reader.find_batch(found.offset)
-        return FoundOffset(NO_OFFSET) if found is None or batch is None or batch.magic == 0 else found
+        record = find_timestamp(reader, largest, least_offset=0)
+        batch = None if record is None else reader.find_batch(record.offset)
+        return TimedOffset(NO_OFFSET) if record is None or batch is None or batch.magic == 0 else record
 
 
 def largest_timestamp(

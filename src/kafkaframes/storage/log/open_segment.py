@@ -122,7 +122,7 @@ class OpenSegment:
             index = read_offset_index(self.filesystem.read(file), base_offset=int(view.name[:20]), file=file)
         except (LogDirError, ValueError):
             return None
-        return min((int(place) for place in index.positions if place >= damage.lost[1]), default=None)
+        return min((int(position) for position in index.positions if position >= damage.lost[1]), default=None)
 
 
 def open_planned(
@@ -151,8 +151,8 @@ def open_planned_on(
         with open_segment_file(path, meter=meter, planned_bytes=end) as file:
             yield OpenSegment(filesystem, path, file)
         return
-    found = _check_not_cut(filesystem, path, end or 0)
-    size_bytes = found if end is None else end
+    stored_bytes = _check_not_cut(filesystem, path, end or 0)
+    size_bytes = stored_bytes if end is None else end
     stored = filesystem if meter is None else counting(filesystem, meter)
     with stored.open(path) as read_at:
         if isinstance(read_at, ChunkReader):
@@ -167,9 +167,9 @@ def _check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
     Raises:
         LogDirError: it has vanished, or become shorter.
     """
-    found = filesystem.stat(path)
-    if found is None:
+    info = filesystem.stat(path)
+    if info is None:
         raise LogDirError(VANISHED, file=path)
-    if found.size_bytes < end:
+    if info.size_bytes < end:
         raise LogDirError(SHORTER, file=path)
-    return found.size_bytes
+    return info.size_bytes

@@ -4,7 +4,7 @@ An index entry has 31 bits for an offset, counted from the segment's base offset
 segments of a compacted topic whose offsets lie further apart; such logs still exist. Kafka splits such a segment when
 its recovery or its cleaner meets it (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment): the batches stay as
 they are, a new segment begins, named after its first batch, where an offset does not fit. ``SplitView`` shows the
-result without copying a byte: each piece is a file of its own, read where it lies.
+result without copying a byte: each part is a file of its own, read where it lies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 MOST_OFFSETS = 2**31 - 1  # the largest distance of an index entry from its segment's base offset
 
 
-class Piece(NamedTuple):
+class FilePart(NamedTuple):
     """A segment that is split off: bytes ``start`` to ``end`` of the one that overflows.
 
     Attributes:
@@ -39,17 +39,17 @@ class Piece(NamedTuple):
 
     @property
     def file(self) -> LogFile:
-        """The piece as the ``.log`` of a segment, without a time."""
+        """The part as the ``.log`` of a segment, without a time."""
         return LogFile(FileName(self.base_offset, "log"), self.path, self.end - self.start, None)
 
 
 @dataclass(frozen=True)
 class SplitView:
-    """A file system in which pieces are files.
+    """A file system in which parts are files.
 
     Attributes:
         filesystem: has everything else.
-        parts: path of a piece -> the file it lies in, and from where to where.
+        parts: path of a part -> the file it lies in, and from where to where.
         listings: the directories whose listing differs from the real one.
     """
 
@@ -59,8 +59,8 @@ class SplitView:
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
-        found = self.listings.get(path)
-        return self.filesystem.list_directory(path) if found is None else list(found)
+        listing = self.listings.get(path)
+        return self.filesystem.list_directory(path) if listing is None else list(listing)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return one entry; None when nothing is there."""
@@ -82,7 +82,7 @@ class SplitView:
             yield read_at if end is None else _within(read_at, start, end)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match ``pattern``, sorted; pieces are not among them."""
+        """Return the paths that match ``pattern``, sorted; parts are not among them."""
         return self.filesystem.glob(pattern)
 
 
@@ -94,20 +94,20 @@ def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:
     return read
 
 
-def view_of(filesystem: FileSystem, pieces: Mapping[str, tuple[Piece, ...]]) -> SplitView:
+def view_of(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[FilePart, ...]]) -> SplitView:
     """Return a view in which files are split.
 
     Args:
-        pieces: by the path of the file that is split.
+        parts_by_path: by the path of the file that is split.
     """
-    parts = {one.path: (source, one.start, one.end) for source, found in pieces.items() for one in found}
+    parts = {one.path: (source, one.start, one.end) for source, split in parts_by_path.items() for one in split}
     return SplitView(filesystem, parts)
 
 
-def pieces_of(filesystem: FileSystem, file: LogFile) -> tuple[Piece, ...]:
-    """Return the pieces that Kafka splits a segment into; empty if its last batch fits, which is the usual case.
+def parts_of(filesystem: FileSystem, file: LogFile) -> tuple[FilePart, ...]:
+    """Return the parts that Kafka splits a segment into; empty if its last batch fits, which is the usual case.
 
-    Like Kafka this reads headers only. Bytes after the last whole batch belong to the last piece; its recovery judges
+    Like Kafka this reads headers only. Bytes after the last whole batch belong to the last part; its recovery judges
     them. A log whose offsets decrease is not split: no broker would start with it.
 
     Raises:
@@ -126,13 +126,13 @@ def pieces_of(filesystem: FileSystem, file: LogFile) -> tuple[Piece, ...]:
         return ()
     ends = [position for _, position in starts[1:]] + [file.size_bytes]
     return tuple(
-        Piece(base, position, end, f"{file.path}!{position}-{end}")
+        FilePart(base, position, end, f"{file.path}!{position}-{end}")
         for (base, position), end in zip(starts, ends, strict=True)
     )
 
 
 def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int) -> Iterator[tuple[int, int]]:
-    """Yield base offset and position of each piece that begins among these batches."""
+    """Yield base offset and position of each part that begins among these batches."""
     lasts, positions = batches.column("last_offset").tolist(), batches.column("position").tolist()
     for row, (end, position) in enumerate(zip(lasts, positions, strict=True)):
         if base is None or not 0 <= end - base <= MOST_OFFSETS:
@@ -184,26 +184,26 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
     Raises:
         LogDirError: a segment cannot be read.
     """
-    nexts = [*(one.base_offset for one in partition.segments), None][1:]
-    pieces: dict[int, tuple[Piece, ...]] = {}
+    nexts = [*(entry.base_offset for entry in partition.segments), None][1:]
+    parts: dict[int, tuple[FilePart, ...]] = {}
     for segment, next_base in zip(partition.segments, nexts, strict=True):
         if overflows(filesystem, segment, next_base):
-            pieces[segment.base_offset] = pieces_of(filesystem, segment.log)
-    pieces = {base: found for base, found in pieces.items() if found}
-    if not pieces:
+            parts[segment.base_offset] = parts_of(filesystem, segment.log)
+    parts = {base: split for base, split in parts.items() if split}
+    if not parts:
         return filesystem, partition
     segments: list[Segment] = []
-    entries = [one for one in filesystem.list_directory(partition.directory) if not _is_of(one.name, pieces)]
+    entries = [entry for entry in filesystem.list_directory(partition.directory) if not _is_of(entry.name, parts)]
     for segment in partition.segments:
-        if segment.base_offset not in pieces:
+        if segment.base_offset not in parts:
             segments.append(segment)
             continue
-        for piece in pieces[segment.base_offset]:
-            log = replace(piece.file, mtime_ms=segment.log.mtime_ms)
+        for part in parts[segment.base_offset]:
+            log = replace(part.file, mtime_ms=segment.log.mtime_ms)
             entries.append(FileInfo(log.path, str(log.name), log.size_bytes, log.mtime_ms))
             segments.append(Segment(log))
-    sources = {one.path: pieces[one.base_offset] for one in partition.segments if one.base_offset in pieces}
-    listing = tuple(sorted(entries, key=lambda one: one.name))
+    sources = {entry.path: parts[entry.base_offset] for entry in partition.segments if entry.base_offset in parts}
+    listing = tuple(sorted(entries, key=lambda entry: entry.name))
     view = replace(view_of(filesystem, sources), listings={partition.directory: listing})
     return view, replace(partition, segments=tuple(segments))
 

@@ -77,24 +77,24 @@ def build_indexes(
 
 def _entries(positions: Ints, interval_bytes: int) -> Ints:
     """Return the batches before which an entry is due."""
-    found: list[int] = []
+    entries: list[int] = []
     nexts: list[int] = np.searchsorted(positions, positions + interval_bytes, side="right").tolist()
     at = int(np.searchsorted(positions, interval_bytes, side="right"))
     while at < len(nexts):
-        found.append(at)
+        entries.append(at)
         at = nexts[at]
-    return np.array(found, np.int64)
+    return np.array(entries, np.int64)
 
 
 def _time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
     """A timestamp that is not larger than the last entry's is not added."""
     if not len(largest):
         return TimeIndex(base_offset, np.empty(0, np.int64), np.empty(0, np.int64))
-    asked = np.concatenate((entries, [len(largest) - 1]))
-    before = np.concatenate(([NO_TIMESTAMP], largest[asked[:-1]]))
-    asked = asked[largest[asked] > before]
-    reached_at = np.searchsorted(largest, largest[asked], side="left")
-    return TimeIndex(base_offset, largest[asked], last_offsets[reached_at])
+    rows = np.concatenate((entries, [len(largest) - 1]))
+    before = np.concatenate(([NO_TIMESTAMP], largest[rows[:-1]]))
+    rows = rows[largest[rows] > before]
+    reached_at = np.searchsorted(largest, largest[rows], side="left")
+    return TimeIndex(base_offset, largest[rows], last_offsets[reached_at])
 
 
 def rebuild_indexes(

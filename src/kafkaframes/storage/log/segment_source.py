@@ -73,18 +73,18 @@ class StoredSegment:
         """
         at = position - self._start
         if at < 0 or at + length > len(self._data):
-            wanted = min(max(length, STORE_BYTES), max(self.size_bytes - position, 0))
-            self._start, self._data, at = position, self._fetched(position, wanted), 0
+            fetch_bytes = min(max(length, STORE_BYTES), max(self.size_bytes - position, 0))
+            self._start, self._data, at = position, self._fetched(position, fetch_bytes), 0
         return as_array(memoryview(self._data)[at : at + length])
 
-    def _fetched(self, position: int, wanted: int) -> bytes:
+    def _fetched(self, position: int, length: int) -> bytes:
         try:
-            data = self.read_at(position, wanted)
+            data = self.read_at(position, length)
         except DamagedChunkError as damage:
             self.damage = damage
             return self.read_at(position, damage.lost[0] - position) if position < damage.lost[0] else b""
-        if len(data) < wanted:
-            reason = f"the store gave {len(data)} of {wanted} bytes"
+        if len(data) < length:
+            reason = f"the store gave {len(data)} of {length} bytes"
             raise LogDirError(reason, position=position, file=self.name)
         return data
 

@@ -285,12 +285,12 @@ class PartitionWriter:
         return self._segment
 
     def _write_indexes(self, segment: _OpenSegment, indexes: RebuiltIndexes) -> None:
-        found = {
+        raw_indexes = {
             "index": write_offset_index(indexes.offset_index),
             "timeindex": write_time_index(indexes.time_index),
             "txnindex": write_txn_index(indexes.aborted),
         }
-        for kind, raw in found.items():
+        for kind, raw in raw_indexes.items():
             if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
                 self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
 

@@ -73,32 +73,32 @@ class TransactionState:
 
     def aborted_batches(self, batches: Batches) -> Flags:
         """Return which batches a ``read_committed`` consumer leaves out; False for markers, which are not data."""
-        found = np.zeros(len(batches), np.bool_)
+        is_aborted = np.zeros(len(batches), np.bool_)
         base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
         is_data = batches.is_transactional & ~batches.is_control
         for producer_id, (firsts, lasts) in self._by_producer.items():
             rows = np.flatnonzero(is_data & (producer_ids == producer_id))
-            places = np.searchsorted(firsts, base_offsets[rows], side="right") - 1
-            found[rows] = (places >= 0) & (base_offsets[rows] < np.asarray(lasts)[np.maximum(places, 0)])
-        return found
+            before = np.searchsorted(firsts, base_offsets[rows], side="right") - 1
+            is_aborted[rows] = (before >= 0) & (base_offsets[rows] < np.asarray(lasts)[np.maximum(before, 0)])
+        return is_aborted
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Say whether a batch's records belong to an aborted transaction."""
         if not header.is_transactional or header.is_control or header.producer_id not in self._by_producer:
             return False
         firsts, lasts = self._by_producer[header.producer_id]
-        place = bisect_right(firsts, header.base_offset) - 1
-        return place >= 0 and header.base_offset < lasts[place]
+        index = bisect_right(firsts, header.base_offset) - 1
+        return index >= 0 and header.base_offset < lasts[index]
 
     @cached_property
     def _by_producer(self) -> dict[int, tuple[list[int], list[int]]]:
         """First and last offsets of each producer's aborted transactions; a producer's do not overlap."""
-        found: dict[int, tuple[list[int], list[int]]] = {}
-        for one in sorted(self.aborted, key=lambda one: one.first_offset):
-            firsts, lasts = found.setdefault(one.producer_id, ([], []))
-            firsts.append(one.first_offset)
-            lasts.append(one.last_offset)
-        return found
+        ranges: dict[int, tuple[list[int], list[int]]] = {}
+        for transaction in sorted(self.aborted, key=lambda transaction: transaction.first_offset):
+            firsts, lasts = ranges.setdefault(transaction.producer_id, ([], []))
+            firsts.append(transaction.first_offset)
+            lasts.append(transaction.last_offset)
+        return ranges
 
 
 class OpenTransactions:
@@ -139,17 +139,17 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     if settled:
         end = max(end, (partition.segments[settled - 1].end_offset or 0) + 1)
     for segment in partition.segments[settled:]:
-        found: list[AbortedTransaction] = []
+        transactions: list[AbortedTransaction] = []
         with open_segment(filesystem, segment) as reader:
             for header in reader.producer_headers():
-                found += _follow(reader, header, follow)
+                transactions += _follow(reader, header, follow)
                 end = max(end, header.last_offset + 1)
                 has_producers = has_producers or header.has_producer
         indexed = _indexed(filesystem, segment, problems) if use_indexes else None
-        aborted += found if indexed is None else indexed
+        aborted += transactions if indexed is None else indexed
     if partition.segments:  # an empty last segment begins at the log end offset, which may be above the last batch
         end = max(end, partition.segments[-1].base_offset)
-    aborted.sort(key=lambda one: one.last_offset)
+    aborted.sort(key=lambda transaction: transaction.last_offset)
     return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems), has_producers)
 
 
@@ -164,14 +164,14 @@ def transactions_of_fetched(
         aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
             transaction without marker in ``data`` continues after it.
     """
-    aborts = [one for one in _markers_in(data, batches) if one.kind == "ABORT"] if aborted else []
-    found = []
+    aborts = [marker for marker in _markers_in(data, batches) if marker.kind == "ABORT"] if aborted else []
+    transactions = []
     for producer_id, first in aborted:
-        ends = (one.offset for one in aborts if one.producer_id == producer_id and one.offset >= first)
-        found.append(AbortedTransaction(producer_id, first, min(ends, default=_NO_MARKER), -1))
+        ends = (marker.offset for marker in aborts if marker.producer_id == producer_id and marker.offset >= first)
+        transactions.append(AbortedTransaction(producer_id, first, min(ends, default=_NO_MARKER), -1))
     last = batches.column("last_offset")
     end = int(last[-1]) + 1 if len(last) else 0
-    return TransactionState(tuple(sorted(found, key=lambda one: one.last_offset)), log_end_offset=end)
+    return TransactionState(tuple(sorted(transactions, key=lambda marker: marker.last_offset)), log_end_offset=end)
 
 
 def _markers_in(data: bytes | memoryview | Bytes, batches: Batches) -> Iterator[Marker]:
@@ -188,7 +188,7 @@ def _settled(
     transactions that are open there. Walking its headers would mean to fetch all of it.
     """
     count = next(
-        (place for place, one in enumerate(partition.segments) if one.end_offset is None or one.index is None),
+        (number for number, one in enumerate(partition.segments) if one.end_offset is None or one.index is None),
         len(partition.segments),
     )
     if not count:
@@ -196,11 +196,11 @@ def _settled(
     behind = (partition.segments[count - 1].end_offset or 0) + 1
     snapshot = next((file for file in partition.producer_snapshots if file.name.offset == behind), None)
     problems: list[LogDirError] = []
-    found = [_indexed(filesystem, segment, problems) for segment in partition.segments[:count]]
+    indexes = [_indexed(filesystem, segment, problems) for segment in partition.segments[:count]]
     producers = () if snapshot is None else _producers(filesystem, snapshot, problems)
     if problems or snapshot is None:
         return 0
-    aborted += {one: None for indexed in found for one in indexed or ()}  # segments that overlap both name some
+    aborted += {one: None for indexed in indexes for one in indexed or ()}  # segments that overlap both name some
     follow.first_offsets |= {
         one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0
     }

@@ -17,15 +17,15 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
         path: a path, or a URL such as ``s3://bucket/logs``.
         options: handed to the store's constructor (fsspec's names); ``key_files`` is for encrypted tiered segments.
     """
-    given = dict(options or {})
-    key_files = given.pop(KEY_FILES, ())
-    found = store_of(path, options=given)
+    store_options = dict(options or {})
+    key_files = store_options.pop(KEY_FILES, ())
+    filesystem = store_of(path, options=store_options)
     if VIEW_MARK in path:
         from kafkaframes.storage.tiered import view  # decompression and manifests: only where a path needs them
         from kafkaframes.storage.tiered.names import ViewPath
 
-        return view.view_over(found, key_files) if ViewPath.parse(path) is not None else found
-    return found
+        return view.view_over(filesystem, key_files) if ViewPath.parse(path) is not None else filesystem
+    return filesystem
 
 
 def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:

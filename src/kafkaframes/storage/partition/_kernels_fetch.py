@@ -1,6 +1,6 @@
 """Find the batch that holds an offset, in one call for a window of a segment (numba). Start reading at ``segment.py``.
 
-1. ``find_batch`` reads headers as ``files.headers.HeaderWalk`` does (Kafka's FileLogInputStream). ``ODD`` means
+1. ``find_batch`` reads headers as ``files.headers.HeaderWalk`` does (Kafka's FileLogInputStream). ``UNUSUAL`` means
    that the plain twin, ``SegmentReader.find_batch``, has to decide; a test runs both on any bytes.
 2. Nothing is read beyond the window.
 """
@@ -20,14 +20,14 @@ from kafkaframes.wire._kernels import address_of, load_i8, load_i32, load_i64
 # The type of Python's bytes: making an array of them first would cost more than the call itself.
 _BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 _I64 = types.int64
-NONE, FOUND, MORE, ODD = 0, 1, 2, 3
+NONE, BATCH, MORE, UNUSUAL = 0, 1, 2, 3
 ANY_OFFSET = (1 << 63) - 1
 _LARGEST_SURE = 1 << 62  # above it the last offset of a batch could wrap
 
 
 @kernel(types.Tuple((_I64, _I64, _I64))(_BYTES, _I64, _I64, _I64, _I64, _I64))
-def find_batch(window, start, file_size, wanted, base_offset, entry_offset):
-    """Return ``(answer, position, size)`` of the first batch that ends at or above ``wanted``.
+def find_batch(window, start, file_size, offset, base_offset, entry_offset):
+    """Return ``(answer, position, size)`` of the first batch that ends at or above ``offset``.
 
     ``window`` begins at byte ``start`` of a file of ``file_size`` bytes, where a batch begins that is trusted if it
     fits the segment's ``base_offset`` and holds ``entry_offset`` or less (an index entry's; ``ANY_OFFSET``: no entry).
@@ -38,26 +38,26 @@ def find_batch(window, start, file_size, wanted, base_offset, entry_offset):
     while True:
         left = file_size - start - at
         if left <= TO_MAGIC:
-            return ODD if is_first else NONE, start + at, 0
+            return UNUSUAL if is_first else NONE, start + at, 0
         if at + min(left, V2_HEADER) > window_size:
             return MORE, start + at, 0
         body = load_i32(data, at + AT_SIZE)
         size = body + OVERHEAD
         if body < MIN_SIZE:
-            return ODD, start + at, 0
+            return UNUSUAL, start + at, 0
         if size > left:
-            return ODD if is_first else NONE, start + at, 0
+            return UNUSUAL if is_first else NONE, start + at, 0
         magic = load_i8(data, at + AT_MAGIC)
         first = load_i64(data, at)
         last = first
         if magic >= 2:
             if size < V2_HEADER or first > _LARGEST_SURE:
-                return ODD, start + at, size
+                return UNUSUAL, start + at, size
             last = first + load_i32(data, at + V2_DELTA)
         if is_first:
             if magic < 0 or magic > 2 or first < base_offset or last < first or first > entry_offset:
-                return ODD, start + at, size
+                return UNUSUAL, start + at, size
             is_first = False
-        if last >= wanted:
-            return FOUND, start + at, size
+        if last >= offset:
+            return BATCH, start + at, size
         at += size

@@ -1,7 +1,7 @@
 """Append the batches of a producer, a leader or a mirror to a log (UnifiedLog.append).
 
-A producer's records are checked, and get their offsets, by the room ``append``; batches of a leader or of a mirror come
-with theirs, and are checked here. Then all go one way: producers, rolling, epochs, the segment, transactions.
+A producer's records are checked, and get their offsets, by ``records.append``; batches of a leader or of a mirror come
+with theirs, and are checked here. Then all go the same path: producers, rolling, epochs, the segment, transactions.
 Every check comes before the first effect, so that a refused append changes nothing.
 """
 
@@ -147,7 +147,7 @@ def _analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> t
     Args:
         data: from a leader; a part of a batch at the end is cut off.
         log_end_offset: below which nothing may lie.
-        leader_epoch: the one that the follower was told of; batches from the first of a later epoch on are left for a
+        leader_epoch: the one that the follower knows; batches from the first of a later epoch on are left for a
             later fetch.
 
     Raises:
@@ -192,17 +192,17 @@ def _with_leader_epochs(data: bytes, headers: Sequence[BatchHeader], latest: int
 
     What has none, or none that is older, keeps its own: the copy answers OffsetsForLeaderEpoch as the original does.
     """
-    place = BATCH_V2.place_of("leader_epoch")
-    out, found = bytearray(), list[BatchHeader]()
+    epoch_at = BATCH_V2.place_of("leader_epoch")
+    out, updated = bytearray(), list[BatchHeader]()
     for header in headers:
         is_old = header.magic >= 2 and 0 <= header.leader_epoch < latest
         if is_old:
             out = out or bytearray(data)
-            at = header.position + place
+            at = header.position + epoch_at
             out[at : at + 4] = latest.to_bytes(4, "big", signed=True)
-        found.append(header._replace(leader_epoch=latest) if is_old else header)
+        updated.append(header._replace(leader_epoch=latest) if is_old else header)
         latest = max(latest, header.leader_epoch)
-    return bytes(out) if out else data, found
+    return bytes(out) if out else data, updated
 
 
 def _ordinary(data: bytes) -> list[BatchHeader]:
@@ -265,9 +265,9 @@ def _append(
         raise AppendRefusedError("RecordBatchTooLargeException", reason)
     prepared = _prepared(state, data, headers, origin)
     if prepared.duplicate is not None:
-        one = prepared.duplicate
-        info = _unchanged(state, one.first_offset, one.last_offset, valid_bytes=size)
-        return info._replace(is_duplicate=True, append_time_ms=one.timestamp)
+        duplicate = prepared.duplicate
+        info = _unchanged(state, duplicate.first_offset, duplicate.last_offset, valid_bytes=size)
+        return info._replace(is_duplicate=True, append_time_ms=duplicate.timestamp)
     last = headers[-1]
     largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
     segment, rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)

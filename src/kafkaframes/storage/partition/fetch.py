@@ -7,8 +7,8 @@ from typing import NamedTuple
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.storage.files.time_index import NO_TIMESTAMP
 from kafkaframes.storage.files.txn_index import AbortedTransaction
-from kafkaframes.storage.log.lookup import NO_OFFSET, FoundOffset, find_timestamp
-from kafkaframes.storage.partition.segment import FoundBatch, LogSegment
+from kafkaframes.storage.log.lookup import NO_OFFSET, TimedOffset, find_timestamp
+from kafkaframes.storage.partition.segment import BatchWindow, LogSegment
 from kafkaframes.storage.partition.state import LogState
 from kafkaframes.storage.partition.stretch import Stretch
 
@@ -62,32 +62,32 @@ def read(
         for segment in segments.from_floor(offset):
             first = segment.find_batch(offset)
             if first is not None:
-                wanted = max(max_bytes, first.size) if min_one_message else max_bytes
-                size = max(min(_end_position(state, segment, end) - first.position, wanted), 0)
+                limit = max(max_bytes, first.size) if min_one_message else max_bytes
+                size = max(min(_end_position(state, segment, end) - first.position, limit), 0)
                 if isolation == TXN_COMMITTED:
                     aborted = _aborted(state, segment, offset, first.position + size)
                 if stretch_bytes is not None and size >= stretch_bytes:
                     stretch = segment.stretch(first.position, size)
                 if stretch is None:
                     records = _records(segment, first, size)
-                incomplete = wanted < first.size
+                incomplete = limit < first.size
                 break
             if (position := segment.whole_until(offset)) < segment.size_bytes:
                 state.torn[segment.path] = position
     return FetchData(records, state.high_watermark, stable, state.log_start_offset, aborted, incomplete, stretch)
 
 
-def _records(segment: LogSegment, first: FoundBatch, size: int) -> bytes:
-    found = first.within(size)
-    return segment.read_at(first.position, size) if found is None else found
+def _records(segment: LogSegment, first: BatchWindow, size: int) -> bytes:
+    records = first.within(size)
+    return segment.read_at(first.position, size) if records is None else records
 
 
 def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
     """Return the position in a segment up to which may be read: that of the batch at the watermark."""
     if end >= state.log_end_offset:
         return segment.size_bytes
-    found = segment.find_batch(end)
-    return segment.size_bytes if found is None else found.position
+    batch = segment.find_batch(end)
+    return segment.size_bytes if batch is None else batch.position
 
 
 def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
@@ -103,26 +103,26 @@ def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
 def _aborted(state: LogState, segment: LogSegment, offset: int, position: int) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions from ``offset`` to ``position`` (LocalLog.collectAbortedTransactions)."""
     segments = state.segments.from_floor(segment.base_offset)
-    if not any(one.txn_index.aborted for one in segments):
+    if not any(selected.txn_index.aborted for selected in segments):
         return ()
     upper = _upper_bound(state, segment, position)
-    found = []
-    for one in segments:
-        for transaction in one.txn_index.aborted:
+    aborted = []
+    for selected in segments:
+        for transaction in selected.txn_index.aborted:
             if transaction.last_offset >= offset and transaction.first_offset < upper:
-                found.append(transaction)
+                aborted.append(transaction)
             if transaction.last_stable_offset >= upper:
-                return tuple(found)
-    return tuple(found)
+                return tuple(aborted)
+    return tuple(aborted)
 
 
-def offset_for_timestamp(state: LogState, timestamp_ms: int) -> FoundOffset | None:
+def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | None:
     """Answer as ``PartitionLog.offset_for_timestamp`` says."""
     epochs = state.epochs
     if timestamp_ms == LATEST:
-        return FoundOffset(state.log_end_offset, leader_epoch=epochs.latest)
+        return TimedOffset(state.log_end_offset, leader_epoch=epochs.latest)
     if timestamp_ms == EARLIEST:
-        return FoundOffset(state.log_start_offset, leader_epoch=epochs.epoch_of(state.log_start_offset))
+        return TimedOffset(state.log_start_offset, leader_epoch=epochs.epoch_of(state.log_start_offset))
     if timestamp_ms == MAX_TIMESTAMP:
         return _max_timestamp(state)
     for segment in state.segments:
@@ -131,12 +131,12 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> FoundOffset | No
     return None
 
 
-def _max_timestamp(state: LogState) -> FoundOffset:
+def _max_timestamp(state: LogState) -> TimedOffset:
     """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none."""
     largest, where = NO_TIMESTAMP, None
     for segment in state.segments:
         if segment.largest.timestamp > largest:
             largest, where = segment.largest.timestamp, segment
     if where is None:
-        return FoundOffset(NO_OFFSET)
-    return find_timestamp(where.reader(), largest, least_offset=0) or FoundOffset(NO_OFFSET)
+        return TimedOffset(NO_OFFSET)
+    return find_timestamp(where.reader(), largest, least_offset=0) or TimedOffset(NO_OFFSET)

@@ -46,9 +46,9 @@ class _EntryFile:
         return self._count
 
     def _load(self) -> None:
-        found = self._disk.stat(self.path)
+        info = self._disk.stat(self.path)
         try:
-            self._first, self._second = self._read(b"" if found is None else self._disk.read(self.path))
+            self._first, self._second = self._read(b"" if info is None else self._disk.read(self.path))
         except LogDirError:  # look-ups walk the batches instead
             self._first = self._second = np.empty(0, np.int64)
         self._count = len(self._first)
@@ -123,7 +123,7 @@ class OffsetIndexFile(_EntryFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another entry."""
+        """Whether no other entry fits."""
         return (len(self) if self._count < 0 else self._count) >= self._most
 
     def lookup(self, offset: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.disk import Disk, OnlineDisk, online, write_whole
 from kafkaframes.storage.files.filesystem import join, split
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover_partition
-from kafkaframes.storage.log.overflow import Piece
+from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.partition import retention
 from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.log import PartitionLog
@@ -131,23 +131,23 @@ def open_log(
         StorageError: the disk fails.
     """
     there, chosen = online(disk), settings or LogSettings()
-    found = discover_partition(there, directory)
+    log_directory = discover_partition(there, directory)
     if checkpointed is not None:
-        found = _as_checkpointed(found, checkpointed)
-    plan = _planned(found)
-    _refuse_an_odd_end(plan, directory)
-    wanted = RecoverySettings(
+        log_directory = _as_checkpointed(log_directory, checkpointed)
+    plan = _planned(log_directory)
+    _refuse_a_damaged_end(plan, directory)
+    recovery_settings = RecoverySettings(
         now_ms,
         index_interval_bytes=chosen.index_interval_bytes,
         producer_id_expiration_ms=chosen.producer_id_expiration_ms,
         record_format=chosen.record_format,
     )
-    recovered = work_out(found, plan, wanted)
+    recovered = work_out(log_directory, plan, recovery_settings)
     apply_in_place(there, recovered)
     return _opened(there, recovered, chosen, now_ms)
 
 
-def _refuse_an_odd_end(plan: RecoveryPlan, directory: str) -> None:
+def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
     """Refuse, before anything is changed, a log that nothing can be appended to.
 
     Raises:
@@ -163,22 +163,24 @@ def _refuse_an_odd_end(plan: RecoveryPlan, directory: str) -> None:
         raise LogDirError(f"its last record has offset {last:,}, below {name}, the file that it is in", file=directory)
 
 
-def _as_checkpointed(found: LogDirectory, checkpointed: Checkpointed) -> LogDirectory:
-    partition = replace(found.partitions[0], checkpointed=dict(checkpointed.offsets))
+def _as_checkpointed(log_directory: LogDirectory, checkpointed: Checkpointed) -> LogDirectory:
+    partition = replace(log_directory.partitions[0], checkpointed=dict(checkpointed.offsets))
     marker = CleanShutdown() if checkpointed.is_clean else None
-    return replace(found, partitions=(partition,), clean_shutdown=marker)
+    return replace(log_directory, partitions=(partition,), clean_shutdown=marker)
 
 
-def _planned(found: LogDirectory) -> RecoveryPlan:
+def _planned(log_directory: LogDirectory) -> RecoveryPlan:
     """Plan as Kafka does, except that a clean log whose last bytes are not a whole batch is recovered, too.
 
     Kafka would append after such bytes, and lose all of that at its next recovery.
     """
-    plan = plan_recovery(found, found.partitions[0])
+    plan = plan_recovery(log_directory, log_directory.partitions[0])
     last = plan.segments[-1]
-    if not plan.is_clean or last.is_recovered or _ends_whole(found, plan):
+    if not plan.is_clean or last.is_recovered or _ends_whole(log_directory, plan):
         return plan
-    return plan_recovery(replace(found, clean_shutdown=None), _not_flushed(found.partitions[0], last.base_offset))
+    return plan_recovery(
+        replace(log_directory, clean_shutdown=None), _not_flushed(log_directory.partitions[0], last.base_offset)
+    )
 
 
 def _not_flushed(partition: Partition, base_offset: int) -> Partition:
@@ -186,12 +188,12 @@ def _not_flushed(partition: Partition, base_offset: int) -> Partition:
     return replace(partition, checkpointed={**partition.checkpointed, names.RECOVERY_POINT_CHECKPOINT: point})
 
 
-def _ends_whole(found: LogDirectory, plan: RecoveryPlan) -> bool:
+def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
     last = plan.segments[-1]
-    segment = next((one for one in found.partitions[0].segments if one.base_offset == last.base_offset), None)
+    segment = next((one for one in log_directory.partitions[0].segments if one.base_offset == last.base_offset), None)
     if segment is None or segment.size_bytes == 0:
         return True
-    with open_segment(found.filesystem, segment) as reader:
+    with open_segment(log_directory.filesystem, segment) as reader:
         end = max((header.end for header in reader.last_headers()), default=0)
     return end == segment.size_bytes
 
@@ -211,7 +213,7 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> None:
         disk.sync_directory(directory)
     for action in cuts:
         _truncate(disk, action)
-    if recovered.plan.view is not None:  # pieces must have their names before anything is called .cleaned again
+    if recovered.plan.view is not None:  # parts must have their names before anything is called .cleaned again
         disk.sync_directory(directory)
     before = {one.name for one in disk.list_directory(directory) if not one.is_directory}
     changed = bool(recovered.plan.actions)
@@ -233,24 +235,24 @@ def _delete(disk: Disk, action: Action) -> None:
 
 
 def _split(disk: Disk, action: Action) -> None:
-    """Write the pieces and rename the last one first: after a crash a ``.cleaned`` piece is left, or all are there."""
+    """Write the parts and rename the last one first: after a crash a ``.cleaned`` part is left, or all are there."""
     directory = split(action.path)[0]
-    paths = [join(directory, str(piece.file.name)) for piece in action.pieces]
-    for path, piece in zip(paths, action.pieces, strict=True):
-        _copy(disk, action.path, piece, path + CLEANED)
+    paths = [join(directory, str(part.file.name)) for part in action.parts]
+    for path, part in zip(paths, action.parts, strict=True):
+        _copy(disk, action.path, part, path + CLEANED)
     disk.sync_directory(directory)
     for path in reversed(paths):
         disk.rename(path + CLEANED, path + SWAP)
 
 
-def _copy(disk: Disk, source: str, piece: Piece, target: str) -> None:
+def _copy(disk: Disk, source: str, part: FilePart, target: str) -> None:
     file = disk.open_file(target)
     try:
         file.truncate(0)
         with disk.open(source) as read_at:
-            for position in range(piece.start, piece.end, COPY_BYTES):
-                chunk = read_at(position, min(COPY_BYTES, piece.end - position))
-                file.write(position - piece.start, chunk)
+            for position in range(part.start, part.end, COPY_BYTES):
+                chunk = read_at(position, min(COPY_BYTES, part.end - position))
+                file.write(position - part.start, chunk)
         file.fsync()
     finally:
         file.close()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kafkaframes.errors import OffsetOutOfRangeError
 from kafkaframes.storage.files.headers import BatchHeader, first_header
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.log.lookup import FoundOffset
+from kafkaframes.storage.log.lookup import TimedOffset
 from kafkaframes.storage.partition import appending, fetch, flushing, retention, swapping
 from kafkaframes.storage.partition.appending import LogAppendInfo
 from kafkaframes.storage.partition.epochs import LeaderEpochs
@@ -347,7 +347,7 @@ class PartitionLog:
             stretch_bytes=stretch_bytes,
         )
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimedOffset | None:
         """Answer ListOffsets by time: the first record at or after it, or one of Kafka's special times (-1, -2, -3).
 
         Raises:

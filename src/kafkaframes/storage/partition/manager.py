@@ -313,10 +313,10 @@ def open_log_directory(
         raise
 
 
-def _settings_of(given: SettingsOf | LogSettings | None) -> SettingsOf:
-    if callable(given):
-        return given
-    chosen = given or LogSettings()
+def _settings_of(settings: SettingsOf | LogSettings | None) -> SettingsOf:
+    if callable(settings):
+        return settings
+    chosen = settings or LogSettings()
     return lambda topic_partition: chosen
 
 
@@ -400,20 +400,20 @@ def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dic
         return {}
 
 
-def _identity(disk: OnlineDisk, path: str, wanted: MetaProperties | None) -> MetaProperties:
-    """Read ``meta.properties`` and compare it with what is wanted; write it where it is missing.
+def _identity(disk: OnlineDisk, path: str, expected: MetaProperties | None) -> MetaProperties:
+    """Read ``meta.properties`` and compare it with ``expected``; write it where it is missing.
 
     Raises:
         LogDirError: they differ in a property that both have, or neither exists.
     """
     file = join(path, names.META_PROPERTIES)
     if disk.stat(file) is None:
-        if wanted is None:
+        if expected is None:
             raise LogDirError("has no meta.properties, and no identity is given for it", file=path)
-        replace_file(disk, file, write_meta_properties(wanted))
-        return wanted
-    found = read_meta_properties(disk.read(file), file=file)
-    for name, value in (wanted.values if wanted is not None else {}).items():
-        if found.values.get(name, value) != value:
-            raise LogDirError(f"{name} is {found.values[name]}, not {value}", file=file)
-    return found
+        replace_file(disk, file, write_meta_properties(expected))
+        return expected
+    stored = read_meta_properties(disk.read(file), file=file)
+    for name, value in (expected.values if expected is not None else {}).items():
+        if stored.values.get(name, value) != value:
+            raise LogDirError(f"{name} is {stored.values[name]}, not {value}", file=file)
+    return stored

@@ -74,9 +74,9 @@ class ProducerState(NamedTuple):
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence
-        for one in self.batches:
-            if one.last_sequence == last_sequence and one.first_sequence == header.base_sequence:
-                return one
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+                return batch
         return None
 
     def entry(self) -> ProducerEntry:

@@ -54,36 +54,36 @@ def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
 
 def _below_start(state: LogState) -> list[LogSegment]:
     active = state.segments.active
-    found = []
+    expired = []
     for segment, end in _candidates(state):
         if segment is active or end > state.log_start_offset:
             break
-        found.append(segment)
-    return found
+        expired.append(segment)
+    return expired
 
 
 def _too_large(state: LogState) -> list[LogSegment]:
     over = state.segments.size_bytes - state.settings.retention_bytes
-    found: list[LogSegment] = []
+    expired: list[LogSegment] = []
     if state.settings.retention_bytes < 0:
-        return found
+        return expired
     for segment, _ in _candidates(state):
         over -= segment.size_bytes
         if over < 0:
             break
-        found.append(segment)
-    return found
+        expired.append(segment)
+    return expired
 
 
 def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
-    found: list[LogSegment] = []
+    expired: list[LogSegment] = []
     if state.settings.retention_ms == UNLIMITED:
-        return found
+        return expired
     for segment, _ in _candidates(state):
         if now_ms - segment.largest_timestamp <= state.settings.retention_ms:
             break
-        found.append(segment)
-    return found
+        expired.append(segment)
+    return expired
 
 
 def _remove(state: LogState, removed: Iterable[LogSegment], now_ms: int) -> None:
@@ -97,11 +97,11 @@ def _remove(state: LogState, removed: Iterable[LogSegment], now_ms: int) -> None
 
 def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
     """Delete the ``.deleted`` files that have waited for ``file.delete.delay.ms``."""
-    due = [one for one in state.deleted if one.due_ms <= now_ms]
-    for one in due:
-        if state.disk.stat(one.path) is not None:
-            state.disk.delete(one.path)
-        state.deleted.remove(one)
+    due = [file for file in state.deleted if file.due_ms <= now_ms]
+    for file in due:
+        if state.disk.stat(file.path) is not None:
+            state.disk.delete(file.path)
+        state.deleted.remove(file)
     return len(due)
 
 

@@ -18,7 +18,7 @@ from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.files.time_index import NO_TIMESTAMP, TimestampOffset
 from kafkaframes.storage.files.txn_index import AbortedTransaction
-from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, FOUND, MORE, NONE, ODD, find_batch
+from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, BATCH, MORE, NONE, UNUSUAL, find_batch
 from kafkaframes.storage.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
 from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings
 from kafkaframes.storage.partition.stretch import Stretch
@@ -28,7 +28,7 @@ WINDOW_BYTES = 16 << 10  # read at once for headers: four times the distance of 
 _KINDS = ("log", "index", "timeindex", "txnindex")
 
 
-class FoundBatch(NamedTuple):
+class BatchWindow(NamedTuple):
     """A batch of a segment, and the bytes that were read to find it.
 
     Attributes:
@@ -204,8 +204,8 @@ class LogSegment:
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
-        found = self.find_batch(offset)
-        self._cut(self.size_bytes if found is None else found.position, offset)
+        batch = self.find_batch(offset)
+        self._cut(self.size_bytes if batch is None else batch.position, offset)
         if self.size_bytes == 0:
             self.created_ms = now_ms
 
@@ -227,12 +227,12 @@ class LogSegment:
 
     def reader(self) -> SegmentReader:
         """Return a reader of the segment that uses the indexes in memory."""
-        found = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
-        reader = SegmentReader(self._disk, found, self.read_at, use_indexes=False)
+        segment = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
+        reader = SegmentReader(self._disk, segment, self.read_at, use_indexes=False)
         reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
         return reader
 
-    def find_batch(self, offset: int) -> FoundBatch | None:
+    def find_batch(self, offset: int) -> BatchWindow | None:
         """Return the first batch that ends at or above ``offset``; None where the segment has none.
 
         Raises:
@@ -248,12 +248,12 @@ class LogSegment:
             if len(window) < min(
                 left, WINDOW_BYTES
             ):  # the file was truncated meanwhile: the plain walk raises the error
-                answer = ODD
+                answer = UNUSUAL
                 break
             answer, position, size = find_batch(window, start, self.size_bytes, offset, self.base_offset, entry_offset)
             entry_offset = ANY_OFFSET
-        if answer == FOUND:
-            return FoundBatch(position, size, start, window)
+        if answer == BATCH:
+            return BatchWindow(position, size, start, window)
         return None if answer == NONE else self.find_batch_plainly(offset)
 
     def stretch(self, position: int, size: int) -> Stretch | None:
@@ -265,13 +265,13 @@ class LogSegment:
         descriptor = self._disk.open_descriptor(self.path)
         return None if descriptor is None else Stretch(descriptor, position, size)
 
-    def find_batch_plainly(self, offset: int) -> FoundBatch | None:
+    def find_batch_plainly(self, offset: int) -> BatchWindow | None:
         """Do as ``find_batch``, header by header: its plain twin, which also handles unusual batches."""
         reader = self.reader()
         walk = reader.headers(reader.start_before(offset))
         for header in walk:
             if header.last_offset >= offset:
-                return FoundBatch(header.position, header.size, header.position, b"")
+                return BatchWindow(header.position, header.size, header.position, b"")
         if walk.is_corrupt:
             raise CorruptRecordError(walk.reason, position=walk.position, file=self.path)
         return None
@@ -308,13 +308,13 @@ class LogSegment:
         """The time that retention uses: the largest timestamp, or without one the file's modification time."""
         if self.largest.timestamp >= 0:
             return self.largest.timestamp
-        found = self._disk.stat(self.path)
-        return NO_TIMESTAMP if found is None or found.mtime_ms is None else found.mtime_ms
+        info = self._disk.stat(self.path)
+        return NO_TIMESTAMP if info is None or info.mtime_ms is None else info.mtime_ms
 
     def modified_ms(self) -> int:
         """Return the file's modification time in milliseconds since 1970; its creation time if the disk has none."""
-        found = self._disk.stat(self.path)
-        return self.created_ms if found is None or found.mtime_ms is None else found.mtime_ms
+        info = self._disk.stat(self.path)
+        return self.created_ms if info is None or info.mtime_ms is None else info.mtime_ms
 
     @property
     def first_timestamp(self) -> int:

@@ -13,8 +13,8 @@ class Segments:
     """At least one segment, once the log is open; the last one is active."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        self._segments = sorted(segments, key=lambda one: one.base_offset)
-        self._bases = [one.base_offset for one in self._segments]
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._segments]
 
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(tuple(self._segments))
@@ -61,9 +61,9 @@ class Segments:
     def replace(self, old: Iterable[LogSegment], segment: LogSegment) -> None:
         """Replace neighbouring segments by one that has the base offset of the first."""
         gone = set(map(id, old))
-        kept = [one for one in self._segments if id(one) not in gone]
-        self._segments = sorted([*kept, segment], key=lambda one: one.base_offset)
-        self._bases = [one.base_offset for one in self._segments]
+        kept = [other for other in self._segments if id(other) not in gone]
+        self._segments = sorted([*kept, segment], key=lambda other: other.base_offset)
+        self._bases = [other.base_offset for other in self._segments]
 
     def from_floor(self, offset: int) -> list[LogSegment]:
         """Return the segment that holds ``offset`` and all later ones; all segments if it lies before the first."""

@@ -117,14 +117,14 @@ class LogSettings:
         Raises:
             OptionError: a value cannot be parsed.
         """
-        given: dict[str, int | str | bool] = {}
+        values: dict[str, int | str | bool] = {}
         for field in fields(cls):
             text = properties.get(_TOPIC_NAMES.get(field.name, field.name.replace("_", ".")))
             if text is not None:
-                given[field.name] = _value(field.name, str(field.type), text)
-        if given.get("compression_type") == "uncompressed":  # a topic's word for what a producer calls none
-            given["compression_type"] = "none"
-        return cls(**given)  # type: ignore[arg-type]
+                values[field.name] = _value(field.name, str(field.type), text)
+        if values.get("compression_type") == "uncompressed":  # a topic's word for what a producer calls none
+            values["compression_type"] = "none"
+        return cls(**values)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)

@@ -33,10 +33,10 @@ class Stretch(Part):
         Raises:
             StorageError: the file was cut.
         """
-        found = self.read(self.size)
-        if len(found) < self.size:
+        data = self.read(self.size)
+        if len(data) < self.size:
             raise StorageError(f"{self.size} bytes from byte {self.position} on are missing: the file was truncated")
-        return found
+        return data
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes from its beginning; fewer where it ends, or the file was cut.

@@ -55,7 +55,7 @@ def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int)
     for path in there:
         state.disk.rename(path + SWAP, path)
     state.disk.sync_directory(state.directory)
-    found = state.disk.stat(there[0])
-    size_bytes = 0 if found is None else found.size_bytes
+    info = state.disk.stat(there[0])
+    size_bytes = 0 if info is None else info.size_bytes
     made = LogSegment(state.disk, state.directory, base, size_bytes=size_bytes, now_ms=now_ms)
     state.segments.replace(old, made)

@@ -15,7 +15,7 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import join, split
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.log.overflow import MOST_OFFSETS, Piece
+from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart
 
 MOST_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
 
@@ -42,7 +42,7 @@ class Action:
         to: the new path of a rename.
         source: where the bytes are now, if an earlier action renames them; else ``path``.
         size_bytes: what is left after a truncation.
-        pieces: what a file is split into; each becomes a ``.swap`` file, which a later action renames.
+        parts: what a file is split into; each becomes a ``.swap`` file, which a later action renames.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Action:
     to: str | None = None
     source: str | None = None
     size_bytes: int | None = None
-    pieces: tuple[Piece, ...] = ()
+    parts: tuple[FilePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,40 +109,40 @@ class Draft:
     bytes_lost: int = 0
     rebuilds: list[Rebuild] = field(default_factory=list)
     headers_left: int = field(default_factory=lambda: MOST_HEADERS)
-    splits: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
-    pieces: set[int] = field(default_factory=set)
+    splits: dict[str, tuple[FilePart, ...]] = field(default_factory=dict)
+    part_bases: set[int] = field(default_factory=set)
 
     def delete(self, removed: Iterable[LogFile], reason: str) -> None:
         """Plan the deletion of files."""
-        for file in sorted(removed, key=lambda one: one.path):
+        for file in sorted(removed, key=lambda removed_file: removed_file.path):
             if self.files.pop(file.name, None) is not None:
                 self.actions.append(Action(Kind.DELETE, file.path, reason))
 
     def set_aside(self, removed: Iterable[LogFile], reason: str) -> int:
         """Plan to rename files to ``.deleted`` (running brokers remove those later); return the bytes of logs."""
         size_bytes = 0
-        for file in sorted(removed, key=lambda one: one.path):
+        for file in sorted(removed, key=lambda removed_file: removed_file.path):
             del self.files[file.name]
             path = join(split(file.path)[0], str(file.name))  # a swap has its final name by then
             self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
             size_bytes += file.size_bytes if file.name.kind == "log" else 0
         return size_bytes
 
-    def take_apart(self, file: LogFile, pieces: tuple[Piece, ...]) -> None:
-        """Plan to replace a segment by pieces: as ``.swap`` files first, as Kafka does, so that a crash loses none."""
+    def take_apart(self, file: LogFile, parts: tuple[FilePart, ...]) -> None:
+        """Plan to replace a segment by parts: as ``.swap`` files first, as Kafka does, so that a crash loses none."""
         directory = split(file.path)[0]
         reason = f"its offsets reach more than {MOST_OFFSETS} above its base"
         whole = join(directory, str(file.name))
-        self.actions.append(Action(Kind.SPLIT, whole, reason, source=file.path, pieces=pieces))
-        bases = {file.name.offset, *(piece.base_offset for piece in pieces)}
+        self.actions.append(Action(Kind.SPLIT, whole, reason, source=file.path, parts=parts))
+        bases = {file.name.offset, *(part.base_offset for part in parts)}
         old = [one for name, one in self.files.items() if name.offset in bases and not name.temporary]
         self.set_aside((one for one in old if one.name.kind in names.SEGMENT_KINDS), "it has been split")
-        for piece in pieces:
-            final = join(directory, str(piece.file.name))
+        for part in parts:
+            final = join(directory, str(part.file.name))
             self.actions.append(Action(Kind.RENAME, f"{final}.swap", "a piece takes its place", to=final))
-            self.files[piece.file.name] = replace(piece.file, mtime_ms=file.mtime_ms)
-        self.splits[file.path] = pieces
-        self.pieces |= {piece.base_offset for piece in pieces}
+            self.files[part.file.name] = replace(part.file, mtime_ms=file.mtime_ms)
+        self.splits[file.path] = parts
+        self.part_bases |= {part.base_offset for part in parts}
 
     def bases(self) -> list[int]:
         """Return the base offsets of the segments, ascending."""
@@ -150,8 +150,8 @@ class Draft:
 
     def of_segment(self, base: int, kinds: Collection[str] = names.SEGMENT_KINDS) -> list[LogFile]:
         """Return the files of one segment."""
-        found = (self.files.get(FileName(base, kind)) for kind in kinds)
-        return [file for file in found if file is not None]
+        files = (self.files.get(FileName(base, kind)) for kind in kinds)
+        return [file for file in files if file is not None]
 
     def rename(self, file: LogFile, reason: str) -> None:
         """Plan to rename a temporary file to its final name."""

@@ -36,7 +36,7 @@ from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.semantics import REWRITES_OLD
-from kafkaframes.storage.log.overflow import MOST_OFFSETS, Piece, SplitView, overflows, pieces_of, view_of
+from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart, SplitView, overflows, parts_of, view_of
 from kafkaframes.storage.recovery.draft import Action, Draft, KeptSegment, Kind, Rebuild
 from kafkaframes.storage.recovery.swaps import SWAP_RULES, Opened, SwapRules, next_offset_of, rules_of
 
@@ -56,7 +56,7 @@ class RecoveryPlan:
         bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
         rebuilds: the segments recovered, in order: producer snapshots and leader epochs depend on it.
         is_clean: whether the broker would skip the recovery of segments that were not flushed.
-        view: reads the paths of segments where some are pieces of others; None: the directory's file system does.
+        view: reads the paths of segments where some are parts of others; None: the directory's file system does.
     """
 
     partition: Partition
@@ -85,40 +85,40 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, semantics: s
         LogDirError: a file cannot be read, or is a swap with which a broker of 2.8 would not start.
         OptionError: there are no such semantics.
     """
-    splits: dict[int, tuple[Piece, ...]] = {}
+    splits: dict[int, tuple[FilePart, ...]] = {}
     while True:
         try:
             return _planned(directory, partition, splits, rules_of(semantics))
-        except _OverflowError as found:
-            splits[found.base_offset] = found.pieces
+        except _OverflowError as overflow:
+            splits[overflow.base_offset] = overflow.parts
 
 
 class _OverflowError(Exception):
     """A recovery has met a segment that must be split."""
 
-    def __init__(self, base_offset: int, pieces: tuple[Piece, ...]) -> None:
+    def __init__(self, base_offset: int, parts: tuple[FilePart, ...]) -> None:
         super().__init__(base_offset)
         self.base_offset = base_offset
-        self.pieces = pieces
+        self.parts = parts
 
 
 def _laid_out(
     filesystem: FileSystem,
     partition: Partition,
-    splits: Mapping[int, tuple[Piece, ...]],
+    splits: Mapping[int, tuple[FilePart, ...]],
     rules: SwapRules = SWAP_RULES[REWRITES_OLD],
 ) -> Draft:
     """Decide which segments are opened, and what happens to all other files."""
     draft = Draft({file.name: file for file in _all_files(partition)})
     rules.settle(filesystem, draft)
     _drop_orphans(draft)
-    for base, pieces in splits.items():
-        draft.take_apart(draft.files[FileName(base, "log")], pieces)
+    for base, parts in splits.items():
+        draft.take_apart(draft.files[FileName(base, "log")], parts)
     return draft
 
 
 def _planned(
-    directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[Piece, ...]], rules: SwapRules
+    directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[FilePart, ...]], rules: SwapRules
 ) -> RecoveryPlan:
     draft = _laid_out(directory.filesystem, partition, splits, rules)
     view = view_of(directory.filesystem, draft.splits) if splits else None
@@ -143,16 +143,16 @@ def _planned(
 
 
 def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None) -> list[KeptSegment]:
-    """Open the segments. Pieces above the recovery point are not recovered here, because they will be later."""
+    """Open the segments. Parts above the recovery point are not recovered here, because they will be later."""
     kept: list[KeptSegment] = []
     bases = draft.bases()
     unflushed = None if recovery_point is None else _unflushed(bases, recovery_point)
     for base in bases:
-        is_later = unflushed is not None and base in draft.pieces and base >= unflushed
-        one = _segment(draft, base) if is_later else _loaded(filesystem, draft, base)
-        if one.is_recovered:
-            draft.rebuilds.append(Rebuild.of(one, kept))
-        kept.append(one)
+        is_later = unflushed is not None and base in draft.part_bases and base >= unflushed
+        kept_segment = _segment(draft, base) if is_later else _loaded(filesystem, draft, base)
+        if kept_segment.is_recovered:
+            draft.rebuilds.append(Rebuild.of(kept_segment, kept))
+        kept.append(kept_segment)
     return kept
 
 
@@ -167,25 +167,25 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
     """
     filesystem = directory.filesystem
     draft = _laid_out(filesystem, partition, {})
-    found = _to_split(filesystem, partition, draft)
-    if found:
-        draft = _laid_out(filesystem, partition, found)
+    to_split = _to_split(filesystem, partition, draft)
+    if to_split:
+        draft = _laid_out(filesystem, partition, to_split)
     kept = [_segment(draft, base) for base in draft.bases()]
-    view = view_of(filesystem, draft.splits) if found else None
+    view = view_of(filesystem, draft.splits) if to_split else None
     return RecoveryPlan(
         partition, tuple(draft.actions), tuple(kept), log_start_offset=partition.log_start_offset, view=view
     )
 
 
-def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dict[int, tuple[Piece, ...]]:
+def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dict[int, tuple[FilePart, ...]]:
     known = {one.path: one for one in partition.segments}
     bases = draft.bases()
-    found: dict[int, tuple[Piece, ...]] = {}
+    splits: dict[int, tuple[FilePart, ...]] = {}
     for base, next_base in zip(bases, [*bases, None][1:], strict=True):
         file = draft.files[FileName(base, "log")]
         if overflows(filesystem, known.get(file.path, Segment(file)), next_base):
-            found[base] = pieces_of(filesystem, file)
-    return {base: pieces for base, pieces in found.items() if pieces}
+            splits[base] = parts_of(filesystem, file)
+    return {base: parts for base, parts in splits.items() if parts}
 
 
 class _Walked(NamedTuple):
@@ -263,7 +263,7 @@ def _segment(draft: Draft, base: int) -> KeptSegment:
 def _loaded(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
     """Open a segment; it is recovered at once if an index that Kafka checks is missing or wrong.
 
-    So is a piece of a flushed segment that was split: Kafka gives it new indexes, but no transaction index.
+    So is a part of a flushed segment that was split: Kafka gives it new indexes, but no transaction index.
     """
     segment = _segment(draft, base)
     if FileName(base, "index") not in draft.files:
@@ -280,9 +280,9 @@ def _is_txn_index_corrupt(filesystem: FileSystem, draft: Draft, base: int) -> bo
 
 def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:
     walked = _walked(filesystem, draft, segment)
-    pieces = pieces_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if walked.overflows else ()
-    if pieces:
-        raise _OverflowError(segment.base_offset, pieces)
+    parts = parts_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if walked.overflows else ()
+    if parts:
+        raise _OverflowError(segment.base_offset, parts)
     return _cut_off(draft, segment, walked, reason)
 
 

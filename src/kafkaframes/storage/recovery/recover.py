@@ -58,13 +58,13 @@ class RecoverySettings:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The beginning, or pieces, of a file that lies elsewhere.
+    """The beginning, or parts, of a file that lies elsewhere.
 
     Attributes:
         path: of that file.
         size_bytes: up to which byte; None for all.
         mtime_ms: kept, because retention may use it.
-        ranges: instead of the beginning, these bytes: (first, after the last) of each piece.
+        ranges: instead of the beginning, these bytes: (first, after the last) of each part.
     """
 
     path: str
@@ -124,7 +124,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     state = _State(
         settings, _stored_snapshots(filesystem, files, settings), leader_epochs.loaded(partition.leader_epochs or ())
     )
-    found = {
+    contents = {
         one.path: one for one in partition.segments
     } | segments  # a segment that is replayed early may be cut off later
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
@@ -136,7 +136,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
                 start_offset=start_checkpoint,
                 end_offset=rebuild.base_offset,
                 is_clean=False,
-                replay=replay_of(filesystem, {base: found[path] for base, path in rebuild.visible}),
+                replay=replay_of(filesystem, {base: contents[path] for base, path in rebuild.visible}),
             )
             epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
             if settings.record_format >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
@@ -172,7 +172,7 @@ def _apply(files: Contents, action: Action) -> None:
     elif action.kind is Kind.RENAME and action.to is not None:
         files[split(action.to)[1]] = files.pop(name)
     elif action.kind is Kind.SPLIT:
-        files |= {f"{piece.file.name}.swap": Slice(piece.path, mtime_ms=_mtime(files[name])) for piece in action.pieces}
+        files |= {f"{part.file.name}.swap": Slice(part.path, mtime_ms=_mtime(files[name])) for part in action.parts}
     elif action.kind is Kind.TRUNCATE and isinstance(whole := files[name], Slice):
         files[name] = Slice(whole.path, action.size_bytes)
 
@@ -206,7 +206,7 @@ def _rebuild(
     for entry in load.states.entries.values():
         if entry.current_txn_first_offset != _NONE:
             follow.first_offsets[entry.producer_id] = entry.current_txn_first_offset
-    found = rebuild_indexes(
+    rebuilt = rebuild_indexes(
         filesystem,
         segment,
         index_interval_bytes=settings.index_interval_bytes,
@@ -214,11 +214,11 @@ def _rebuild(
         producers=load.states,
         headers=headers,
     )
-    state.rebuilt[segment.path] = found
+    state.rebuilt[segment.path] = rebuilt
     if settings.record_format >= 2:
-        load.map_end = found.producers_end
+        load.map_end = rebuilt.producers_end
     load.take_snapshot()
-    return found
+    return rebuilt
 
 
 def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> None:
@@ -230,10 +230,10 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> 
     if state.settings.semantics == BEFORE_HORIZONS:
         return
     known = {file.name.offset for file in plan.partition.producer_snapshots}
-    for one in plan.set_aside:
-        raw = state.stored.snapshots.pop(one.base_offset, None) if one.base_offset in known else None
+    for segment in plan.set_aside:
+        raw = state.stored.snapshots.pop(segment.base_offset, None) if segment.base_offset in known else None
         if raw is not None:
-            files[segment_file_name(one.base_offset, "snapshot") + DELETED] = raw
+            files[segment_file_name(segment.base_offset, "snapshot") + DELETED] = raw
     for offset in known if plan.is_emptied else ():
         state.stored.snapshots.pop(offset, None)
 
@@ -252,25 +252,28 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
 
 
 def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
-    found = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
-    for one, suffix in [*((one, DELETED) for one in plan.set_aside), *((one, "") for one in plan.segments)]:
-        if one.path in state.rebuilt:
-            _put_rebuilt(files, one.base_offset, suffix, state.rebuilt[one.path], found)
+    replaced = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
+    for segment, suffix in [
+        *((segment, DELETED) for segment in plan.set_aside),
+        *((segment, "") for segment in plan.segments),
+    ]:
+        if segment.path in state.rebuilt:
+            _put_rebuilt(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced)
         else:
-            files.setdefault(segment_file_name(one.base_offset, "index") + suffix, b"")
-            files.setdefault(segment_file_name(one.base_offset, "timeindex") + suffix, b"")
-    for one in plan.overwritten:
-        _leave_transactions(files, one, plan, state)
+            files.setdefault(segment_file_name(segment.base_offset, "index") + suffix, b"")
+            files.setdefault(segment_file_name(segment.base_offset, "timeindex") + suffix, b"")
+    for segment in plan.overwritten:
+        _leave_transactions(files, segment, plan, state)
     if plan.segments:
         _trim_active(filesystem, files, plan.segments[-1].base_offset)
 
 
-def _leave_transactions(files: Contents, one: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
+def _leave_transactions(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
     """Keep the transaction index of a segment that a swap without one has overwritten: it becomes the swap's."""
-    is_set_aside = any(other.base_offset == one.base_offset for other in plan.set_aside)
-    name = segment_file_name(one.base_offset, "txnindex") + (DELETED if is_set_aside else "")
-    if one.path in state.rebuilt and state.rebuilt[one.path].aborted and name not in files:
-        files[name] = write_txn_index(state.rebuilt[one.path].aborted)
+    is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
+    name = segment_file_name(segment.base_offset, "txnindex") + (DELETED if is_set_aside else "")
+    if segment.path in state.rebuilt and state.rebuilt[segment.path].aborted and name not in files:
+        files[name] = write_txn_index(state.rebuilt[segment.path].aborted)
 
 
 def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
@@ -278,12 +281,12 @@ def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> N
     for kind, entry in (("index", offset_index.ENTRY), ("timeindex", time_index.ENTRY)):
         name = segment_file_name(base_offset, kind)
         content = files[name]
-        found = filesystem.stat(content.path) if isinstance(content, Slice) else None
-        if found is not None and isinstance(content, Slice):
-            files[name] = replace(content, size_bytes=found.size_bytes - found.size_bytes % entry.itemsize)
+        info = filesystem.stat(content.path) if isinstance(content, Slice) else None
+        if info is not None and isinstance(content, Slice):
+            files[name] = replace(content, size_bytes=info.size_bytes - info.size_bytes % entry.itemsize)
 
 
-def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, found: Set[str]) -> None:
+def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, replaced: Set[str]) -> None:
     index, time_index, txn_index = (
         segment_file_name(base_offset, kind) + suffix for kind in ("index", "timeindex", "txnindex")
     )
@@ -291,7 +294,7 @@ def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: Rebuil
     files[time_index] = write_time_index(rebuilt.time_index)
     if rebuilt.aborted:
         files[txn_index] = write_txn_index(rebuilt.aborted)
-    elif txn_index in found:
+    elif txn_index in replaced:
         files[txn_index] = b""  # Kafka empties the file and does not delete it
 
 

@@ -86,7 +86,7 @@ def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
 
 
 def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
-    """Delete a segment that a split has left beside its pieces: the first of them may be named higher than it.
+    """Delete a segment that a split has left beside its parts: the first of them may be named higher than it.
 
     Kafka would keep both, so that its records would be there twice.
     """
@@ -121,23 +121,23 @@ def _complete_after_loading(filesystem: FileSystem, draft: Draft, opened: Opened
     A broker goes by the hash codes of their paths, which matters to nothing but producer snapshots.
     """
     logs = [file for file in draft.with_temporary("swap") if file.name.kind == "log"]
-    for file in sorted(logs, key=lambda one: one.name.offset):
+    for file in sorted(logs, key=lambda segment: segment.name.offset):
         base = file.name.offset
         swap = recover(KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False))
         draft.rebuilds.append(Rebuild.of(swap, opened.kept))
         old = _covered(filesystem, draft, opened.kept, swap)
         reason = f"a finished swap covers the offsets {base} to {swap.next_offset - 1}"
-        for one in old:
-            draft.set_aside(draft.of_segment(one.base_offset), reason)
+        for segment in old:
+            draft.set_aside(draft.of_segment(segment.base_offset), reason)
         draft.delete(draft.of_segment(base, _OVERWRITTEN_KINDS), "a finished swap takes its name")
-        for part in [one for one in draft.with_temporary("swap") if one.name.offset == base]:
+        for part in [segment for segment in draft.with_temporary("swap") if segment.name.offset == base]:
             draft.rename(part, "a finished swap takes its place")
-        others = [one for one in opened.kept if one not in old]
-        opened.overwritten += tuple(one for one in others if one.base_offset == base)
+        others = [segment for segment in opened.kept if segment not in old]
+        opened.overwritten += tuple(segment for segment in others if segment.base_offset == base)
         opened.replaced += tuple(old)
         swap = replace(swap, name=names.segment_file_name(base, "log"))
-        kept = [one for one in others if one.base_offset != base]
-        opened.kept = sorted([*kept, swap], key=lambda one: one.base_offset)
+        kept = [segment for segment in others if segment.base_offset != base]
+        opened.kept = sorted([*kept, swap], key=lambda segment: segment.base_offset)
 
 
 def _covered(filesystem: FileSystem, draft: Draft, kept: Sequence[KeptSegment], swap: KeptSegment) -> list[KeptSegment]:

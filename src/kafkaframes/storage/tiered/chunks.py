@@ -77,7 +77,7 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
         claimed = zstandard.get_frame_parameters(frame).content_size
         if claimed != size:
             raise UnreadableError(f"a zstd frame of {claimed} bytes, not {size}")
-        plain = _at_once(frame, size, spare or []) if size <= AT_ONCE_BYTES else _piece_by_piece(frame, size)
+        plain = _at_once(frame, size, spare or []) if size <= AT_ONCE_BYTES else _in_blocks(frame, size)
     except zstandard.ZstdError as error:
         raise UnreadableError(f"zstd: {error}") from None
     if len(plain) != size:
@@ -108,11 +108,11 @@ def _decompressor(size: int) -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(max_window_size=max(1 << 27, 1 << (size - 1).bit_length() if size else 0))
 
 
-def _piece_by_piece(frame: bytes | memoryview, size: int) -> bytes:
+def _in_blocks(frame: bytes | memoryview, size: int) -> bytes:
     plain = bytearray()
     with _decompressor(size).stream_reader(frame) as reader:
-        while piece := reader.read(AT_ONCE_BYTES):
-            plain += piece
+        while block := reader.read(AT_ONCE_BYTES):
+            plain += block
             if len(plain) > size:
                 break
     return bytes(plain)
@@ -158,19 +158,19 @@ class ChunkReader:
             return b""
         chunk_size = self._index.original_chunk_size
         first, last = position // chunk_size, (end - 1) // chunk_size
-        pieces = []
+        parts = []
         for chunk in range(first, last + 1):
             start = chunk * chunk_size
-            pieces.append(memoryview(self._chunk(chunk, last))[max(position - start, 0) : end - start])
-        return pieces[0] if len(pieces) == 1 else self._in_one(pieces, end - position)
+            parts.append(memoryview(self._chunk(chunk, last))[max(position - start, 0) : end - start])
+        return parts[0] if len(parts) == 1 else self._in_one(parts, end - position)
 
-    def _in_one(self, pieces: list[memoryview], size: int) -> memoryview:
+    def _in_one(self, parts: list[memoryview], size: int) -> memoryview:
         if len(self._joined) < size:
             self._joined = bytearray(size)
         joined, at = memoryview(self._joined), 0
-        for piece in pieces:
-            joined[at : at + len(piece)] = piece
-            at += len(piece)
+        for part in parts:
+            joined[at : at + len(part)] = part
+            at += len(part)
         return joined[:at]
 
     def read_ahead(self, end: int) -> None:
@@ -191,10 +191,10 @@ class ChunkReader:
         """Return a chunk; those behind it, up to ``last``, are fetched along with it."""
         self._look_ahead(chunk)
         while chunk not in self._kept and self._pending and self._pending[0][0].start <= chunk:
-            self._keep(self._pending.popleft()[1].result(), wanted=chunk)
+            self._keep(self._pending.popleft()[1].result(), oldest=chunk)
             self._look_ahead(chunk)
         if chunk not in self._kept:
-            self._keep(self._fetch(chunk, self._run(chunk, last)), wanted=chunk)
+            self._keep(self._fetch(chunk, self._run(chunk, last)), oldest=chunk)
         self._kept.move_to_end(chunk)
         return self._kept[chunk]
 
@@ -225,22 +225,22 @@ class ChunkReader:
         start, end = self._index.stored_range(chunk)[0], self._index.stored_range(last)[1]
         stored = memoryview(self._read_stored(start, end - start))
         plain: dict[int, bytes | memoryview] = {}
-        for one in range(chunk, last + 1):
-            begin, stop = self._index.stored_range(one)
+        for number in range(chunk, last + 1):
+            begin, stop = self._index.stored_range(number)
             try:
-                plain[one] = self._plain_chunk(one, stored[begin - start : stop - start], stop - begin)
+                plain[number] = self._plain_chunk(number, stored[begin - start : stop - start], stop - begin)
             except UnreadableError as problem:
                 if plain:  # the chunks before it are good; its own error is raised when it is asked for itself
                     break
-                raise self._damage(one, str(problem)) from None
+                raise self._damage(number, str(problem)) from None
         return plain
 
     def _plain_chunk(self, chunk: int, stored: memoryview, size: int) -> bytes | memoryview:
         if len(stored) < size:
             raise UnreadableError(f"the object has {len(stored)} of its {size} bytes")
         start, end = self._index.plain_range(chunk)
-        piece: bytes | memoryview = stored if self._decrypt is None else self._decrypt(stored)
-        plain = decompress(piece, end - start, self._spare) if self._compressed else piece
+        data: bytes | memoryview = stored if self._decrypt is None else self._decrypt(stored)
+        plain = decompress(data, end - start, self._spare) if self._compressed else data
         if len(plain) != end - start:
             raise UnreadableError(f"it holds {len(plain)} bytes, not {end - start}")
         return plain
@@ -250,11 +250,11 @@ class ChunkReader:
         text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
         return DamagedChunkError(text, position=self._index.stored_range(chunk)[0], file=self._file, lost=lost)
 
-    def _keep(self, chunks: dict[int, bytes | memoryview], *, wanted: int) -> None:
+    def _keep(self, chunks: dict[int, bytes | memoryview], *, oldest: int) -> None:
         self._kept |= chunks
         held = sum(map(len, self._kept.values()))
         for old in list(self._kept):
-            if held <= KEPT_BYTES or len(self._kept) <= 2 or old >= wanted:
+            if held <= KEPT_BYTES or len(self._kept) <= 2 or old >= oldest:
                 break
             gone = self._kept.pop(old)
             held -= len(gone)

@@ -1,7 +1,7 @@
 """Tiered segments as files of a log directory: a file system over the one that holds the objects.
 
 A view path (``names.ViewPath``) says itself which objects it is made of, so whoever is handed one, a worker in another
-process for one, reads it with a manifest and the ranges that are wanted. Which segments make up a log is found by
+process for one, reads it with a manifest and the requested ranges. Which segments make up a log is found by
 ``view.py``, once; the resulting listings are kept here and are not pickled with a task.
 """
 
@@ -68,16 +68,16 @@ class TieredFileSystem:
         if view is None:
             return self.inner.stat(path)
         if view.is_directory or view.is_metadata:
-            found = self.inner.stat(view.main)
+            info = self.inner.stat(view.main)
             size = 0 if view.is_directory else len(_partition_metadata(view))
-            return found and FileInfo(path, split(path)[1], size, found.mtime_ms, view.is_directory)
+            return info and FileInfo(path, split(path)[1], size, info.mtime_ms, view.is_directory)
         if view.main not in self.manifests and self.inner.stat(view.object(names.MANIFEST)) is None:
             return None
-        found = self.inner.stat(view.object(names.INDEXES if view.index else names.LOG))
+        info = self.inner.stat(view.object(names.INDEXES if view.index else names.LOG))
         size_bytes = self._size(view, self.manifest(view.main))
-        if found is None or size_bytes is None:
+        if info is None or size_bytes is None:
             return None
-        return FileInfo(path, view.name, size_bytes, found.mtime_ms)
+        return FileInfo(path, view.name, size_bytes, info.mtime_ms)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
@@ -153,11 +153,11 @@ class TieredFileSystem:
         manifest, name, file = self.manifest(view.main), view.index or "", view.object(names.INDEXES)
         if name not in manifest.indexes:
             raise LogDirError(f"the segment has no {name} index", file=path)
-        place = manifest.indexes[name]
-        if place.size == 0:
+        index_range = manifest.indexes[name]
+        if index_range.size == 0:
             return b""
         decrypt = self.decrypt(manifest, file=file)
-        stored = self.inner.read(file, position=place.position, length=place.size)
+        stored = self.inner.read(file, position=index_range.position, length=index_range.size)
         return indexes.plain_index(stored, manifest, name, decrypt=decrypt, file=file)
 
     def _segment(self, view: ViewPath, manifest: Manifest, stored: ReadAt) -> ReadAt:

@@ -9,10 +9,10 @@ from kafkaframes.storage.tiered.manifest import Manifest
 
 def plain_size(manifest: Manifest, name: str) -> int | None:
     """Return the size of an index as the broker had it; None where the segment has none of that name."""
-    found = manifest.indexes.get(name)
-    if found is None or found.size == 0:  # nothing is stored for an empty one, no IV either
-        return None if found is None else 0
-    return max(found.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
+    index_range = manifest.indexes.get(name)
+    if index_range is None or index_range.size == 0:  # nothing is stored for an empty one, no IV either
+        return None if index_range is None else 0
+    return max(index_range.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
 
 
 def plain_index(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
@@ -28,13 +28,13 @@ def plain_index(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decryp
     Raises:
         LogDirError: the object ends before the index, or it does not decrypt.
     """
-    place = manifest.indexes[name]
-    if len(stored) < place.size:
-        reason = f"the {name} index is cut off: {len(stored)} of its {place.size} bytes"
-        raise LogDirError(reason, position=place.position, file=file)
+    index_range = manifest.indexes[name]
+    if len(stored) < index_range.size:
+        reason = f"the {name} index is cut off: {len(stored)} of its {index_range.size} bytes"
+        raise LogDirError(reason, position=index_range.position, file=file)
     if decrypt is None or not stored:
         return stored
     try:
         return decrypt(stored)
     except UnreadableError as problem:
-        raise LogDirError(f"the {name} index: {problem}", position=place.position, file=file) from None
+        raise LogDirError(f"the {name} index: {problem}", position=index_range.position, file=file) from None

@@ -30,15 +30,15 @@ class KeyFile:
     key_id: str | None = None
 
     @classmethod
-    def parse(cls, given: str) -> KeyFile:
+    def parse(cls, text: str) -> KeyFile:
         """Read ``path`` or ``id=path``.
 
         >>> KeyFile.parse("key1=/keys/one.pem"), KeyFile.parse("/keys/one.pem").key_id
         (KeyFile(path='/keys/one.pem', key_id='key1'), None)
         """
-        key_id, mark, path = given.partition("=")
+        key_id, mark, path = text.partition("=")
         is_id = bool(mark and key_id and path) and "/" not in key_id
-        return cls(path, key_id) if is_id else cls(given)
+        return cls(path, key_id) if is_id else cls(text)
 
 
 def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[str], bytes], *, file: str) -> bytes:
@@ -55,16 +55,16 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
         OptionError: a key file holds no private RSA key.
         MissingExtraError: ``cryptography`` is not installed.
     """
-    given = [KeyFile.parse(one) for one in key_files]
-    if not given:
+    keys = [KeyFile.parse(key_file) for key_file in key_files]
+    if not keys:
         reason = f"encrypted with the key pair {encryption.key_id!r}: its private key is needed (keyFile, --key-file)"
         raise LogDirError(reason, file=file)
-    fitting = [one for one in given if one.key_id in (None, encryption.key_id)]
-    for one in fitting:
-        key = _opened(encryption.wrapped_key, read(one.path), one.path)
+    fitting = [key_file for key_file in keys if key_file.key_id in (None, encryption.key_id)]
+    for key_file in fitting:
+        key = _opened(encryption.wrapped_key, read(key_file.path), key_file.path)
         if key is not None and len(key) == AES_KEY_BYTES:
             return key
-    tried = ", ".join(one.path for one in fitting) or "no key file has that id"
+    tried = ", ".join(key_file.path for key_file in fitting) or "no key file has that id"
     reason = f"encrypted with the key pair {encryption.key_id!r}, which no key file that was given opens ({tried})"
     raise LogDirError(reason, file=file)
 
@@ -132,5 +132,5 @@ def _mask(seed: bytes, length: int) -> bytes:
     return b"".join(_HASH(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
 
 
-def _xor(one: bytes, other: bytes) -> bytes:
-    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(len(one), "big")
+def _xor(left: bytes, right: bytes) -> bytes:
+    return (int.from_bytes(left, "big") ^ int.from_bytes(right, "big")).to_bytes(len(left), "big")

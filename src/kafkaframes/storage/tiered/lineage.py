@@ -45,14 +45,14 @@ def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
     >>> belongs(made(900, 1999, EpochStart(0, 900)), log), belongs(made(1500, 2000, EpochStart(0, 1500)), log)
     (True, False)
     """
-    starts = [(one.leader_epoch, max(one.start_offset, 0) if place else 0) for place, one in enumerate(epochs)]
+    starts = [(one.leader_epoch, max(one.start_offset, 0) if index else 0) for index, one in enumerate(epochs)]
     ranges = {epoch: (start, following - 1) for (epoch, start), (_, following) in pairwise([*starts, (0, _NO_END)])}
     own = [*segment.leader_epochs, EpochStart(0, segment.end_offset + 1)]
-    for one, following in pairwise(own):
-        if one.start_offset >= following.start_offset:
+    for entry, following in pairwise(own):
+        if entry.start_offset >= following.start_offset:
             continue  # an epoch without a record
-        first, last = ranges.get(one.leader_epoch, (0, -1))
-        if one.start_offset < first or following.start_offset - 1 > last:
+        first, last = ranges.get(entry.leader_epoch, (0, -1))
+        if entry.start_offset < first or following.start_offset - 1 > last:
             return False
     return True
 
@@ -60,9 +60,9 @@ def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
 def newest(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
     """Sort segments, the newest first: its leader epochs stand for the log's where no local copy is there."""
 
-    def age(one: SegmentMetadata) -> tuple[int, int, int, str]:
-        last = one.leader_epochs[-1].leader_epoch if one.leader_epochs else -1
-        return last, one.end_offset, one.event_timestamp_ms, one.segment_id
+    def age(segment: SegmentMetadata) -> tuple[int, int, int, str]:
+        last = segment.leader_epochs[-1].leader_epoch if segment.leader_epochs else -1
+        return last, segment.end_offset, segment.event_timestamp_ms, segment.segment_id
 
     return sorted(segments, key=age, reverse=True)
 
@@ -76,21 +76,21 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
     """
     chain = Chain()
     fitting = []
-    for one in segments:
-        if not epochs or belongs(one, epochs):
-            fitting.append(one)
+    for segment in segments:
+        if not epochs or belongs(segment, epochs):
+            fitting.append(segment)
         else:
-            chain.left_out[one.segment_id] = "its leader epochs are not those of the log: its records were lost"
+            chain.left_out[segment.segment_id] = "its leader epochs are not those of the log: its records were lost"
     following = 0
-    for one in _once(fitting, chain):
+    for segment in _once(fitting, chain):
         if chain.segments:
             before = chain.segments[-1]
-            if one.start_offset > following:
-                chain.gaps.append((following, one.start_offset - 1))
-            elif one.start_offset < following:
-                chain.overlaps.append((before, one))
-        chain.segments.append(one)
-        following = one.end_offset + 1
+            if segment.start_offset > following:
+                chain.gaps.append((following, segment.start_offset - 1))
+            elif segment.start_offset < following:
+                chain.overlaps.append((before, segment))
+        chain.segments.append(segment)
+        following = segment.end_offset + 1
     return chain
 
 
@@ -98,14 +98,20 @@ def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMeta
     """Leave out segments whose offsets another one has, too; of equal ones the latest upload is kept."""
     kept: list[SegmentMetadata] = []
     ordered = sorted(
-        segments, key=lambda one: (one.start_offset, -one.end_offset, -one.event_timestamp_ms, one.segment_id)
+        segments,
+        key=lambda segment: (
+            segment.start_offset,
+            -segment.end_offset,
+            -segment.event_timestamp_ms,
+            segment.segment_id,
+        ),
     )
-    for one in ordered:
-        if kept and one.end_offset <= kept[-1].end_offset:
-            chain.left_out[one.segment_id] = f"its offsets are in {kept[-1].segment_id}, too"
+    for segment in ordered:
+        if kept and segment.end_offset <= kept[-1].end_offset:
+            chain.left_out[segment.segment_id] = f"its offsets are in {kept[-1].segment_id}, too"
             continue
-        while len(kept) > 1 and one.start_offset <= kept[-2].end_offset + 1:
+        while len(kept) > 1 and segment.start_offset <= kept[-2].end_offset + 1:
             gone = kept.pop()  # its neighbours reach each other without it
-            chain.left_out[gone.segment_id] = f"its offsets are in {kept[-1].segment_id} and {one.segment_id}, too"
-        kept.append(one)
+            chain.left_out[gone.segment_id] = f"its offsets are in {kept[-1].segment_id} and {segment.segment_id}, too"
+        kept.append(segment)
     return kept

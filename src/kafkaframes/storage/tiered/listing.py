@@ -89,12 +89,12 @@ def _uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]]:
     return uploads
 
 
-def named_objects(filesystem: FileSystem, directory: str, given: Iterable[str]) -> Store | None:
+def named_objects(filesystem: FileSystem, directory: str, object_names: Iterable[str]) -> Store | None:
     """Return a store that consists of the named objects' uploads; None if one is not the name of such an object.
 
     They need not lie in a partition's folder: copied objects are still whole in their manifest.
     """
-    stems = {name.stem if (name := ObjectName.parse(one)) is not None else None for one in given}
+    stems = {name.stem if (name := ObjectName.parse(one)) is not None else None for one in object_names}
     if None in stems:
         return None
     uploads = _uploads(filesystem.list_directory(directory))

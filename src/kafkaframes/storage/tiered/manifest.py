@@ -122,7 +122,7 @@ def _manifest(top: Fields) -> Manifest:
     version = top.take("version", text)
     if version != VERSION:
         raise DecodeError(f"version {version[:20]!r}, only {VERSION!r} is known", path=("version",))
-    found = Manifest(
+    manifest = Manifest(
         chunks=top.take("chunkIndex", lambda value: parse_chunk_index(fields(value))),
         indexes=top.take("segmentIndexes", _indexes),
         compressed=top.take("compression", boolean),
@@ -130,9 +130,9 @@ def _manifest(top: Fields) -> Manifest:
         metadata=top.take("remoteLogSegmentMetadata", _metadata),
     )
     top.refuse_others()
-    if found.is_plain:
-        _check_plain(found.chunks)
-    return found
+    if manifest.is_plain:
+        _check_plain(manifest.chunks)
+    return manifest
 
 
 def _check_plain(chunks: ChunkIndex) -> None:
@@ -144,24 +144,24 @@ def _check_plain(chunks: ChunkIndex) -> None:
 
 
 def _indexes(value: Any) -> Mapping[str, IndexRange]:
-    given = fields(value)
-    found = {name: given.take(name, _range) for name in INDEXES[:-1]}
-    transaction = given.take_optional(INDEXES[-1], _range)
-    given.refuse_others()
-    return MappingProxyType(found if transaction is None else found | {INDEXES[-1]: transaction})
+    values = fields(value)
+    indexes = {name: values.take(name, _range) for name in INDEXES[:-1]}
+    transaction = values.take_optional(INDEXES[-1], _range)
+    values.refuse_others()
+    return MappingProxyType(indexes if transaction is None else indexes | {INDEXES[-1]: transaction})
 
 
 def _range(value: Any) -> IndexRange:
-    given = fields(value)
-    found = IndexRange(given.take("position", non_negative), given.take("size", non_negative))
-    given.refuse_others()
-    return found
+    values = fields(value)
+    index_range = IndexRange(values.take("position", non_negative), values.take("size", non_negative))
+    values.refuse_others()
+    return index_range
 
 
 def _encryption(value: Any) -> Encryption:
-    given = fields(value)
-    key_id, aad = given.take("dataKey", _data_key), given.take("aad", _base64)
-    given.refuse_others()
+    values = fields(value)
+    key_id, aad = values.take("dataKey", _data_key), values.take("aad", _base64)
+    values.refuse_others()
     return Encryption(*key_id, aad)
 
 
@@ -180,12 +180,12 @@ def _base64(value: Any) -> bytes:
 
 
 def _metadata(value: Any) -> SegmentMetadata:
-    given = fields(value)
-    topic_partition, topic_id, segment_id = given.take("remoteLogSegmentId", _segment_id)
-    start, end = given.take("startOffset", _offset), given.take("endOffset", integer)
+    values = fields(value)
+    topic_partition, topic_id, segment_id = values.take("remoteLogSegmentId", _segment_id)
+    start, end = values.take("startOffset", _offset), values.take("endOffset", integer)
     if end < start:
         raise DecodeError(f"{end} is below the start offset {start}", path=("endOffset",))
-    epochs = given.take("segmentLeaderEpochs", _epochs)
+    epochs = values.take("segmentLeaderEpochs", _epochs)
     if epochs and epochs[0].start_offset != start:
         reason = f"begin at offset {epochs[0].start_offset}, the segment at {start}"
         raise DecodeError(reason, path=("segmentLeaderEpochs",))
@@ -195,23 +195,23 @@ def _metadata(value: Any) -> SegmentMetadata:
         segment_id,
         start,
         end,
-        max_timestamp_ms=given.take("maxTimestampMs", integer),
-        broker_id=given.take("brokerId", integer),
-        event_timestamp_ms=given.take("eventTimestampMs", integer),
+        max_timestamp_ms=values.take("maxTimestampMs", integer),
+        broker_id=values.take("brokerId", integer),
+        event_timestamp_ms=values.take("eventTimestampMs", integer),
         leader_epochs=epochs,
     )
 
 
 def _segment_id(value: Any) -> tuple[TopicPartition, str, str]:
-    given = fields(value)
-    identified = given.take("topicIdPartition", fields)
+    values = fields(value)
+    identified = values.take("topicIdPartition", fields)
     try:
         topic_id = identified.take("topicId", _uuid)
         named = identified.take("topicPartition", fields)
         topic, partition = named.take("topic", text), named.take("partition", non_negative)
     except DecodeError as error:
         raise error.within("topicIdPartition") from None
-    return TopicPartition(topic, partition), topic_id, given.take("id", _uuid)
+    return TopicPartition(topic, partition), topic_id, values.take("id", _uuid)
 
 
 def _uuid(value: Any) -> str:
@@ -227,11 +227,11 @@ def _offset(value: Any) -> int:
 
 
 def _epochs(value: Any) -> tuple[EpochStart, ...]:
-    given = fields(value)
-    if not all(_EPOCH.fullmatch(name) and int(name) < 2**31 for name in given.names):
+    values = fields(value)
+    if not all(_EPOCH.fullmatch(name) and int(name) < 2**31 for name in values.names):
         raise DecodeError("a leader epoch is not a number")
-    found = tuple(EpochStart(int(name), given.take(name, _offset)) for name in sorted(given.names, key=int))
-    starts = [one.start_offset for one in found]
+    epochs = tuple(EpochStart(int(name), values.take(name, _offset)) for name in sorted(values.names, key=int))
+    starts = [one.start_offset for one in epochs]
     if starts != sorted(starts):
         raise DecodeError("a later leader epoch begins at a lower offset")
-    return found
+    return epochs

@@ -140,7 +140,7 @@ def custom_metadata(raw: bytes) -> dict[str, int | str]:
     Raises:
         DecodeError: the bytes are not such a section; ``position`` is the byte.
     """
-    found: dict[str, int | str] = {}
+    values: dict[str, int | str] = {}
     count, position = read_unsigned_varint(raw, 0)
     for _ in range(min(count, len(raw))):
         tag, position = read_unsigned_varint(raw, position)
@@ -149,12 +149,12 @@ def custom_metadata(raw: bytes) -> dict[str, int | str]:
             raise DecodeError(f"tag {tag} of {size} bytes", position=position)
         value, position = raw[position : position + size], position + size
         if tag == 0:
-            found[_CUSTOM[tag]] = read_varlong(value, 0)[0]
+            values[_CUSTOM[tag]] = read_varlong(value, 0)[0]
         else:
-            found[_CUSTOM[tag] if 0 <= tag < len(_CUSTOM) else f"tag {tag}"] = _compact_text(value, position)
+            values[_CUSTOM[tag] if 0 <= tag < len(_CUSTOM) else f"tag {tag}"] = _compact_text(value, position)
     if position != len(raw) or count > len(raw):
         raise DecodeError(f"{len(raw) - position} bytes after the last tag", position=position)
-    return found
+    return values
 
 
 def _compact_text(value: bytes, position: int) -> str:
@@ -170,7 +170,7 @@ def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
     Raises:
         LogDirError: a segment cannot be read.
     """
-    found = RemoteLogMetadata()
+    metadata = RemoteLogMetadata()
     values: dict[tuple[int, int], tuple[bytes | None, str]] = {}
     for directory in directories:
         for partition in directory.partitions:
@@ -181,11 +181,11 @@ def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
             entry = None if value is None else decode_entry(value, partition=number, offset=offset)
         except DecodeError as error:
             reason = f"not a record of remote segments at offset {offset}: {error}"
-            found.problems.append(LogDirError(reason, file=file))
+            metadata.problems.append(LogDirError(reason, file=file))
             continue
         if entry is not None:
-            found.apply(entry)
-    return found
+            metadata.apply(entry)
+    return metadata
 
 
 def _values(filesystem: FileSystem, partition: Partition) -> dict[tuple[int, int], tuple[bytes | None, str]]:

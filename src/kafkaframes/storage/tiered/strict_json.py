@@ -71,10 +71,10 @@ def parse_object(raw: bytes) -> Fields:
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise ValueError("a field is named twice")
-    return found
+    return unique
 
 
 def _no_constant(text: str) -> NoReturn:

@@ -101,10 +101,10 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
         if not _is_former(shown, decided, knowledge)
     ]
     listings[store.path] = tuple(
-        FileInfo(one.directory, str(one.topic_partition), is_directory=True) for one in partitions
+        FileInfo(partition.directory, str(partition.topic_partition), is_directory=True) for partition in partitions
     )
-    ordered = sorted(partitions, key=lambda one: (one.topic_partition, one.directory))
-    problems = tuple(problem for one in ordered for problem in one.problems)
+    ordered = sorted(partitions, key=lambda partition: (partition.topic_partition, partition.directory))
+    problems = tuple(problem for partition in ordered for problem in partition.problems)
     return LogDirectory(store.path, filesystem, tuple(ordered), problems=(*knowledge.metadata.problems, *problems))
 
 
@@ -197,18 +197,21 @@ def _choose(filesystem: TieredFileSystem, shown: Shown, knowledge: Knowledge) ->
     shown.topic_partition = next(iter(uploads.values())).manifest.metadata.topic_partition
     if shown.folder.named:
         shown.chain = Chain(
-            sorted((one.manifest.metadata for one in uploads.values()), key=lambda one: one.start_offset)
+            sorted(
+                (upload_of.manifest.metadata for upload_of in uploads.values()),
+                key=lambda upload_of: upload_of.start_offset,
+            )
         )
         return
     candidates = dict(uploads)
     owner = shown.folder.topic.topic_id, shown.folder.partition
     if knowledge.metadata.knows(owner):
-        for segment_id, one in uploads.items():
+        for segment_id, upload_of in uploads.items():
             if not knowledge.metadata.is_valid(owner, segment_id):
                 del candidates[segment_id]
-                shown.notes[split(one.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
+                shown.notes[split(upload_of.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
         _note_missing(shown, knowledge.metadata, owner)
-    segments = [one.manifest.metadata for one in candidates.values()]
+    segments = [upload_of.manifest.metadata for upload_of in candidates.values()]
     copies = knowledge.of_topic(shown.topic_partition, owner[0])
     shown.chain = chain_of(segments, _epochs(filesystem, shown, candidates, copies))
     for segment_id, reason in shown.chain.left_out.items():
@@ -237,19 +240,19 @@ def _epochs(
     filesystem: TieredFileSystem, shown: Shown, candidates: Mapping[str, Upload], copies: Iterable[Partition]
 ) -> Epochs:
     """Return the log's leader epochs: of the local copy or the upload whose last epoch is the latest."""
-    local = max((one.leader_epochs or () for one in copies), key=_last, default=())
+    local = max((segment.leader_epochs or () for segment in copies), key=_last, default=())
     later: list[EpochStart] = []
-    for one in newest(upload.manifest.metadata for upload in candidates.values()):
-        if _last(local) >= _last(one.leader_epochs):
+    for segment in newest(upload.manifest.metadata for upload in candidates.values()):
+        if _last(local) >= _last(segment.leader_epochs):
             return local
-        upload = candidates[one.segment_id]
+        upload = candidates[segment.segment_id]
         filesystem.decrypt(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
         try:
             path = f"{upload.main}{VIEW_MARK}{shown.topic_partition}/leader-epoch-checkpoint"
             epochs = read_leader_epochs(filesystem.read(path), file=path)
         except LogDirError as problem:
             shown.problems.append(problem)
-            later += one.leader_epochs  # its own are in the manifest; those before it, in an older upload
+            later += segment.leader_epochs  # its own are in the manifest; those before it, in an older upload
             continue
         return _with_later(epochs, later)
     return _with_later((), later)
@@ -260,8 +263,8 @@ def _last(epochs: Epochs) -> int:
 
 
 def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
-    for one in sorted(later, key=lambda one: (one.leader_epoch, one.start_offset)):
-        epochs = assign(epochs, one)
+    for epoch in sorted(later, key=lambda epoch: (epoch.leader_epoch, epoch.start_offset)):
+        epochs = assign(epochs, epoch)
     return epochs
 
 
@@ -269,8 +272,8 @@ def _note_holes(shown: Shown) -> None:
     for first, last in shown.chain.gaps:
         reason = f"no segment has the offsets {first} to {last} of {shown.topic_partition}"
         shown.problems.append(LogDirError(reason, file=shown.folder.path))
-    for one, other in shown.chain.overlaps:
-        reason = f"the segments {one.segment_id} and {other.segment_id} both have offset {other.start_offset}"
+    for segment, other in shown.chain.overlaps:
+        reason = f"the segments {segment.segment_id} and {other.segment_id} both have offset {other.start_offset}"
         shown.problems.append(LogDirError(reason, file=shown.folder.path))
 
 
@@ -286,13 +289,13 @@ def _partition(
     listings[directory] = entries
     ends = {one.start_offset: one.end_offset for one in shown.chain.segments}
     starts = _log_starts(knowledge, shown)
-    found = partition_of_entries(filesystem, directory, entries, store_path, starts)
+    partition = partition_of_entries(filesystem, directory, entries, store_path, starts)
     for upload in (shown.uploads[one.segment_id] for one in shown.chain.segments):
         shown.problems += _size_problems(upload)
     return replace(
-        found,
-        segments=tuple(replace(one, end_offset=ends[one.base_offset]) for one in found.segments),
-        problems=(*found.problems, *shown.problems),
+        partition,
+        segments=tuple(replace(one, end_offset=ends[one.base_offset]) for one in partition.segments),
+        problems=(*partition.problems, *shown.problems),
         notes=tuple(f"{join(shown.folder.path, stem)}: {reason}" for stem, reason in sorted(shown.notes.items())),
     )
 
@@ -306,10 +309,10 @@ def _log_starts(knowledge: Knowledge, shown: Shown) -> dict[str, dict[TopicParti
 def _entries(shown: Shown, directory: str) -> Iterator[FileInfo]:
     """Yield the files of a partition's directory, by Kafka's names."""
     last = directory.rpartition("/")[2]
-    for one in shown.chain.segments:
-        upload = shown.uploads[one.segment_id]
+    for segment in shown.chain.segments:
+        upload = shown.uploads[segment.segment_id]
         for kind in ("log", *log_names.SEGMENT_KINDS[1:], "snapshot"):
-            offset = one.end_offset + 1 if kind == "snapshot" else one.start_offset
+            offset = segment.end_offset + 1 if kind == "snapshot" else segment.start_offset
             yield from _entry(upload, last, segment_file_name(offset, kind))
     if shown.chain.segments:
         upload = shown.uploads[shown.chain.segments[-1].segment_id]
@@ -332,9 +335,9 @@ def _size_problems(upload: Upload) -> Iterator[LogDirError]:
     manifest, objects = upload.manifest, upload.objects
     if names.INDEXES not in objects:
         yield LogDirError("a manifest without its .indexes object", file=f"{upload.main}.{names.MANIFEST}")
-    wanted = {names.LOG: manifest.chunks.stored_size, names.INDEXES: manifest.indexes_size}
-    for suffix, size in wanted.items():
-        found = objects.get(suffix)
-        if found is not None and found.size_bytes != size:
-            reason = f"the object has {found.size_bytes} bytes, its manifest says {size}"
-            yield LogDirError(reason, position=min(found.size_bytes, size), file=found.path)
+    expected = {names.LOG: manifest.chunks.stored_size, names.INDEXES: manifest.indexes_size}
+    for suffix, size in expected.items():
+        info = objects.get(suffix)
+        if info is not None and info.size_bytes != size:
+            reason = f"the object has {info.size_bytes} bytes, its manifest says {size}"
+            yield LogDirError(reason, position=min(info.size_bytes, size), file=info.path)
