@@ -36,8 +36,8 @@ from kafkaframes.jobs.tables.iceberg import IcebergTable, open_catalog
 from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import table_settings
-from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.spark.jobs import spark_run
+from kafkaframes.spark.log_options import log_options
 from spark_source import cpu_seconds, write_log
 
 CODECS = ("none", "zstd")
@@ -71,7 +71,7 @@ def fresh(folder):
 
 def exported(log, folder, runner):
     """Export as Parquet; return the records."""
-    tasks, _ = plan_export(ReadOptions.parse({"path": str(log)}))
+    tasks, _ = plan_export(log_options({"path": str(log)}))
     return export(tasks, Settings(str(fresh(folder))), run=runner or pool(export_group, 2)).summary.records
 
 
@@ -138,7 +138,7 @@ def small(spark, folder, given):
 
 def to_table(make, log, folder):
     """Export into a new table; return the records."""
-    options = ReadOptions.parse({"path": str(log)})
+    options = log_options({"path": str(log)})
     settings = Settings(str(fresh(folder)))
     job = TableExport(make(settings.to), settings, table_settings(settings, isolation=options.isolation))
     return job.export(table_plan(options)).summary.records

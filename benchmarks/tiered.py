@@ -28,9 +28,9 @@ from tests.storage.tiered.store import KeyPair, TieredStore
 
 import kafkaframes
 from kafkaframes.scan.columns import choose_columns
-from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files import filesystem
 from kafkaframes.storage.files.offset_index import write_offset_index
 from kafkaframes.storage.files.time_index import write_time_index
@@ -134,7 +134,7 @@ def query(options, first, end):
     """Read a range of offsets; return the bytes read from the disk, and those the plan announced."""
     given = {"orders": {"0": first}}, {"orders": {"0": end}}
     asked = {"startingOffsets": json.dumps(given[0]), "endingOffsets": json.dumps(given[1])}
-    parsed = ReadOptions.parse({"path": options.paths[0], **asked, **key_of(options)})
+    parsed = log_options({"path": options.paths[0], **asked, **key_of(options)})
     with Counted() as counted:
         plan, rows = plan_log(parsed, cores=1), 0
         for work in plan.works:
@@ -175,10 +175,10 @@ def prepare(codec, plain_bytes, segments, root):
 
 
 def sides_of(codec, root):
-    sides = {"disk": ReadOptions.parse({"path": str(root / codec / "disk")})}
+    sides = {"disk": log_options({"path": str(root / codec / "disk")})}
     for name, settings in KINDS.items():
         key = {"keyFile": str(root / codec / "one.pem")} if settings.get("encrypt") else {}
-        sides[name] = ReadOptions.parse({"path": str(root / codec / name), **key})
+        sides[name] = log_options({"path": str(root / codec / name), **key})
     return sides
 
 

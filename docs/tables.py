@@ -21,10 +21,10 @@ from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.layout import CODECS
 from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
-from kafkaframes.scan.log.options import OPTIONS
-from kafkaframes.scan.storage import NAMES
-from kafkaframes.scan.topic.options import OPTIONS as TOPIC_OPTIONS
-from kafkaframes.scan.topic.options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
+from kafkaframes.spark.log_options import OPTIONS
+from kafkaframes.spark.storage_options import NAMES
+from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
+from kafkaframes.spark.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
 from kafkaframes.spark.write_options import WRITE_OPTIONS
 from kafkaframes.storage.copies.decisions import CHECKS
 

@@ -22,9 +22,9 @@ from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
-from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.exactly_once_task import Work, write_rows, writing
+from kafkaframes.spark.topic_options import topic_write_options
 
 TASK = """
 import pickle, sys
@@ -47,7 +47,7 @@ def options(broker, request):
     name = "".join(one if one.isalnum() else "-" for one in request.node.name)
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=3)])
-    return TopicWriteOptions.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name})
+    return topic_write_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name})
 
 
 def rows(task, first, count=40):
@@ -125,7 +125,7 @@ def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
 
 def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(options):
     wrong = pa.record_batch({"value": [b"v"], "topic": pa.array([None], pa.string())})
-    several = TopicWriteOptions.parse({**{f"kafka.{name}": value for name, value in options.client.items()}})
+    several = topic_write_options({**{f"kafka.{name}": value for name, value in options.client.items()}})
     with transaction(options) as (_, ledger, work):
         before = set(threading.enumerate())
         with pytest.raises(EncodeError, match="no topic"):

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.traffic import read_traffic
-from kafkaframes.scan.capture.options import SourceOptions
+from kafkaframes.spark.capture_options import capture_options
 from kafkaframes.spark.kafka_capture import KafkaCaptureStreamReader
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
@@ -68,7 +68,7 @@ def test_micro_batches_read_files_before_them_again_and_give_every_call_once(tmp
         "columns": "connection,correlationId,_error",
         "ports": ",".join(map(str, ports)),
     }
-    reader = KafkaCaptureStreamReader(SourceOptions.parse(given | ({"maxFilesPerTrigger": str(most)} if most else {})))
+    reader = KafkaCaptureStreamReader(capture_options(given | ({"maxFilesPerTrigger": str(most)} if most else {})))
     rows, start = [], reader.initialOffset()
     for number in range(len(pieces) + wait):
         (tmp_path / f"trace.{number}.pcap").write_bytes(pieces[number] if number < len(pieces) else pieces[0][:24])

@@ -13,10 +13,10 @@ from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import is_secret
 from kafkaframes.jobs.write_topic.sequence_server import Door
-from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
 from kafkaframes.spark.builder import default_config
 from kafkaframes.spark.exactly_once_task import Work
+from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.topic_options import topic_options, topic_write_options
 from kafkaframes.storage.files.filesystem import store_of
 
 MARK = "hidden8f3a"
@@ -56,18 +56,18 @@ def test_options_and_their_errors_do_not_show_it(name):
         client = {"kafka.bootstrap.servers": "h:1", "kafka.security.protocol": protocol, name: text}
         client["kafka.sasl.mechanism"] = mechanism
         for options in (client, client | {"kafka.linger.ms": "x", "kafka.fetch.max.wait.ms": "x"}):
-            assert MARK not in said(TopicOptions.parse, options | {"subscribe": "t"}, is_stream=False)
-            assert MARK not in said(TopicWriteOptions.parse, options)
+            assert MARK not in said(topic_options, options | {"subscribe": "t"}, is_stream=False)
+            assert MARK not in said(topic_write_options, options)
 
 
 def test_what_tasks_are_given_does_not_show_it():
-    options = TopicWriteOptions.parse({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
+    options = topic_write_options({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
     work = Work(options, "id", ProducerIdentity(1, 2), Door("h", 1, MARK.encode()))
     assert MARK not in repr(work)
-    read = ReadOptions.parse(STORE)
+    read = log_options(STORE)
     assert MARK in str(read.storage)
     assert MARK not in repr(read) + repr(store_of("s3://bucket", options=read.storage))
-    assert MARK not in said(ReadOptions.parse, STORE | {"storageOptions": MARK})
+    assert MARK not in said(log_options, STORE | {"storageOptions": MARK})
 
 
 @pytest.mark.spark

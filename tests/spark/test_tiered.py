@@ -14,8 +14,8 @@ from tests.storage.tiered.store import KeyPair, TieredStore
 from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.build import build_records
-from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files.offset_index import write_offset_index
 from kafkaframes.storage.files.segment_file import Meter
 from kafkaframes.storage.files.time_index import write_time_index
@@ -131,7 +131,7 @@ def test_a_range_fetches_its_chunks_only(tmp_path, kind, first, end):
     meter = Meter()
     rows = read(store.root, "offset", "value", meter=meter, **given)
     assert [(row["offset"], row["value"][0]) for row in rows] == [(n, n % 2000 % 251) for n in range(first, end)]
-    plan = plan_log(ReadOptions.parse({"path": str(store.root), **given}), cores=1)
+    plan = plan_log(log_options({"path": str(store.root), **given}), cores=1)
     stored = sum(Path(f"{main}.log").stat().st_size for main in store.written)
     if end - first == 10_000:
         assert plan.bytes_to_fetch == stored

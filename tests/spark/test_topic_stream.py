@@ -6,7 +6,7 @@ from tests.scan.topic.test_following import make
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.spark.topic_options import topic_options
 
 
 def stream_reader(servers, topic):
@@ -14,7 +14,7 @@ def stream_reader(servers, topic):
     from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
 
     given = {"kafka.bootstrap.servers": servers, "subscribe": topic}
-    return KafkaTopicStreamReader(TopicOptions.parse(given, is_stream=True), choose_columns(None))
+    return KafkaTopicStreamReader(topic_options(given, is_stream=True), choose_columns(None))
 
 
 def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):

@@ -20,10 +20,10 @@ from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
-from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.exactly_once_task import Work, write_rows
 from kafkaframes.spark.topic_markers import Marker, marker_for, read_markers
+from kafkaframes.spark.topic_options import topic_write_options
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
 APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "AddPartitionsToTxn", "Produce", "EndTxn")
@@ -39,7 +39,7 @@ def options(brokers, request):
     name = request.node.name.replace("[", "-").replace("]", "")
     with Admin(brokers.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=3)])
-    return TopicWriteOptions.parse({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
+    return topic_write_options({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
 
 
 def write(options, batch_id, monkeypatch, *, killed="", times=None, before_end=lambda: None):
@@ -122,7 +122,7 @@ def impatient():
 
 
 def options_of(servers, **more):
-    return TopicWriteOptions.parse({"kafka.bootstrap.servers": servers, "topic": "t", **more})
+    return topic_write_options({"kafka.bootstrap.servers": servers, "topic": "t", **more})
 
 
 def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeypatch, caplog):

@@ -13,10 +13,7 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
-from kafkaframes.cli.options import (
-    spark_storage,
-    times_of,
-)
+from kafkaframes.cli.options import times_of
 from kafkaframes.cli.text import console, printable, say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
@@ -90,15 +87,13 @@ def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
 
 def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:
     from kafkaframes.jobs.export.planning import check_accepted
-    from kafkaframes.scan.log.options import ReadOptions, topics_option
+    from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.spark.log_options import log_options
 
     options = options_of(given["options"])
     check_accepted(list(options), to_table=to_table)
-    if given["topics"]:
-        options |= topics_option(given["topics"])
-    options |= spark_storage(given["storage"])
-    options.setdefault("replicas", given["replicas"])
-    return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
+    read = log_options(options, paths=tuple(paths), replicas=given["replicas"], storage=given["storage"])
+    return replace(read, **topic_choice(given["topics"]))
 
 
 def options_of(given: Iterable[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -82,10 +81,10 @@ def _pair(option: str) -> tuple[str, str]:
 def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> int:
     """Tell a mistake in a path or an option before Spark takes seconds to start; return how many bytes will be read."""
     from kafkaframes.scan.log.discovery import discover_segments
-    from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.log.planning import prune, select_segments
+    from kafkaframes.spark.log_options import log_options
 
-    parsed = ReadOptions.parse({"path": "", "paths": json.dumps(paths), **options})
+    parsed = log_options(options, paths=paths)
     found = discover_segments(parsed.paths, storage=parsed.storage)
     return sum(piece.size_bytes for piece in prune(select_segments(found, parsed), parsed))
 

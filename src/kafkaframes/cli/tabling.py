@@ -17,7 +17,6 @@ import click
 from kafkaframes.cli.connecting import SERVERS, reached
 from kafkaframes.cli.export_table import lines_of
 from kafkaframes.cli.exporting import pool
-from kafkaframes.cli.options import spark_storage
 from kafkaframes.cli.table_places import Places, places_of
 from kafkaframes.cli.table_values import Values, values_of
 from kafkaframes.cli.text import printable, say, size_text
@@ -109,16 +108,14 @@ def _of_logs(paths: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Se
 def _read_options(paths: tuple[str, ...], given: Mapping[str, Any]) -> ReadOptions:
     from kafkaframes.cli.exporting import options_of
     from kafkaframes.jobs.export.planning import check_accepted
-    from kafkaframes.scan.log.options import ReadOptions, topics_option
+    from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.spark.log_options import log_options
 
     options = options_of(given["options"])
     check_accepted(list(options), to_table=True)
-    if given["topics"]:
-        options |= topics_option(given["topics"])
-    options |= spark_storage(given["storage"]) | {"isolation": given["isolation"]}
-    if given["allow_loss"]:
-        options["failOnDataLoss"] = "false"
-    return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
+    read = log_options(options, paths=paths, storage=given["storage"])
+    settings = {"isolation": given["isolation"]} | ({"fail_on_data_loss": False} if given["allow_loss"] else {})
+    return replace(read, **settings, **topic_choice(given["topics"]))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ log = logging.getLogger("kafkaframes.spark")
 EARLIEST, LATEST = -2, -1
 Name = tuple[str, int]  # of a topic partition
 PartitionOffsets = Mapping[Name, int]
+Assignment = Mapping[str, tuple[int, ...]]  # the partitions of topics
 TimeLookup = Callable[[PartitionOffsets], Mapping[Name, int | None]]
 
 

@@ -63,20 +63,21 @@ def export_topics(
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.scan.topic.options import TopicOptions
     from kafkaframes.spark.jobs import spark_run
+    from kafkaframes.spark.topic_options import reader_settings
 
     if format not in FORMATS:
         raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")
     names = [topics] if isinstance(topics, str) else list(topics)
-    parsed = TopicOptions.parse({**_COMMITTED, **_lower(options), "subscribe": ",".join(names)}, is_stream=False)
+    read = TopicOptions(reader_settings({**_COMMITTED, **_lower(options)}), subscribe=frozenset(names))
     place = os.fspath(to)
     settings = Settings(place, mode="FAILFAST")
     export = TableExport(
         _openers()[format](place),
         settings,
-        table_settings(settings, isolation="read_committed" if parsed.read_committed else "read_uncommitted"),
+        table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
         run=spark_run(spark, write_data_file),
     )
-    return _result_of(export.export(live_plan(names, parsed.client, allow_loss=allow_loss), incremental=True), place)
+    return _result_of(export.export(live_plan(names, read.client, allow_loss=allow_loss), incremental=True), place)
 
 
 _ISOLATION: Final = "kafka.isolation.level"

@@ -21,6 +21,7 @@ from kafkaframes.capture.traffic import read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.capture.options import SourceOptions, Work, finished_files, plan_works
 from kafkaframes.scan.rebatch import rebatch
+from kafkaframes.spark.capture_options import capture_options
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.worker import settle
@@ -46,7 +47,7 @@ class KafkaCaptureDataSource(DataSource):
         """Return the schema of the table and columns asked for."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        options = SourceOptions.parse(without_added(self._options))
+        options = capture_options(without_added(self._options))
         schema = from_arrow_schema(schema_of(options.read.chosen()))
         comment = comment_of(self.name(), self._options)
         if comment:
@@ -65,7 +66,7 @@ class KafkaCaptureDataSource(DataSource):
         return KafkaCaptureStreamReader(options)
 
     def _narrowed(self, schema: StructType) -> SourceOptions:
-        options = SourceOptions.parse(options_of(self.name(), self._options, schema))
+        options = capture_options(options_of(self.name(), self._options, schema))
         return replace(options, read=replace(options.read, columns=tuple(schema.names)))
 
 

@@ -35,6 +35,7 @@ from kafkaframes.scan.columns import Column, choose_columns, ddl
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import LATEST
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
+from kafkaframes.spark.log_options import log_options
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.schema import columns_of
 from kafkaframes.spark.tasks import LogPartition, read_table
@@ -62,7 +63,7 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
-        options = ReadOptions.parse(without_added(self._options))
+        options = log_options(without_added(self._options))
         every_copy = options.replicas == "all"
         chosen = choose_columns(
             options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
@@ -71,7 +72,7 @@ class KafkaLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
-        options = ReadOptions.parse(options_of(self.name(), self._options, schema))
+        options = log_options(options_of(self.name(), self._options, schema))
         return KafkaLogReader(options, columns_of(schema, table=options.layout))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -102,7 +103,7 @@ class KafkaLogDataSource(DataSource):
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
         given = options_of(self.name(), self._options, schema)
-        options = ReadOptions.parse(given)
+        options = log_options(given)
         if not any(name.lower() in _STARTS for name in given):
             options = replace(options, start=LATEST)
         return KafkaLogStreamReader(options, columns_of(schema, table=options.layout))
@@ -118,8 +119,8 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Find the segments and share them out."""
-        from kafkaframes.scan.log.hints import hint_of
         from kafkaframes.scan.log.resolve import plan_log
+        from kafkaframes.spark.hints import hint_of
 
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
         if (hint := hint_of(self.options, plan)) is not None:

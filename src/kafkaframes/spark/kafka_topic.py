@@ -59,20 +59,20 @@ class KafkaTopicDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        from kafkaframes.scan.topic.options import TopicOptions
+        from kafkaframes.spark.topic_options import topic_options
 
         given = options_of(self.name(), self._options, schema)
-        return KafkaTopicReader(TopicOptions.parse(given, is_stream=False), _checked(columns_of(schema)))
+        return KafkaTopicReader(topic_options(given, is_stream=False), _checked(columns_of(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
         try:
-            from kafkaframes.scan.topic.options import TopicOptions
+            from kafkaframes.spark.topic_options import topic_options
             from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
         given = options_of(self.name(), self._options, schema)
-        return KafkaTopicStreamReader(TopicOptions.parse(given, is_stream=True), _checked(columns_of(schema)))
+        return KafkaTopicStreamReader(topic_options(given, is_stream=True), _checked(columns_of(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -80,22 +80,22 @@ class KafkaTopicDataSource(DataSource):
         Raises:
             OptionError: mode overwrite; topics are appended to.
         """
-        from kafkaframes.scan.topic.options import TopicWriteOptions
+        from kafkaframes.spark.topic_options import topic_write_options
         from kafkaframes.spark.topic_writer import KafkaTopicWriter
 
         if overwrite:
             raise OptionError('kafka-topic appends: df.write.format("kafka-topic").mode("append")')
-        return KafkaTopicWriter(TopicWriteOptions.parse(without_added(self._options)), types_of(schema))
+        return KafkaTopicWriter(topic_write_options(without_added(self._options)), types_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
         try:
-            from kafkaframes.scan.topic.options import TopicWriteOptions
+            from kafkaframes.spark.topic_options import topic_write_options
             from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
         except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
 
-        return KafkaTopicStreamWriter(TopicWriteOptions.parse(without_added(self._options)), types_of(schema))
+        return KafkaTopicStreamWriter(topic_write_options(without_added(self._options)), types_of(schema))
 
 
 @tells_plainly
@@ -125,10 +125,10 @@ class KafkaTopicReader(DataSourceReader):
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
-    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.spark.topic_options import topic_options
 
-    parsed = TopicOptions.parse(options, is_stream=True) if _may_be_stream(options) else None
-    known = parsed or TopicOptions.parse(options, is_stream=False)
+    parsed = topic_options(options, is_stream=True) if _may_be_stream(options) else None
+    known = parsed or topic_options(options, is_stream=False)
     return _checked(choose_columns(known.columns, include_headers=known.include_headers))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -108,11 +108,10 @@ class LogQuery:
             OptionError: an option names what is not there.
             LogDirError: a path cannot be read.
         """
-        from kafkaframes.scan.log.options import ReadOptions
         from kafkaframes.scan.log.resolve import plan_log
+        from kafkaframes.spark.log_options import log_options
 
-        paths: Sequence[str] = self.paths
-        options = ReadOptions.parse({**self.options, "paths": json.dumps(list(paths))})
+        options = log_options(self.options, paths=tuple(self.paths))
         return plan_log(options, cores=cores or os.cpu_count() or 1)
 
 

@@ -6,7 +6,6 @@ the batches' headers at the same time, which decompresses nothing. So the job re
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from kafkaframes.scan.columns import SPARKS_OWN
 from kafkaframes.scan.log.discovery import discover_segments
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import select_segments
+from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.row_counts import check_row_counts
 
@@ -67,7 +67,7 @@ def summarize(
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
         # with the types that were written: of a topic 2024, Spark's look at the folders would make a number
         written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
-    left_alone = internal_topics_left_alone(ReadOptions.parse({**given, "paths": json.dumps(where)}))
+    left_alone = internal_topics_left_alone(log_options(given, paths=tuple(where)))
     summary = _summed_up(written, scan.result(), left_alone, to, started)
     rows_read = read.get.get("rows", 0)
     check_row_counts(rows_read, summary.records, {}, place=to, outcome="the Parquet is not what the log holds")

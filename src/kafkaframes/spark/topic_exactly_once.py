@@ -55,6 +55,7 @@ from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
 from kafkaframes.spark.query_ids import asker, is_connect
 from kafkaframes.spark.schema import types_of
 from kafkaframes.spark.topic_markers import MARKERS, Marker, is_written, make_topic, marker_for, read_markers
+from kafkaframes.spark.topic_options import topic_write_options
 from kafkaframes.spark.topic_writer import check_columns, open_producer
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def write(
     query_name: str | None,
 ) -> StreamingQuery | None:
     """Write as ``kafkaframes.spark.write_topic`` says."""
-    parsed = replace(TopicWriteOptions.parse({**options, "sink": sink}), delivery="exactly-once")
+    parsed = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     forbidden = sorted(_CLIENT_ONLY & set(parsed.client))
     if forbidden:
         raise OptionError(f"option kafka.{forbidden[0]}: a write exactly once chooses that itself")

@@ -14,7 +14,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.columns import RECORDS
-from kafkaframes.scan.option_values import Option, parsed, positive, whole_number
+from kafkaframes.spark.option_values import Option, parsed, positive, whole_number
 from kafkaframes.storage.files.sizes import parse_size
 
 _SPARKS = frozenset({"checkpointlocation", "queryname"})

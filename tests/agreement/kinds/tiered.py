@@ -258,7 +258,7 @@ class _Product:
         """What ``kafka-log`` gives for the store and the local directory together, in the truth's words."""
         from kafkaframes.scan.columns import choose_columns
         from kafkaframes.scan.log import reading, resolve
-        from kafkaframes.scan.log.options import ReadOptions
+        from kafkaframes.spark.log_options import log_options
 
         asked = {
             "paths": json.dumps([str(self.folder / "local"), str(self.store)]),
@@ -266,7 +266,7 @@ class _Product:
             "isolation": isolation,
         }
         keys = ",".join(self.options["key_files"])
-        parsed = ReadOptions.parse(asked | ({"keyFile": keys} if keys else {}))
+        parsed = log_options(asked | ({"keyFile": keys} if keys else {}))
         digest, offsets = hashlib.sha256(), []
         for work in resolve.plan_log(parsed, cores=1).works:
             for batch in reading.read_work(work, choose_columns(("offset", "key", "value")), parsed):

@@ -21,7 +21,12 @@ def test_topics_offsets_and_keys_are_chosen(tmp_path):
 
 
 def test_what_a_read_is_asked_for_is_checked_before_anything_is_written(tmp_path):
-    for given, reason in (({"options": {"mod": "FAILFAST"}}, "did you mean mode"), ({"topics": ["x"]}, "no topic x")):
+    for given, reason in (
+        ({"topics": ["x"]}, "no topic x"),
+        ({"topics": ["orders"], "partitions": {"orders": [0]}}, "only one of `subscribe`, `assign`"),
+        ({"partitions": {"orders": [7]}}, "no topic partition orders-7"),
+        ({"partitions": {"orders": [0]}, "start": {}}, "`start` names no offset for orders-0"),
+    ):
         with pytest.raises(OptionError, match=reason):
             kafkaframes.export_log(SHOP, tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()

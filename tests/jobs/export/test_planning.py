@@ -17,10 +17,10 @@ from kafkaframes.jobs.export.task import export_group
 def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GROUP_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.spark.jobs import spark_run
+    from kafkaframes.spark.log_options import log_options
 
-    tasks, _ = plan_export(ReadOptions.parse({"path": str(SHOP), "subscribe": "orders,payments"}))
+    tasks, _ = plan_export(log_options({"path": str(SHOP), "subscribe": "orders,payments"}))
     outcome = export(tasks, Settings(str(tmp_path / "spark")), run=spark_run(spark, export_group))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
     export(tasks, Settings(str(tmp_path / "here")))
@@ -40,10 +40,10 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
 @pytest.mark.spark
 def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.spark.jobs import spark_run
+    from kafkaframes.spark.log_options import log_options
 
-    tasks, _ = plan_export(ReadOptions.parse({"path": str(SHOP), "subscribe": "orders"}))
+    tasks, _ = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"}))
     to = tmp_path / "out"
 
     def broken(jobs):

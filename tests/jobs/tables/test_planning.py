@@ -19,7 +19,7 @@ from kafkaframes.jobs.tables.files import write_data_file
 from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport, one_by_one
 from kafkaframes.jobs.tables.state import RacedError, table_settings
-from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.spark.log_options import log_options
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -153,7 +153,7 @@ def append(directory, first, count, **options):
 
 def export(kind, source, *, incremental=True, overwrite=False, run=one_by_one, keep=None, offsets=None, **options):
     """Export with options of kafka-log; return the outcome."""
-    parsed = ReadOptions.parse({"path": str(source), **options})
+    parsed = log_options({"path": str(source), **options})
     settings = Settings(str(kind.root), mode=parsed.mode, headers=options.get("includeHeaders") != "false")
     if keep is not None:
         settings = replace(settings, keep=keep)
@@ -631,7 +631,7 @@ def test_several_copies_are_one_log(kind, log, tmp_path):
     other = tmp_path / "other" / "t-0"
     shutil.copytree(log, other)
     append(log, 200, 30)
-    both = ReadOptions.parse({"paths": json.dumps([str(log.parent), str(other.parent)])})
+    both = log_options({"paths": json.dumps([str(log.parent), str(other.parent)])})
     settings = Settings(str(kind.root))
 
     def run():

@@ -14,6 +14,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.ranges import LATEST
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
+from kafkaframes.spark.log_options import log_options
 
 COLUMNS = choose_columns(["partition", "offset"])
 
@@ -36,7 +37,7 @@ def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
 
 
 def follower(folder, **given):
-    return Follower(ReadOptions.parse({"path": str(folder), **given})).checked()
+    return Follower(log_options({"path": str(folder), **given})).checked()
 
 
 def rows(follow, start, end):

@@ -1,145 +1,25 @@
-"""Options: Spark's text in, one checked value out."""
-
-import contextlib
-import json
+"""What is read of a log, as a value: what excludes what, and topics as a shell names them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.log.options import OPTIONS, ReadOptions
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, check_batch_start
-
-
-def parse(**options):
-    return ReadOptions.parse({"path": "/data", **options})
-
-
-def test_defaults():
-    assert parse() == ReadOptions(paths=("/data",))
-    assert (parse().start, parse().end, parse().mode) == (EARLIEST, LATEST, "PERMISSIVE")
-    assert parse().max_bytes_per_partition == 128 * 1024 * 1024
-
-
-@given(st.sampled_from(sorted(OPTIONS)), st.randoms(use_true_random=False))
-def test_names_count_in_any_letter_case(name, random):
-    text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
-    text |= {"decode": "internal", "replicas": "all"}
-    text |= {"startingoffsetsbytimestampstrategy": "latest", "isolation": "read_committed", "table": "batches"}
-    text |= dict.fromkeys(("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"), '{"t": {"0": 5}}')
-    text |= dict.fromkeys(("startingtimestamp", "endingtimestamp", "maxoffsetspertrigger"), "5")
-    text |= {
-        "budgetbytes": "64m",
-        "maxbytespertrigger": "1m",
-        "paths": '["/data"]',
-        "minpartitions": "3",
-        "maxbytesperpartition": "1m",
-    }
-    value = text.get(name, "true")
-    mixed = "".join(random.choice((c.upper(), c.lower())) for c in name)
-    assert (
-        ReadOptions.parse({"path": "/data", name: value}) == ReadOptions.parse({"path": "/data"} | {mixed: value})
-        or name == "path"
-    )
-
-
-def test_a_list_of_paths_arrives_as_json():
-    assert ReadOptions.parse({"paths": json.dumps(["/a", "/b c"])}).paths == ("/a", "/b c")
-
-
-def test_topics_and_columns_are_comma_separated():
-    options = parse(subscribe="orders, payments", columns="offset,value")
-    assert options.subscribe == {"orders", "payments"}
-    assert options.columns == ("offset", "value")
-
-
-def test_offsets_are_sparks_json():
-    options = parse(startingOffsets='{"orders": {"0": 23, "1": -2}}', endingOffsets='{"orders": {"0": 50, "1": -1}}')
-    assert options.start == {("orders", 0): 23, ("orders", 1): EARLIEST}
-    assert options.end == {("orders", 0): 50, ("orders", 1): LATEST}
-    assert parse(startingOffsets=" Earliest", endingOffsets="LATEST ") == parse()
+from kafkaframes.scan.log.options import ReadOptions, topic_choice
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("settings", "message"),
     [
-        ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
-        ({"includeheader": "true"}, "did you mean includeHeaders"),
-        ({"zzz": "1"}, "unknown option zzz; kafka-log knows path"),
-        ({"kafka.bootstrap.servers": "localhost:9092"}, "asks no broker"),
-        ({"groupIdPrefix": "x"}, "asks no broker"),
-        ({"mode": "lenient"}, "PERMISSIVE, DROPMALFORMED, FAILFAST"),
-        ({"includeHeaders": "yes"}, "true or false"),
-        ({"minPartitions": "0"}, "above 0"),
-        ({"minPartitions": "two"}, "above 0"),
-        ({"maxBytesPerPartition": "0"}, "128m"),
-        ({"maxBytesPerPartition": "many"}, "128m"),
-        ({"subscribePattern": "("}, "regular expression"),
-        ({"subscribe": " , "}, "comma separated"),
-        ({"subscribe": "a", "subscribePattern": "b"}, "only one of subscribe, subscribePattern"),
-        ({"assign": '{"orders": 0}'}, "JSON such as"),
-        ({"assign": '{"orders": [true]}'}, "JSON such as"),
-        ({"assign": "orders"}, "JSON such as"),
-        ({"assign": "{}"}, "JSON such as"),
-        ({"startingOffsets": "latest"}, "cannot start at latest"),
-        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot start at latest"),
-        ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
-        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "milliseconds since 1970"),
-        ({"startingOffsetsByTimestampStrategy": "earliest"}, "one of error, latest"),
-        ({"isolation": "committed"}, "read_uncommitted, read_committed"),
-        ({"storageOptions": "[1]"}, "JSON such as"),
-        ({"fs.s3a.path.style.access": "yes"}, "true or false"),
-        ({"fs.s3a.acces.key": "k"}, "did you mean fs.s3a.access.key"),
-        ({"startingOffsets": '{"t": {"0": -3}}'}, "JSON such as"),
-        ({"startingOffsets": '{"t": {"x": 1}}'}, "JSON such as"),
-        ({"startingOffsets": '{"t": 5}'}, "JSON such as"),
-        ({"endingOffsets": "earliest"}, "cannot end at earliest"),
-        ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot end at -2"),
-        ({"paths": "/not/json"}, "JSON list"),
-        ({"paths": "[1]"}, "JSON list"),
+        ({"subscribe": frozenset("a"), "assign": {"a": (0,)}}, "only one of `subscribe`, `assign` can be given"),
+        ({"decode": "internal", "table": "batches"}, "`decode`=internal decodes records; `table`=batches has none"),
     ],
 )
-def test_a_mistake_is_named(options, message):
+def test_settings_that_exclude_each_other_are_named(settings, message):
     with pytest.raises(OptionError, match=message):
-        check_batch_start(parse(**options).start)
+        ReadOptions(paths=("/x",), **settings)
 
 
-def test_times_count_before_offsets_and_one_time_before_those_of_partitions():
-    by_partition = '{"orders": {"0": 5}}'
-    both = parse(startingTimestamp="7", startingOffsetsByTimestamp=by_partition, startingOffsets="latest")
-    assert (both.start, both.end) == (AtTime(7), LATEST)
-    one = parse(endingOffsetsByTimestamp=by_partition, endingOffsets="latest")
-    assert (one.start, one.end) == (EARLIEST, AtTime({("orders", 0): 5}))
-
-
-def test_sparks_and_fsspecs_names_of_a_store_mean_the_same_and_no_secret_is_shown():
-    sparks = {"spark.hadoop.fs.s3a.endpoint": "127.0.0.1:9", "fs.s3a.access.key": "k", "fs.s3a.secret.key": "sesame"}
-    sparks |= {"fs.s3a.endpoint.region": "eu-west-1"}
-    fsspecs = {"endpoint_url": "https://127.0.0.1:9", "KEY": "k", "secret": "sesame", "region": "eu-west-1"}
-    assert parse(**sparks) == parse(**fsspecs)
-    assert parse(**sparks).storage["client_kwargs"] == {"region_name": "eu-west-1"}
-    assert "sesame" not in repr(parse(**sparks))
-    assert parse(storageOptions='{"key": "other"}', key="k").storage == {"key": "other"}
-
-
-def test_a_path_is_needed():
-    with pytest.raises(OptionError, match="needs a path"):
-        ReadOptions.parse({})
-
-
-@given(st.sampled_from(sorted(OPTIONS)), st.text())
-def test_any_text_gives_options_or_an_option_error(name, text):
-    with contextlib.suppress(OptionError):
-        ReadOptions.parse({"path": "/data", name: text})
-
-
-def test_times_may_be_dates():
-    text = '{"t": {"0": "2025-10-09T12:00Z", "1": 1760011200001}}'
-    parsed = ReadOptions.parse(
-        {"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text}
-    )
-    assert parsed.start == AtTime(1_760_011_200_000)
-    assert parsed.end == AtTime({("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001})
-    with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: must be milliseconds since 1970"):
-        ReadOptions.parse({"path": "/x", "startingTimestamp": "yesterday"})
+def test_topics_are_names_or_patterns_of_whole_names():
+    assert topic_choice([]) == {}
+    assert topic_choice(["a", "b"]) == {"subscribe": frozenset("ab")}
+    pattern = topic_choice(["a*", "b"])["subscribe_pattern"]
+    assert [bool(pattern.fullmatch(name)) for name in ("abc", "b", "bc", "cab")] == [True, True, False, False]

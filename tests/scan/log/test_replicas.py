@@ -12,8 +12,8 @@ from tests.storage.copies.cluster import Batch, write_partition
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.following import Follower
-from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.spark.log_options import log_options
 from kafkaframes.spark.tasks import read_table
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
@@ -21,7 +21,7 @@ CASES = ["kraft-4x-transactions", "zk-28-mixed"]
 
 
 def plan(*paths, **options):
-    parsed = ReadOptions.parse({"paths": json.dumps([str(path) for path in paths]), **options})
+    parsed = log_options({"paths": json.dumps([str(path) for path in paths]), **options})
     return parsed, plan_log(parsed, cores=2)
 
 
@@ -153,9 +153,9 @@ def test_a_stream_follows_one_copy(case):
     _, copies = case
     paths = json.dumps([str(copy) for copy in copies])
     with pytest.raises(OptionError, match="a stream follows one of them"):
-        Follower(ReadOptions.parse({"paths": paths})).ends()
+        Follower(log_options({"paths": paths})).ends()
     with pytest.raises(OptionError, match="replicas=all is for batch reads"):
-        Follower(ReadOptions.parse({"paths": paths, "replicas": "all"})).checked()
+        Follower(log_options({"paths": paths, "replicas": "all"})).checked()
 
 
 @pytest.mark.spark

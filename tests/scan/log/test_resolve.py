@@ -14,10 +14,10 @@ import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.batch_table import read_batch_work
-from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.segment_table import read_segment_work
+from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files.segment_file import Meter
 
 CASES = Path(__file__).parents[2] / "data" / "logs"
@@ -26,7 +26,7 @@ READERS = {"records": read_work, "batches": read_batch_work}
 
 
 def read(path, *names, meter=None, **given):
-    options = ReadOptions.parse({"path": str(path), **given})
+    options = log_options({"path": str(path), **given})
     columns = choose_columns(names or None, table=options.table)
     batches = []
     for work in plan_log(options, cores=1).works:
@@ -129,7 +129,7 @@ def test_what_lies_outside_the_range_is_not_read(tmp_path):
     rows = read(partition, "offset", meter=meter, **given)
     assert [row["offset"] for row in rows] == list(range(1504, 1517))
     assert meter.bytes_read == size // 50  # two batches of a hundred
-    plan = plan_log(ReadOptions.parse({"path": str(partition), **given}), cores=1)
+    plan = plan_log(log_options({"path": str(partition), **given}), cores=1)
     assert (plan.segments, plan.segments_to_read, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
     whole = Meter()
     assert len(read(partition, "offset", meter=whole)) == 3000
@@ -166,6 +166,6 @@ def test_a_partition_that_offsets_forget_is_named(tmp_path, option, setting):
     for number in (0, 1):
         (tmp_path / f"t-{number}").mkdir()
         (tmp_path / f"t-{number}" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"x"}] * 5))
-    options = ReadOptions.parse({"path": str(tmp_path), option: '{"t": {"0": 2}}'})
+    options = log_options({"path": str(tmp_path), option: '{"t": {"0": 2}}'})
     with pytest.raises(OptionError, match=f"`{setting}` names no offset for t-1"):
         plan_log(options, cores=1)

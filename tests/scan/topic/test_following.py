@@ -7,7 +7,7 @@ from tests.spark.topics import make_anew
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.following import TopicFollower
-from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.spark.topic_options import topic_options
 
 
 def make(servers: str, topic: str, rows: int) -> None:
@@ -18,7 +18,7 @@ def make(servers: str, topic: str, rows: int) -> None:
 
 def follower(servers: str, topic: str, **options: str) -> TopicFollower:
     given = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
-    return TopicFollower(TopicOptions.parse(given, is_stream=True))
+    return TopicFollower(topic_options(given, is_stream=True))
 
 
 def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
@@ -45,7 +45,7 @@ def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_ba
     now = [0.0]
     given = {"kafka.bootstrap.servers": servers, "subscribe": "few", "startingOffsets": "earliest"}
     given |= {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
-    one = TopicFollower(TopicOptions.parse(given, is_stream=True), clock=lambda: now[0])
+    one = TopicFollower(topic_options(given, is_stream=True), clock=lambda: now[0])
     place = TopicPartition("few", 0)
     first = one.latest({place: 0})
     assert first == {place: 5}

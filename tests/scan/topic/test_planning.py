@@ -8,8 +8,8 @@ from tests.spark.topics import make_anew
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import TopicLookups
+from kafkaframes.spark.topic_options import topic_options
 
 NOON_MS = 1_700_000_000_000
 
@@ -31,7 +31,7 @@ def filled(servers):
 
 def lookups(servers, **options):
     given = {"kafka.bootstrap.servers": servers, "subscribe": "planned", **options}
-    return TopicLookups(TopicOptions.parse(given, is_stream=False))
+    return TopicLookups(topic_options(given, is_stream=False))
 
 
 ZERO, ONE = TopicPartition("planned", 0), TopicPartition("planned", 1)
@@ -40,11 +40,11 @@ ZERO, ONE = TopicPartition("planned", 0), TopicPartition("planned", 1)
 def test_partitions_are_chosen_by_name_pattern_or_assignment(filled):
     for options in ({}, {"subscribe": None, "subscribePattern": "plan.*"}):
         given = {name: value for name, value in ({"subscribe": "planned"} | options).items() if value is not None}
-        with TopicLookups(TopicOptions.parse({"kafka.bootstrap.servers": filled, **given}, is_stream=False)) as asked:
+        with TopicLookups(topic_options({"kafka.bootstrap.servers": filled, **given}, is_stream=False)) as asked:
             assert asked.partitions() == [ZERO, ONE]
     assigned = {"kafka.bootstrap.servers": filled, "assign": '{"planned": [1, 7]}'}
     with (
-        TopicLookups(TopicOptions.parse(assigned, is_stream=False)) as asked,
+        TopicLookups(topic_options(assigned, is_stream=False)) as asked,
         pytest.raises(OptionError, match="there is no topic partition planned-7"),
     ):
         asked.partitions()
@@ -96,8 +96,8 @@ def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_d
     starts = '{"planned": {"0": 30, "1": 0}}'
     given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "startingOffsets": starts}
     for ends, lost in (('{"planned": {"0": 20, "1": 0}}', "true"), ('{"planned": {"0": 29, "1": 0}}', "false")):
-        options = TopicOptions.parse({**given, "endingOffsets": ends, "failOnDataLoss": lost}, is_stream=False)
+        options = topic_options({**given, "endingOffsets": ends, "failOnDataLoss": lost}, is_stream=False)
         with pytest.raises(OptionError, match=r"planned-0 starts at 30, after its end (20|29): nothing can be"):
             KafkaTopicReader(options, ()).partitions()
-    nothing = TopicOptions.parse({**given, "endingOffsets": starts}, is_stream=False)
+    nothing = topic_options({**given, "endingOffsets": starts}, is_stream=False)
     assert [piece.work for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]

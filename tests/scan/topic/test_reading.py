@@ -13,10 +13,10 @@ from kafkaframes.records.build import build_records
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.arrow import arrow_schema
 from kafkaframes.scan.topic import reading as topic_reading
-from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
 from kafkaframes.scan.topic.planning import Range
 from kafkaframes.scan.topic.reading import read_range
 from kafkaframes.spark.topic_markers import MARKERS, read_markers
+from kafkaframes.spark.topic_options import topic_options, topic_write_options
 
 COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
 
@@ -45,7 +45,7 @@ def _own_pool(monkeypatch):
 
 def read(servers, first, end, *, topic="read", **options):
     given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
-    batches = read_range(Range(topic, 0, first, end), COLUMNS, TopicOptions.parse(given, is_stream=False))
+    batches = read_range(Range(topic, 0, first, end), COLUMNS, topic_options(given, is_stream=False))
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
 
 
@@ -113,5 +113,5 @@ def test_a_range_ends_where_nothing_is_left_before_its_end(cleaned):
 
 
 def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(cleaned):
-    options = TopicWriteOptions.parse({"kafka.bootstrap.servers": cleaned, "topic": "t"})
+    options = topic_write_options({"kafka.bootstrap.servers": cleaned, "topic": "t"})
     assert json.loads(read_markers(options)["sink"]) == {"batchId": 7}

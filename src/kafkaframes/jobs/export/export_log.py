@@ -1,16 +1,16 @@
-"""``kafkaframes.export_log``: the command as a function. It lives here, for the plan of an export is Spark's."""
+"""``kafkaframes.export_log``: the command as a function."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.scan.ranges import PartitionOffsets
 
 Path = str | PathLike[str]
 
@@ -30,7 +30,15 @@ def export_log(
     headers: bool = True,
     base64: bool = False,
     overwrite: bool = False,
-    options: Mapping[str, str] | None = None,
+    mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = "PERMISSIVE",
+    verify_crc: bool = True,
+    control_records: bool = False,
+    internal_topics: bool = False,
+    replicas: Literal["merge", "all"] = "merge",
+    partitions: Mapping[str, Sequence[int]] | None = None,
+    start: PartitionOffsets | None = None,
+    end: PartitionOffsets | None = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> JobResult[Outcome]:
     """Export the records of Kafka logs to files, one for each segment; goes on where an earlier one was stopped.
 
@@ -48,7 +56,11 @@ def export_log(
         headers: whether headers are among the columns.
         base64: keys, values and header values of CSV and JSON in base64, so that no byte is lost.
         overwrite: remove an earlier export first.
-        options: of ``kafka-log``, such as ``isolation``, ``mode``, ``replicas``.
+        mode, verify_crc, control_records, replicas: as in ``read_records``.
+        internal_topics: whether Kafka's own topics are exported too.
+        partitions: numbers by topic, instead of ``topics``.
+        start, end: offsets by ``(topic, partition)``, for each that is exported: -2 is the earliest, -1 the latest.
+        storage: what fsspec's constructor takes for a store.
 
     Raises:
         LogDirError: a path does not exist or cannot be read.
@@ -61,31 +73,43 @@ def export_log(
     from kafkaframes.jobs.export.run import export
     from kafkaframes.jobs.export.settings import Settings
     from kafkaframes.jobs.job_result import JobResult
-    from kafkaframes.scan.log.options import ReadOptions, topics_option
+    from kafkaframes.scan.log.options import ReadOptions, topic_choice
+    from kafkaframes.scan.ranges import EARLIEST, LATEST
     from kafkaframes.storage.files.atomic import refuse_inside
 
     named = [os.fspath(one) for one in ([paths] if isinstance(paths, str | PathLike) else paths)]
     refuse_inside(LocalPath(to), named)
-    given = topics_option(topics) | dict(options or {})
-    asked = ReadOptions.parse({"path": "", "paths": json.dumps(named), **given})
+    read = ReadOptions(
+        paths=tuple(named),
+        assign=None if partitions is None else {topic: tuple(numbers) for topic, numbers in partitions.items()},
+        start=EARLIEST if start is None else start,
+        end=LATEST if end is None else end,
+        include_control=control_records,
+        include_internal=internal_topics,
+        replicas=replicas,
+        mode=mode,
+        verify_crc=verify_crc,
+        storage=storage or {},
+        **topic_choice(topics),
+    )
     keep = Filter(
         from_timestamp=from_timestamp_ms,
         until_timestamp=until_timestamp_ms,
         keys=frozenset(keys) or None,
         key_pattern=key_pattern(key_regex) if key_regex else None,
-        control=asked.include_control,
+        control=control_records,
     )
     settings = Settings(
         os.fspath(to),
         format,
         keep,
-        mode=asked.mode,
-        verify_crc=asked.verify_crc,
-        storage=asked.storage,
+        mode=mode,
+        verify_crc=verify_crc,
+        storage=read.storage,
         headers=headers,
         base64=base64,
     )
-    tasks, internal = plan_export(asked, from_offset=from_offset, until_offset=until_offset)
+    tasks, internal = plan_export(read, from_offset=from_offset, until_offset=until_offset)
     outcome = export(tasks, settings, overwrite=overwrite, internal_topics=internal)
     counted = f"{outcome.records_read:,} records read, {outcome.summary.records:,} written to {os.fspath(to)}"
     failed = [f"not exported: {one.failed}" for one in outcome.failed]

@@ -1,13 +1,7 @@
-"""Options of ``spark.read.format("kafka-log")``: Spark's text in, one frozen value out. No pyspark, no I/O.
-
-Names, defaults and JSON forms are those of Spark's own Kafka source wherever it has the option
-(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list;
-its rows are also what the documentation prints. Spark hands over names in lower case, so letter case never counts.
-"""
+"""What is read of a log: one frozen value, with defaults. No I/O."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,44 +10,39 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
-from kafkaframes.scan.option_values import (
-    Assignment,
-    Option,
-    boolean,
-    by_precedence,
-    ending_value,
-    given_paths,
-    one_of,
-    parse_assign,
-    parsed,
-    pattern_value,
-    positive,
-    starting_value,
-    text_list,
-    timestamp_value,
-    timestamps_value,
-    topics_value,
-)
-from kafkaframes.scan.ranges import EARLIEST, LATEST, Bound
-from kafkaframes.scan.storage import NAMES as STORAGE_NAMES
-from kafkaframes.scan.storage import split_storage
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES, has_magic
-from kafkaframes.storage.files.sizes import parse_size
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, Bound
+from kafkaframes.storage.files.filesystem import has_magic
 
-TABLES = ("records", "batches", "segments")
-ISOLATIONS = ("read_uncommitted", "read_committed")
-STRATEGIES = ("error", "latest")
-DECODERS = ("none", "internal")
-REPLICAS = ("merge", "all")
-MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What one ``load()`` asks for, checked.
+    """What is read of the logs under ``paths``.
 
-    ``start`` and ``end`` are those of ``scan.ranges``: EARLIEST, LATEST, (topic, partition) -> offset, or a time.
+    Attributes:
+        paths: log directories, partitions' directories, segments, patterns, tiered stores, or URLs of such.
+        subscribe, subscribe_pattern, assign: topics by name, by a pattern of whole names, or topic partitions; one of
+            them at most. Without one, all topics but Kafka's own.
+        start, end: EARLIEST, LATEST, an offset for each topic partition, or a time (``scan.ranges``).
+        no_match: what a start is where no record is at or after the time: ``error``, or ``latest`` (nothing is read).
+        fail_on_data_loss: whether offsets that the log has lost are an error; else a warning.
+        isolation: ``read_uncommitted`` or ``read_committed``.
+        columns: of the result, in this order; None: those of Spark's Kafka source.
+        include_headers, include_control, include_internal: the column headers, transaction markers, Kafka's own topics.
+        table: a row for each of ``records``, ``batches`` or ``segments``.
+        decode: ``none``, or ``internal``: Kafka's own topics, decoded.
+        replicas: ``merge`` makes one log of the copies of a partition; ``all`` reads each.
+        deep: batches are opened, or the headers of segments walked.
+        mode: what is done with damage: ``PERMISSIVE``, ``DROPMALFORMED`` or ``FAILFAST``.
+        verify_crc: whether a wrong CRC is damage.
+        budget_bytes: the most memory of a task for batches that are open at once.
+        min_partitions, max_bytes_per_partition: how the input is cut into tasks.
+        max_offsets_per_trigger, max_bytes_per_trigger: how much a micro-batch takes at most.
+        storage: what fsspec's constructor takes, key files, and whether links are followed.
+
+    Raises:
+        OptionError: one excludes another.
     """
 
     paths: tuple[str, ...]
@@ -82,36 +71,12 @@ class ReadOptions:
     max_bytes_per_trigger: int | None = None
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Read options in any letter case.
-
-        >>> ReadOptions.parse({"path": "/data", "MINPARTITIONS": "8"}).min_partitions
-        8
-
-        Raises:
-            OptionError: an option is unknown, has a bad value, or excludes another one; the message says which.
-        """
-        others, storage = split_storage(options)
-        given = _by_known_name(others)
-        values: dict[str, Any] = {}
-        for name, text in given.items():
-            option = OPTIONS[name]
-            if option.field != "paths":
-                values[option.field] = parsed(option.name, option.parse, text)
-        by_precedence(values)
-        if "key_files" in values:
-            storage[KEY_FILES] = values.pop("key_files")
-        if values.pop("follow_links", False):
-            storage[FOLLOW_LINKS] = True
-        chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+    def __post_init__(self) -> None:
+        chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name) is not None]
         if len(chosen) > 1:
-            raise OptionError(f"only one of {', '.join(chosen)} can be given")
-        if values.get("decode") == "internal" and values.get("table", "records") != "records":
-            raise OptionError(f"decode=internal decodes records; table={values['table']} has none")
-        return cls(
-            paths=given_paths(given, source="kafka-log", example="/var/lib/kafka/data"), storage=storage, **values
-        )
+            raise OptionError(f"only one of {', '.join(f'`{name}`' for name in chosen)} can be given")
+        if self.decode == "internal" and self.table != "records":
+            raise OptionError(f"`decode`=internal decodes records; `table`={self.table} has none")
 
     @property
     def layout(self) -> str:
@@ -119,146 +84,14 @@ class ReadOptions:
         return "internal" if self.decode == "internal" else self.table
 
 
-_ROWS = (
-    Option("path", "paths", str, "", "a log directory, topic partition directory, segment file or glob"),
-    Option("paths", "paths", str, "", "the JSON list that Spark makes of load([...])"),
-    Option("subscribe", "subscribe", topics_value, "", "topics to read, comma separated"),
-    Option("subscribePattern", "subscribe_pattern", pattern_value, "", "a regular expression for whole topic names"),
-    Option("assign", "assign", parse_assign, "", 'topic partitions to read: {"orders": [0, 1]}'),
-    Option(
-        "startingOffsets",
-        "start",
-        starting_value,
-        "earliest",
-        'earliest, or {"orders": {"0": 23, "1": -2}}',
-    ),
-    Option("endingOffsets", "end", ending_value, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
-    Option(
-        "startingTimestamp",
-        "start_time",
-        timestamp_value,
-        "",
-        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
-    ),
-    Option(
-        "startingOffsetsByTimestamp",
-        "start_times",
-        timestamps_value,
-        "",
-        '{"orders": {"0": 1763700000000}}; stronger than startingOffsets',
-    ),
-    Option(
-        "startingOffsetsByTimestampStrategy",
-        "no_match",
-        one_of(STRATEGIES),
-        "error",
-        "where no record is at or after the timestamp: error, or latest (nothing is read)",
-    ),
-    Option(
-        "endingTimestamp",
-        "end_time",
-        timestamp_value,
-        "",
-        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
-    ),
-    Option(
-        "endingOffsetsByTimestamp",
-        "end_times",
-        timestamps_value,
-        "",
-        '{"orders": {"0": 1763700000000}}; stronger than endingOffsets',
-    ),
-    Option(
-        "failOnDataLoss", "fail_on_data_loss", boolean, "true", "offsets asked for that the log has lost are an error"
-    ),
-    Option(
-        "isolation",
-        "isolation",
-        one_of(ISOLATIONS),
-        "read_uncommitted",
-        "read_committed: no record of an aborted transaction, and none from the first open one on",
-    ),
-    Option("columns", "columns", text_list, "", "the columns of the result, in this order; others are not decoded"),
-    Option("includeHeaders", "include_headers", boolean, "false", "adds the column headers"),
-    Option("includeControlRecords", "include_control", boolean, "false", "transaction markers become rows too"),
-    Option("includeInternalTopics", "include_internal", boolean, "false", "reads __consumer_offsets and its kind too"),
-    Option("decode", "decode", one_of(DECODERS), "none", "internal: Kafka's own topics only, decoded (see below)"),
-    Option(
-        "replicas",
-        "replicas",
-        one_of(REPLICAS),
-        "merge",
-        "copies of a partition: one log of them; or all, with source",
-    ),
-    Option("table", "table", one_of(TABLES), "records", "a row for each of these: records, batches, segments"),
-    Option("deepIteration", "deep", boolean, "false", "batches: opens each; segments: walks all headers"),
-    Option(
-        "mode", "mode", one_of(MODES), "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"
-    ),
-    Option("verifyCrc", "verify_crc", boolean, "true", "checks each batch's checksum"),
-    Option(
-        "budgetBytes",
-        "budget_bytes",
-        parse_size,
-        "256m",
-        "the most memory of a task for batches that are open at once; one that needs more is opened alone",
-    ),
-    Option(
-        "keyFile",
-        "key_files",
-        text_list,
-        "",
-        "tiered: private RSA keys (PEM), [id=]path, comma separated, on each worker",
-    ),
-    Option("followLinks", "follow_links", boolean, "false", "reads what symbolic links under the paths lead to"),
-    Option("minPartitions", "min_partitions", positive, "1", "cuts the input into at least about this many tasks"),
-    Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "128m", "the most bytes of log in one task"),
-    Option(
-        "maxOffsetsPerTrigger", "max_offsets_per_trigger", positive, "", "streams: the most offsets of a micro-batch"
-    ),
-    Option(
-        "maxBytesPerTrigger",
-        "max_bytes_per_trigger",
-        parse_size,
-        "",
-        "streams: the most bytes of log of a micro-batch; one batch of each partition is always taken",
-    ),
-)
-OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
+def topic_choice(topics: Sequence[str]) -> dict[str, Any]:
+    """Return topics, names or patterns as a shell has them, as a field of ``ReadOptions``; empty for no topics.
 
-# Options of Spark's Kafka source that speak to a broker; files have none.
-_BROKER_OPTIONS = (
-    "groupidprefix",
-    "kafkaconsumer.polltimeoutms",
-    "fetchoffset.numretries",
-    "fetchoffset.retryintervalms",
-)
-
-
-def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    for name, text in options.items():
-        lower = name.lower()
-        if lower not in OPTIONS:
-            raise OptionError(_unknown(name, lower))
-        given[lower] = text
-    return given
-
-
-def _unknown(name: str, lower: str) -> str:
-    if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
-        return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
-    near = difflib.get_close_matches(lower, [*OPTIONS, *STORAGE_NAMES], n=1, cutoff=0.6)
-    if near:
-        known = OPTIONS[near[0]].name if near[0] in OPTIONS else near[0]
-        return f"unknown option {name}: did you mean {known}?"
-    return f"unknown option {name}; kafka-log knows {', '.join(option.name for option in _ROWS)}"
-
-
-def topics_option(topics: Sequence[str]) -> dict[str, str]:
-    """Return topics, names or patterns as a shell has them, as an option of ``kafka-log``."""
+    >>> topic_choice(["orders"])
+    {'subscribe': frozenset({'orders'})}
+    """
     if not topics:
         return {}
     if not any(map(has_magic, topics)):
-        return {"subscribe": ",".join(topics)}
-    return {"subscribePattern": "|".join(map(translate, topics))}
+        return {"subscribe": frozenset(topics)}
+    return {"subscribe_pattern": re.compile("|".join(map(translate, topics)))}

@@ -23,8 +23,7 @@ from typing import Protocol
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.option_values import Assignment
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, per_partition, text_of
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtTime, per_partition, text_of
 from kafkaframes.storage.copies.healing import Alternate
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS

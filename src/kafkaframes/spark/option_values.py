@@ -1,4 +1,4 @@
-"""How the texts of options become values: what the sources and sinks of this room read alike. No pyspark, no I/O.
+"""How the texts of options become values: what sources and sinks read alike. No pyspark, no I/O.
 
 A reader of a text raises ``ValueError`` with what it must be; ``parsed`` names the option beside it.
 """
@@ -15,8 +15,6 @@ from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import shown
 from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, PartitionOffsets
 from kafkaframes.storage.files.times import parse_time
-
-Assignment = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +198,7 @@ def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
         raise OptionError(f"option {name}={shown(name, text)}: {error}") from None
 
 
-def given_paths(given: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
+def load_paths(given: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
     """Return what ``load()`` was given: the option ``path``, or ``paths``, the JSON list that Spark makes of several.
 
     Args:

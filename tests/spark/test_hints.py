@@ -3,13 +3,13 @@
 import pytest
 from tests.spark.truth import SHOP
 
-from kafkaframes.scan.log.hints import hint_of
-from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.spark.hints import hint_of
+from kafkaframes.spark.log_options import log_options
 
 
 def hint(large_bytes=1, **given):
-    options = ReadOptions.parse({"path": str(SHOP), **given})
+    options = log_options({"path": str(SHOP), **given})
     return hint_of(options, plan_log(options, cores=2), large_bytes=large_bytes)
 
 

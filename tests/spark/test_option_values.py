@@ -1,14 +1,14 @@
-"""Texts of options: one home for what sources and sinks read alike."""
+"""Texts of options, as sources and sinks read them alike."""
 
 from functools import partial
 
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.capture.options import SourceOptions
-from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.option_values import boolean, given_paths, one_of, parsed, positive
-from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.capture_options import capture_options
+from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.option_values import boolean, load_paths, one_of, parsed, positive
+from kafkaframes.spark.topic_options import topic_options, topic_write_options
 from kafkaframes.spark.write_options import parse_write
 
 TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
@@ -17,9 +17,9 @@ TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 @pytest.mark.parametrize(
     ("parse", "options"),
     [
-        (ReadOptions.parse, {"path": "/x", "minPartitions": "many"}),
-        (SourceOptions.parse, {"path": "/x", "minPartitions": "many"}),
-        (partial(TopicOptions.parse, is_stream=False), {**TOPIC, "minPartitions": "many"}),
+        (log_options, {"path": "/x", "minPartitions": "many"}),
+        (capture_options, {"path": "/x", "minPartitions": "many"}),
+        (partial(topic_options, is_stream=False), {**TOPIC, "minPartitions": "many"}),
         (parse_write, {"path": "/x", "numPartitions": "many"}),
     ],
 )
@@ -33,10 +33,10 @@ def test_a_text_that_is_no_whole_number_is_told_in_plain_words():
         parse_write({"path": "/x", "level": "high"})
     for name in ("recordFormat", "driverPort"):
         with pytest.raises(OptionError, match=f"option {name}=v2: must be a whole number"):
-            TopicWriteOptions.parse({"kafka.bootstrap.servers": "localhost:9092", name: "v2"})
+            topic_write_options({"kafka.bootstrap.servers": "localhost:9092", name: "v2"})
 
 
-@pytest.mark.parametrize("parse", [ReadOptions.parse, SourceOptions.parse])
+@pytest.mark.parametrize("parse", [log_options, capture_options])
 @pytest.mark.parametrize("paths", ["5", "[5]", '"abc"', '[""]', "{", '{"a": 1}'])
 def test_paths_that_are_no_list_of_paths_are_told(parse, paths):
     with pytest.raises(OptionError, match="must be a JSON list of paths"):
@@ -45,9 +45,9 @@ def test_paths_that_are_no_list_of_paths_are_told(parse, paths):
 
 def test_paths_come_behind_the_path():
     given = {"path": "/a", "paths": '["/b", "/c"]'}
-    assert given_paths(given, source="kafka-log", example="/x") == ("/a", "/b", "/c")
+    assert load_paths(given, source="kafka-log", example="/x") == ("/a", "/b", "/c")
     with pytest.raises(OptionError, match=r'kafka-log needs a path: .*load\("/x"\)'):
-        given_paths({}, source="kafka-log", example="/x")
+        load_paths({}, source="kafka-log", example="/x")
 
 
 def test_letter_case_does_not_count_and_the_option_is_named():

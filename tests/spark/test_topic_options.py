@@ -5,18 +5,18 @@ import pytest
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import AtGroup
-from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.topic_options import topic_options, topic_write_options
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
 
 
 def parse(**options):
-    return TopicOptions.parse({**BASE, "subscribe": "t", **options}, is_stream=True)
+    return topic_options({**BASE, "subscribe": "t", **options}, is_stream=True)
 
 
 @pytest.mark.parametrize("name", ["recordFormat", "messageFormat", "MESSAGEFORMAT"])
 def test_the_record_format_reaches_the_producer(name):
-    options = TopicWriteOptions.parse({**BASE, "topic": "t", name: "0"})
+    options = topic_write_options({**BASE, "topic": "t", name: "0"})
     assert ProducerSettings.of(options.client).record_format == 0
 
 
@@ -27,7 +27,7 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
         "kafka.sasl.jaas.config": 'a.ScramLoginModule required username="u" password="p";',
     }
     assert parse(**login).client["sasl.jaas.config"]
-    assert TopicWriteOptions.parse({**BASE, **login}).client["sasl.jaas.config"]
+    assert topic_write_options({**BASE, **login}).client["sasl.jaas.config"]
 
 
 @pytest.mark.parametrize(

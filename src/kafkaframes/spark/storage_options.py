@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.option_values import boolean
+from kafkaframes.spark.option_values import boolean
 
 _HADOOP = "spark.hadoop."
 WHOLE = "storageoptions"

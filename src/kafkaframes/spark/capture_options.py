@@ -1,0 +1,99 @@
+"""Options of ``format("kafka-capture")``: Spark's text in, one frozen value out. No pyspark, no I/O."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Final
+
+from kafkaframes.capture.columns import TABLES
+from kafkaframes.capture.reader import CaptureOptions
+from kafkaframes.capture.streams import ports_of
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.capture.options import SourceOptions
+from kafkaframes.spark.option_values import Option, boolean, load_paths, one_of, parsed, positive
+
+_WAIT_FILES: Final = 3
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+OPTIONS: Final = (
+    Option("path", "", str, "", "captures or request logs: a file, a directory, a pattern"),
+    Option("paths", "", str, "", "the JSON list that Spark makes of load([...])"),
+    Option("table", "table", one_of(TABLES), "calls", "calls (default), connections, gaps, packets or records"),
+    Option("columns", "columns", _names, "", "the columns of the result, in this order; others are not decoded"),
+    Option("api", "api", str, "", "calls of this API only (name or number), with request and response as structs"),
+    Option(
+        "ports", "ports", ports_of, "", "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"
+    ),
+    Option(
+        "secrets",
+        "secrets",
+        boolean,
+        "false",
+        "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs",
+    ),
+    Option(
+        "minPartitions",
+        "min_partitions",
+        positive,
+        "",
+        "the least number of tasks; by default as many as are worth it, up to the cores",
+    ),
+    Option(
+        "quietSeconds",
+        "quiet_seconds",
+        _number,
+        "10",
+        "streams: the newest file is read after this many seconds without a write (10)",
+    ),
+    Option(
+        "waitFiles",
+        "wait_files",
+        positive,
+        "3",
+        "streams: for how many files a call may wait for its answer and be one row (3)",
+    ),
+    Option("maxFilesPerTrigger", "max_files", positive, "", "streams: the most files of a micro-batch"),
+)
+_KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
+
+
+def capture_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read options in any letter case.
+
+    >>> capture_options({"path": "/tmp/x.pcap", "TABLE": "gaps"}).read.table
+    'gaps'
+
+    Raises:
+        OptionError: an option is unknown or has a bad value; the message says which.
+    """
+    given = {name.lower(): text for name, text in options.items()}
+    known = [(_known(name), text) for name, text in given.items()]
+    values = {option.field: parsed(option.name, option.parse, text) for option, text in known if option.field}
+    of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
+    read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
+    read.chosen()
+    paths = load_paths(given, source="kafka-capture", example="/captures/x.pcap")
+    return SourceOptions(paths=paths, read=read, **of_files)
+
+
+def _known(name: str) -> Option:
+    if name not in _KNOWN:
+        near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.6)
+        hint = (
+            f"did you mean {_KNOWN[near[0]].name}?"
+            if near
+            else f"kafka-capture knows {', '.join(one.name for one in OPTIONS)}"
+        )
+        raise OptionError(f"unknown option {name}: {hint}")
+    return _KNOWN[name]

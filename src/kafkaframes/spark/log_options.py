@@ -1,0 +1,207 @@
+"""Options of ``spark.read.format("kafka-log")``: Spark's text in, one ``ReadOptions`` out. No pyspark, no I/O.
+
+Names, defaults and JSON forms are those of Spark's own Kafka source wherever it has the option
+(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list;
+its rows are also what the documentation prints. Spark hands over names in lower case, so letter case never counts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.spark.option_values import (
+    Option,
+    boolean,
+    by_precedence,
+    ending_value,
+    load_paths,
+    one_of,
+    parse_assign,
+    parsed,
+    pattern_value,
+    positive,
+    starting_value,
+    text_list,
+    timestamp_value,
+    timestamps_value,
+    topics_value,
+)
+from kafkaframes.spark.storage_options import NAMES as STORAGE_NAMES
+from kafkaframes.spark.storage_options import split_storage
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.storage.files.sizes import parse_size
+
+TABLES = ("records", "batches", "segments")
+ISOLATIONS = ("read_uncommitted", "read_committed")
+STRATEGIES = ("error", "latest")
+DECODERS = ("none", "internal")
+REPLICAS = ("merge", "all")
+MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+
+
+def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
+    """Read options in any letter case.
+
+    >>> log_options({"path": "/data", "MINPARTITIONS": "8"}).min_partitions
+    8
+
+    Args:
+        texts: values by Spark's names.
+        settings: fields of ``ReadOptions`` for what the texts do not say.
+
+    Raises:
+        OptionError: an option is unknown, has a bad value, or excludes another one; the message says which.
+    """
+    others, storage = split_storage(texts)
+    given = _by_known_name(others)
+    named = [(OPTIONS[name], text) for name, text in given.items() if OPTIONS[name].field != "paths"]
+    values = {option.field: parsed(option.name, option.parse, text) for option, text in named}
+    by_precedence(values)
+    if "key_files" in values:
+        storage[KEY_FILES] = values.pop("key_files")
+    if values.pop("follow_links", False):
+        storage[FOLLOW_LINKS] = True
+    values["storage"] = {**settings.get("storage", {}), **storage}
+    if "paths" not in settings:
+        values["paths"] = load_paths(given, source="kafka-log", example="/var/lib/kafka/data")
+    return ReadOptions(**{**settings, **values})
+
+
+_ROWS = (
+    Option("path", "paths", str, "", "a log directory, topic partition directory, segment file or glob"),
+    Option("paths", "paths", str, "", "the JSON list that Spark makes of load([...])"),
+    Option("subscribe", "subscribe", topics_value, "", "topics to read, comma separated"),
+    Option("subscribePattern", "subscribe_pattern", pattern_value, "", "a regular expression for whole topic names"),
+    Option("assign", "assign", parse_assign, "", 'topic partitions to read: {"orders": [0, 1]}'),
+    Option(
+        "startingOffsets",
+        "start",
+        starting_value,
+        "earliest",
+        'earliest, or {"orders": {"0": 23, "1": -2}}',
+    ),
+    Option("endingOffsets", "end", ending_value, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
+    Option(
+        "startingTimestamp",
+        "start_time",
+        timestamp_value,
+        "",
+        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        "start_times",
+        timestamps_value,
+        "",
+        '{"orders": {"0": 1763700000000}}; stronger than startingOffsets',
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        "no_match",
+        one_of(STRATEGIES),
+        "error",
+        "where no record is at or after the timestamp: error, or latest (nothing is read)",
+    ),
+    Option(
+        "endingTimestamp",
+        "end_time",
+        timestamp_value,
+        "",
+        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
+    ),
+    Option(
+        "endingOffsetsByTimestamp",
+        "end_times",
+        timestamps_value,
+        "",
+        '{"orders": {"0": 1763700000000}}; stronger than endingOffsets',
+    ),
+    Option(
+        "failOnDataLoss", "fail_on_data_loss", boolean, "true", "offsets asked for that the log has lost are an error"
+    ),
+    Option(
+        "isolation",
+        "isolation",
+        one_of(ISOLATIONS),
+        "read_uncommitted",
+        "read_committed: no record of an aborted transaction, and none from the first open one on",
+    ),
+    Option("columns", "columns", text_list, "", "the columns of the result, in this order; others are not decoded"),
+    Option("includeHeaders", "include_headers", boolean, "false", "adds the column headers"),
+    Option("includeControlRecords", "include_control", boolean, "false", "transaction markers become rows too"),
+    Option("includeInternalTopics", "include_internal", boolean, "false", "reads __consumer_offsets and its kind too"),
+    Option("decode", "decode", one_of(DECODERS), "none", "internal: Kafka's own topics only, decoded (see below)"),
+    Option(
+        "replicas",
+        "replicas",
+        one_of(REPLICAS),
+        "merge",
+        "copies of a partition: one log of them; or all, with source",
+    ),
+    Option("table", "table", one_of(TABLES), "records", "a row for each of these: records, batches, segments"),
+    Option("deepIteration", "deep", boolean, "false", "batches: opens each; segments: walks all headers"),
+    Option(
+        "mode", "mode", one_of(MODES), "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"
+    ),
+    Option("verifyCrc", "verify_crc", boolean, "true", "checks each batch's checksum"),
+    Option(
+        "budgetBytes",
+        "budget_bytes",
+        parse_size,
+        "256m",
+        "the most memory of a task for batches that are open at once; one that needs more is opened alone",
+    ),
+    Option(
+        "keyFile",
+        "key_files",
+        text_list,
+        "",
+        "tiered: private RSA keys (PEM), [id=]path, comma separated, on each worker",
+    ),
+    Option("followLinks", "follow_links", boolean, "false", "reads what symbolic links under the paths lead to"),
+    Option("minPartitions", "min_partitions", positive, "1", "cuts the input into at least about this many tasks"),
+    Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "128m", "the most bytes of log in one task"),
+    Option(
+        "maxOffsetsPerTrigger", "max_offsets_per_trigger", positive, "", "streams: the most offsets of a micro-batch"
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        "max_bytes_per_trigger",
+        parse_size,
+        "",
+        "streams: the most bytes of log of a micro-batch; one batch of each partition is always taken",
+    ),
+)
+OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
+
+# Options of Spark's Kafka source that speak to a broker; files have none.
+_BROKER_OPTIONS = (
+    "groupidprefix",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+)
+
+
+def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower not in OPTIONS:
+            raise OptionError(_unknown(name, lower))
+        given[lower] = text
+    return given
+
+
+def _unknown(name: str, lower: str) -> str:
+    if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
+        return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
+    near = difflib.get_close_matches(lower, [*OPTIONS, *STORAGE_NAMES], n=1, cutoff=0.6)
+    if near:
+        known = OPTIONS[near[0]].name if near[0] in OPTIONS else near[0]
+        return f"unknown option {name}: did you mean {known}?"
+    return f"unknown option {name}; kafka-log knows {', '.join(option.name for option in _ROWS)}"

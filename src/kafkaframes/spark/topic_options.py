@@ -1,0 +1,256 @@
+"""Options of ``format("kafka-topic")``: Spark's text in, one frozen value out. No pyspark, no I/O.
+
+Names, defaults, precedence and JSON forms are those of Spark's own Kafka source and sink
+(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list; its
+rows are also what the documentation prints. ``kafka.*`` options are settings of our client under Kafka's names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.ranges import LATEST, AtGroup, PartitionOffsets, check_batch_start
+from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.log_options import OPTIONS as LOG_OPTIONS
+from kafkaframes.spark.option_values import (
+    Option,
+    boolean,
+    by_precedence,
+    one_of,
+    parsed,
+    positive,
+    starting_value,
+    whole_number,
+)
+from kafkaframes.storage.files.sizes import parse_size
+
+# What Spark itself adds or uses.
+_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+GROUP_PREFIX: Final = "group:"
+DELIVERIES: Final = ("at-least-once", "exactly-once")
+# What Spark's source and sink forbid, and why it has no meaning here either.
+FORBIDDEN: Final[Mapping[str, str]] = {
+    "kafka.auto.offset.reset": "startingOffsets says where a query starts",
+    "kafka.enable.auto.commit": "offsets are in the query's checkpoint; commitGroup reports them to a group",
+    "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",
+    "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",
+    "kafka.key.serializer": "keys are written as bytes or text; encode them in the query",
+    "kafka.value.serializer": "values are written as bytes or text; encode them in the query",
+    "kafka.interceptor.classes": "there are no Java classes here",
+    "kafka.partition.assignment.strategy": "no group is joined",
+}
+
+
+def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
+    """Read options in any letter case.
+
+    Raises:
+        OptionError: an option is unknown, forbidden, has a bad value, or excludes another one; what is wanted.
+    """
+    client, given = _split(options, OPTIONS)
+    values: dict[str, Any] = _values(OPTIONS, given)
+    by_precedence(values)
+    for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
+        values.pop(name, None)
+    chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+    if len(chosen) != 1:
+        raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(chosen))
+    if is_stream:
+        values.setdefault("start", LATEST)
+        _check_stream(given)
+    read = TopicOptions(client=_checked_client(client, ConsumerSettings), **values)
+    if not is_stream:
+        check_batch_start(read.start)
+    return read
+
+
+def reader_settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return what ``kafka.*`` options say of the client.
+
+    Raises:
+        OptionError: as ``topic_options``.
+    """
+    return _checked_client(_split(options, OPTIONS)[0], ConsumerSettings)
+
+
+def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
+    """Read options in any letter case.
+
+    Raises:
+        OptionError: as ``topic_options``.
+    """
+    client, given = _split(options, WRITE_OPTIONS)
+    values = _values(WRITE_OPTIONS, given)
+    if "record_format" in values:
+        client["record_format"] = values.pop("record_format")
+    return TopicWriteOptions(client=_checked_client(client, ProducerSettings), **values)
+
+
+def _starting(text: str) -> int | PartitionOffsets | AtGroup:
+    if text.strip().lower().startswith(GROUP_PREFIX):
+        name = text.strip()[len(GROUP_PREFIX) :].strip()
+        if not name:
+            raise ValueError("must be the name of a group: group:NAME")
+        return AtGroup(name)
+    return starting_value(text)
+
+
+def _duration_ms(text: str) -> int:
+    """Return a duration as Spark writes them.
+
+    >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
+    True
+    """
+    match = re.fullmatch(r"\s*(\d{1,12})\s*(ms|s|m|min|h|d)?\s*", text)
+    if match is None:
+        raise ValueError("must be a duration such as 900000, 900s or 15m")
+    factor = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+    return int(match[1]) * factor[match[2] or "ms"]
+
+
+def _port(text: str) -> int:
+    if not 0 <= (port := whole_number(text)) <= _LAST_PORT:
+        raise ValueError(f"must be from 0 to {_LAST_PORT}")
+    return port
+
+
+_LAST_PORT: Final = 65_535
+_ROWS: Final = (
+    LOG_OPTIONS["subscribe"],
+    LOG_OPTIONS["subscribepattern"],
+    LOG_OPTIONS["assign"],
+    Option(
+        "startingOffsets",
+        "start",
+        _starting,
+        "latest (streams), earliest",
+        'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
+    ),
+    LOG_OPTIONS["endingoffsets"],
+    LOG_OPTIONS["startingtimestamp"],
+    LOG_OPTIONS["startingoffsetsbytimestamp"],
+    LOG_OPTIONS["startingoffsetsbytimestampstrategy"],
+    LOG_OPTIONS["endingtimestamp"],
+    LOG_OPTIONS["endingoffsetsbytimestamp"],
+    LOG_OPTIONS["failondataloss"],
+    LOG_OPTIONS["columns"],
+    LOG_OPTIONS["includeheaders"],
+    Option("minPartitions", "min_partitions", positive, "", "cuts the input into at least about this many tasks"),
+    Option("maxRecordsPerPartition", "max_records_per_partition", positive, "", "the most offsets of one task"),
+    LOG_OPTIONS["maxoffsetspertrigger"],
+    Option(
+        "minOffsetsPerTrigger",
+        "min_offsets_per_trigger",
+        positive,
+        "",
+        "streams: wait until this many new offsets exist, or maxTriggerDelay is over",
+    ),
+    Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, "15m", "the longest wait for minOffsetsPerTrigger"),
+    Option(
+        "maxBytesPerTrigger",
+        "max_bytes_per_trigger",
+        parse_size,
+        "",
+        "streams: about the most fetched bytes of a micro-batch, by the size of batches sampled",
+    ),
+    Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", positive, "120000", "how long a task waits for records"),
+    Option("fetchOffset.numRetries", "retries", positive, "3", "taken for Spark's sake: kafka.retries counts here"),
+    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", positive, "10", "likewise: kafka.retry.backoff.ms"),
+    Option("groupIdPrefix", "group_prefix", str, "", "taken for Spark's sake: no group is joined"),
+)
+OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _ROWS}
+_WRITE_ROWS: Final = (
+    Option("topic", "topic", str, "", "the topic of all rows; without it each row's column topic counts"),
+    Option(
+        "delivery",
+        "delivery",
+        one_of(DELIVERIES),
+        "at-least-once",
+        "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
+    ),
+    Option("sink", "sink", str, "sink", "exactly-once: names this sink among several of one query"),
+    Option(
+        "onForeignMarker",
+        "on_foreign_marker",
+        one_of(("error", "skip")),
+        "error",
+        "exactly-once: where the checkpoint does not fit the newest marker; skip: go on behind what that wrote",
+    ),
+    Option(
+        "driverPort",
+        "driver_port",
+        _port,
+        "0",
+        "exactly-once: the port at which the driver answers its tasks, each micro-batch anew; 0: any that is free",
+    ),
+    Option("recordFormat", "record_format", whole_number, "", "0, 1 or 2, for old brokers and their readers"),
+    Option("messageFormat", "record_format", whole_number, "", "the same, under the name that brokers' settings have"),
+    Option("includeHeaders", "include_headers", boolean, "false", "taken for Spark's sake: headers are written"),
+)
+WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
+
+
+def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Tell the client's settings (``kafka.*``) from our own options."""
+    client: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower in FORBIDDEN:
+            raise OptionError(f"option {name}: {FORBIDDEN[lower]}")
+        if lower.startswith("kafka."):
+            client[lower[len("kafka.") :]] = text
+        elif lower in known:
+            given[lower] = text
+        elif lower not in _SPARKS:
+            near = difflib.get_close_matches(lower, known, n=1, cutoff=0.6)
+            hint = f": did you mean {known[near[0]].name}?" if near else ""
+            raise OptionError(f"unknown option {name}{hint or '; kafka-topic knows ' + ', '.join(_names(known))}")
+    if "bootstrap.servers" not in client:
+        raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
+    return client, given
+
+
+def _names(known: Mapping[str, Option]) -> list[str]:
+    return [option.name for option in known.values()]
+
+
+def _checked_client(
+    client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings]
+) -> dict[str, Any]:
+    """Check that the client accepts its settings.
+
+    Settings of the other side (a producer's of a reader), which Spark's connector passes over, are left out.
+    """
+    other = ProducerSettings if settings is ConsumerSettings else ConsumerSettings
+    kept: dict[str, Any] = {}
+    for name, text in client.items():
+        field_name = name.replace(".", "_")
+        if field_name in other.__dataclass_fields__ and field_name not in settings.__dataclass_fields__:
+            continue
+        kept[name] = text
+    try:
+        settings.of(kept)
+    except OptionError as error:
+        raise OptionError(f"option kafka.*: {error}") from None
+    return kept
+
+
+def _check_stream(given: Mapping[str, str]) -> None:
+    ends = [OPTIONS[name].name for name in given if name.startswith("ending")]
+    if ends:
+        raise OptionError(f"a stream has no end: {', '.join(ends)} is for batch reads")
+
+
+def _got(chosen: list[str]) -> str:
+    return f", not {' and '.join(chosen)} together" if chosen else ""
+
+
+def _values(known: Mapping[str, Option], given: Mapping[str, str]) -> dict[str, Any]:
+    options = [(known[name], text) for name, text in given.items()]
+    return {option.field: parsed(option.name, option.parse, text) for option, text in options}

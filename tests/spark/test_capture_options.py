@@ -1,0 +1,23 @@
+"""The options of ``kafka-capture``; no JVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.capture_options import capture_options
+
+
+def test_options_are_checked_before_anything_is_read():
+    assert capture_options({"path": "x", "PORTS": "9092,9094-9095"}).read.ports == (9092, 9094, 9095)
+    for options, words in [
+        ({}, "needs a path"),
+        ({"path": "x", "tabel": "calls"}, "did you mean table"),
+        ({"path": "x", "table": "nonsense"}, "one of calls"),
+        ({"path": "x", "columns": "nonsense"}, "no column"),
+        ({"path": "x", "api": "Nonsense"}, "api=Nonsense"),
+        ({"path": "x", "api": "Metadata", "table": "gaps"}, "table=calls"),
+        ({"path": "x", "minPartitions": "0"}, "above 0"),
+    ]:
+        with pytest.raises(OptionError, match=words):
+            capture_options(options)
