@@ -55,6 +55,41 @@ def test_twice_the_elements_are_twice_the_work(name, version, path):
     assert twice <= 2.5 * once + 2_000
 
 
+IN_TURNS = {
+    ("OffsetFetch", ("groups",)),
+    ("AddPartitionsToTxn", ("transactions",)),
+    ("DescribeShareGroupOffsets", ("groups",)),
+    ("ShareGroupDescribe", ("group_ids",)),
+    ("ConsumerGroupDescribe", ("group_ids",)),
+    ("DescribeGroups", ("groups",)),
+    ("DescribeTransactions", ("transactional_ids",)),
+    ("DescribeProducers", ("topics",)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "path"),
+    [pytest.param(*case, id=case[0]) for case in CASES if (case[0], case[2]) in IN_TURNS],
+)
+def test_an_answer_of_many_rows_gives_turns_and_is_the_same(name, version, path):
+    count, answers, turns = 2_600, [], 0
+    for has_others in (False, True):
+        broker, due = DirectBroker(), []
+        broker.state.changes.next_turn = due.append if has_others else None
+        request = broker.dispatcher.request_of(
+            encode_request(request_of(name, version, path, count), version, client_id="test"),
+            Session(peer="127.0.0.1:5000"),
+        )
+        answer = broker.dispatcher.answer(request)
+        while due:
+            due.pop(0)()
+            turns += 1
+        answers.append(answer.answer if has_others else answer)
+        broker.state.logs.abandon()
+    assert turns == count // 500
+    assert answers[0].encode(version) == answers[1].encode(version)
+
+
 @pytest.mark.parametrize(("version", "session_epoch"), [(11, -1), (11, 0), (12, -1)])
 def test_a_fetch_of_many_partitions_gives_turns_in_proportion(version, session_epoch):
     turns = {}

@@ -14,7 +14,9 @@ from typing import TypeVar
 
 from kafkaframes.broker.api import Answer, Later
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+_ROWS_OF_A_TURN = 500
 Steps = Generator[None, None, Result]
 
 
@@ -77,6 +79,21 @@ class Changes:
             return answer
         answer.when_complete(lambda done: later.fail(done.error) if done.error else later.follow(done.answer))
         return later
+
+    def rows(
+        self, items: Iterable[Item], row: Callable[[Item], Result], answer: Callable[[list[Result]], Answer]
+    ) -> Answer:
+        """Answer with a row for each item of a request, with turns for others where there are many."""
+
+        def answering() -> Steps[Answer]:
+            rows: list[Result] = []
+            for item in items:
+                if len(rows) % _ROWS_OF_A_TURN == _ROWS_OF_A_TURN - 1:
+                    yield
+                rows.append(row(item))
+            return answer(rows)
+
+        return self.beside(answering())
 
     def _turn(self) -> None:
         self._is_due = False

@@ -33,17 +33,19 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             body.v3_and_below_topics,
         )
         return request.response(results_by_topic_v3_and_below=_rows(request, body.v3_and_below_topics, codes))
-    results = []
-    for one in body.transactions:
+
+    def row(
+        one: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
+    ) -> AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
         producer = one.transactional_id, one.producer_id, one.producer_epoch
         add = _verified if one.verify_only else _added
-        codes = add(request, broker, producer, one.topics)
-        results.append(
-            types.AddPartitionsToTxnResult(
-                transactional_id=one.transactional_id, topic_results=_rows(request, one.topics, codes)
-            )
-        )
-    return request.response(results_by_transaction=results)
+        results = _rows(request, one.topics, add(request, broker, producer, one.topics))
+        return types.AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
+
+    def answer(rows: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]) -> Answer:
+        return request.response(results_by_transaction=rows)
+
+    return broker.changes.rows(body.transactions, row, answer)
 
 
 def _partitions(topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -23,7 +23,11 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe each group."""
-    return request.response(groups=[_described(request, broker, name) for name in request.body.group_ids])
+
+    def answer(rows: list[ConsumerGroupDescribeResponse.DescribedGroup]) -> Answer:
+        return request.response(groups=rows)
+
+    return broker.changes.rows(request.body.group_ids, lambda name: _described(request, broker, name), answer)
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> ConsumerGroupDescribeResponse.DescribedGroup:

@@ -23,7 +23,11 @@ _DEAD = "Dead"
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe each group."""
-    return request.response(groups=[_described(request, broker, name) for name in request.body.groups])
+
+    def answer(rows: list[DescribeGroupsResponse.DescribedGroup]) -> Answer:
+        return request.response(groups=rows)
+
+    return broker.changes.rows(request.body.groups, lambda name: _described(request, broker, name), answer)
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> DescribeGroupsResponse.DescribedGroup:

@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer from the logs."""
-    topics = []
-    for asked in request.body.topics:
+
+    def topic_row(asked: DescribeProducersRequest.TopicRequest) -> DescribeProducersResponse.TopicResponse:
         found = find_topic(request, broker, asked.name)
         code = found.code
         if found.topic is None and not is_topic(asked.name):
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         rows = [_row(request, found.topic, code, index) for index in asked.partition_indexes]
-        topics.append(request.response.TopicResponse(name=asked.name, partitions=rows))
-    return request.response(topics=topics)
+        return request.response.TopicResponse(name=asked.name, partitions=rows)
+
+    def answer(rows: list[DescribeProducersResponse.TopicResponse]) -> Answer:
+        return request.response(topics=rows)
+
+    return broker.changes.rows(request.body.topics, topic_row, answer)
 
 
 def _row(request: Request, topic: Topic | None, code: int, index: int) -> DescribeProducersResponse.PartitionResponse:

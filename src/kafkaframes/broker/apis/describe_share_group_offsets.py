@@ -23,7 +23,11 @@ _NONE = -1
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer for each group."""
-    return request.response(groups=[_group(request, broker, asked) for asked in request.body.groups])
+
+    def answer(rows: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]) -> Answer:
+        return request.response(groups=rows)
+
+    return broker.changes.rows(request.body.groups, lambda asked: _group(request, broker, asked), answer)
 
 
 def _group(

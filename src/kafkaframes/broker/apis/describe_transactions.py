@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe each transactional id."""
-    return request.response(
-        transaction_states=[_described(request, broker, name) for name in request.body.transactional_ids]
-    )
+
+    def answer(rows: list[DescribeTransactionsResponse.TransactionState]) -> Answer:
+        return request.response(transaction_states=rows)
+
+    return broker.changes.rows(request.body.transactional_ids, lambda name: _described(request, broker, name), answer)
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> DescribeTransactionsResponse.TransactionState:

@@ -32,7 +32,11 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer for one group, or for each of several."""
     body, types = request.body, request.response
     if request.version >= _FIRST_WITH_GROUPS:
-        return request.response(groups=[_group(request, broker, one) for one in body.groups])
+
+        def answer(rows: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> Answer:
+            return request.response(groups=rows)
+
+        return broker.changes.rows(body.groups, lambda one: _group(request, broker, one), answer)
     who = Committer(body.group_id, knows_epochs=False)
     partition_type = types.OffsetFetchResponsePartition
     error, found = _fetch(request, broker, who, body.topics)

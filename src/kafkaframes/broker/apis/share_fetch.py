@@ -11,6 +11,7 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._groups import elsewhere
 from kafkaframes.broker.apis._share import FINAL, INITIAL, Place
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.request import RequestOf
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     Request: TypeAlias = RequestOf[ShareFetchRequest, ShareFetchResponse]
 
 _GROUP = 0
+_PLACES_OF_A_TURN = 500
+_Found = dict[Place, tuple[Partition | None, int]]
 _Given = dict[Place, tuple[int, bytes, list[Acquired]]]
 
 
@@ -45,19 +48,28 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     code, session = _share.enter(request, broker, may_begin=True)
     if session is None:
         return request.response(error_code=code)
-    acknowledged = {
-        (topic.topic_id, row.partition_index): _share.acknowledge(
-            request, broker, (topic.topic_id, row.partition_index), row.acknowledgement_batches
-        )
-        for topic in body.topics
-        for row in topic.partitions
-        if row.acknowledgement_batches
-    }
+    return broker.changes.beside(_answering(request, broker, session))
+
+
+def _answering(request: Request, broker: BrokerState, session: ShareSession) -> Steps[Answer]:
+    body, acknowledged = request.body, dict[Place, int]()
+    rows = ((topic.topic_id, row) for topic in body.topics for row in topic.partitions)
+    for number, (topic_id, row) in enumerate(rows, 1):
+        place = topic_id, row.partition_index
+        if row.acknowledgement_batches:
+            acknowledged[place] = _share.acknowledge(request, broker, place, row.acknowledgement_batches)
+        if not number % _PLACES_OF_A_TURN:
+            yield
     if body.share_session_epoch == FINAL:
         _share.end(request, broker)
         return _answer(request, broker, {}, acknowledged)
     _update(session, request)
-    return when_read(broker, lambda: _give_or_wait(request, broker, session, acknowledged))
+    found: _Found = {}
+    for number, place in enumerate(list(session.places), 1):
+        found[place] = _share.find(request, broker, place)
+        if not number % _PLACES_OF_A_TURN:
+            yield
+    return when_read(broker, lambda: _give_or_wait(request, broker, found, acknowledged))
 
 
 def _update(session: ShareSession, request: Request) -> None:
@@ -69,10 +81,7 @@ def _update(session: ShareSession, request: Request) -> None:
             session.places.pop((forgotten.topic_id, index), None)
 
 
-def _give_or_wait(
-    request: Request, broker: BrokerState, session: ShareSession, acknowledged: dict[Place, int]
-) -> Answer:
-    found = {place: _share.find(request, broker, place) for place in session.places}
+def _give_or_wait(request: Request, broker: BrokerState, found: _Found, acknowledged: dict[Place, int]) -> Answer:
     there = {place: partition for place, (partition, _) in found.items() if partition is not None}
     failed = {place: (code, b"", list[Acquired]()) for place, (partition, code) in found.items() if partition is None}
 

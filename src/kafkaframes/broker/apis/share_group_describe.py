@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe each group."""
-    return request.response(groups=[_described(request, broker, name) for name in request.body.group_ids])
+
+    def answer(rows: list[ShareGroupDescribeResponse.DescribedGroup]) -> Answer:
+        return request.response(groups=rows)
+
+    return broker.changes.rows(request.body.group_ids, lambda name: _described(request, broker, name), answer)
 
 
 def _described(request: Request, broker: BrokerState, name: str) -> ShareGroupDescribeResponse.DescribedGroup:
