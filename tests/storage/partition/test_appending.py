@@ -68,6 +68,11 @@ def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
     assert (header.base_offset, header.last_offset, header.leader_epoch, header.crc) == (40, 42, 3, sent.crc)
 
 
+@pytest.mark.parametrize("raw", SETS)
+def test_a_first_header_is_that_of_the_general_path(raw):
+    assert first_header(raw) == (headers_of(raw)[0] if raw[16] == 2 else None)
+
+
 @pytest.mark.parametrize("size", [0, 16, 17, 22, 60])
 def test_bytes_that_end_inside_the_header(size):
     header = first_header(batches()[:size])

@@ -188,8 +188,11 @@ def first_header(data: bytes) -> BatchHeader | None:
     """
     if len(data) < BYTES_TO_MAGIC or data[_AT_MAGIC] != 2:
         return None
-    size: int = _SIZE.unpack_from(data, _AT_SIZE)[0] + OVERHEAD_BYTES
-    return _parse_v2(data[: _V2.size], 0, size, 2)
+    if len(data) < _V2.size:
+        return _parse_v2(data, 0, _SIZE.unpack_from(data, _AT_SIZE)[0] + OVERHEAD_BYTES, 2)
+    base, length, epoch, magic, crc, attributes, delta, *rest = _V2.unpack_from(data)
+    fields = (0, length + OVERHEAD_BYTES, magic, crc, attributes, base, base + delta, epoch, *rest)
+    return BatchHeader._make(fields)
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
