@@ -108,7 +108,7 @@ def _print(report: CompactionReport | None, proof: Proof | None, *, as_json: boo
 
 
 def _proof_json(proof: Proof) -> dict[str, Any]:
-    return {"gone": proof.is_gone, "files": proof.files, "found": proof.found, "unread": proof.unread}
+    return {"gone": proof.is_gone, "files": proof.files, "found": proof.records, "unread": proof.unread}
 
 
 def _show(report: CompactionReport) -> None:
@@ -130,7 +130,7 @@ def _show(report: CompactionReport) -> None:
 
 
 def _show_proof(proof: Proof) -> None:
-    for file, offset in proof.found:
+    for file, offset in proof.records:
         say(f"the key is in {file}, offset {offset}")
     for file, position, reason in proof.unread:
         say(f"not read: {file}, byte {position}: {reason}")

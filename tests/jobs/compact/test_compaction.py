@@ -104,9 +104,9 @@ def test_damage_leaves_nothing_behind(source, tmp_path):
 
 def test_a_key_is_gone_or_where_it_is(source, tmp_path):
     proof = prove_gone(str(source), b"b")
-    assert [(Path(file).name, offset) for file, offset in proof.found] == [(f"{0:020}.log", 1), (f"{3:020}.log", 3)]
+    assert [(Path(file).name, offset) for file, offset in proof.records] == [(f"{0:020}.log", 1), (f"{3:020}.log", 3)]
     proof = prove_gone(str(source), b"bb")
     assert proof.is_gone
     assert proof.files == 5
     (source / "users-0" / f"{9:020}.log.deleted").write_bytes(build_records({"key": [b"bb"], "value": [b""]}))
-    assert prove_gone(str(source), b"bb").found == ((str(source / "users-0" / f"{9:020}.log.deleted"), 0),)
+    assert prove_gone(str(source), b"bb").records == ((str(source / "users-0" / f"{9:020}.log.deleted"), 0),)

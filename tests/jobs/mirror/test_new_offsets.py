@@ -42,7 +42,7 @@ def values_of(pieces) -> list:
 def test_a_plain_batch_goes_as_it_is():
     data = build_records(rows(100), codec="zstd", leader_epoch=7)
     made = made_of(data, 100)
-    assert made.pieces == [bytes(8) + data[8:]]
+    assert made.batches == [bytes(8) + data[8:]]
     assert made.runs(0).tolist() == [[100, 0, 3]]
     assert not made.opened
 
@@ -73,7 +73,7 @@ def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
         + build_empty_batch(8, 9)
     )
     made = made_of(data, aborted=[(5, 0)])
-    assert values_of(made.pieces) == [b"4", b"5", b"6"]
+    assert values_of(made.batches) == [b"4", b"5", b"6"]
     assert made.left_out == {"aborted": 3, "transaction markers": 2}
     assert made.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
     assert made.runs(20).tolist() == [[4, 20, 3]]
@@ -84,8 +84,8 @@ def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
 def test_old_formats_are_raised(record_format, codec):
     data = build_records(rows(10), record_format=record_format, codec=codec)
     made = made_of(data, 11)
-    assert values_of(made.pieces) == [b"11", b"12"]
-    assert (scan_all(made.pieces[0]).column("magic") == 2).all()
+    assert values_of(made.batches) == [b"11", b"12"]
+    assert (scan_all(made.batches[0]).column("magic") == 2).all()
     assert made.runs(0).tolist() == [[11, 0, 2]]
     assert list(made.opened) == ["format 0 or 1"]
 
@@ -105,7 +105,7 @@ def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
     assert set(made.opened) == {reason}
     assert opened == len(scan_all(data))
     assert made.runs(0).tolist() == runs
-    whole = b"".join(made.pieces)
+    whole = b"".join(made.batches)
     assert (scan_all(whole).column("attributes") == 0).all()
 
 

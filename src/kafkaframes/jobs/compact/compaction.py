@@ -126,14 +126,14 @@ def _compact_one(task: CompactionTask) -> CompactedPartition:
 
 
 def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
-    found = CompactedPartition(
+    partition = CompactedPartition(
         str(task.partition.topic_partition), plan.first_dirty_offset, plan.first_uncleanable_offset, plan.reason
     )
     if tally is None:
-        return replace(found, end_offset=plan.first_dirty_offset)
+        return replace(partition, end_offset=plan.first_dirty_offset)
     check_row_counts(tally.records_read, tally.records_kept, tally.dropped, place=task.partition.directory)
     counts = {name: getattr(tally, name) for name in ("records_read", "records_kept", "bytes_read", "bytes_written")}
-    return replace(found, cleaned=True, dropped=dict(tally.dropped), **counts)
+    return replace(partition, cleaned=True, dropped=dict(tally.dropped), **counts)
 
 
 def compact(
@@ -262,19 +262,19 @@ def _compact_all(
     """
     left, done = dict(enumerate(tasks)), dict[int, CompactedPartition]()
     if split is not None:
-        large = {place: one for place, one in left.items() if one.partition.size_bytes > split.above_bytes}
+        large = {index: one for index, one in left.items() if one.partition.size_bytes > split.above_bytes}
         done |= _shared_out(large, run, split, scratch)
-        others = {place: replace(one, map_bytes=split.map_bytes) for place, one in left.items() if place not in large}
+        others = {index: replace(one, map_bytes=split.map_bytes) for index, one in left.items() if index not in large}
         done |= _one_by_one(others, run)
-        done |= _shared_out({place: left[place] for place in others.keys() - done.keys()}, run, split, scratch)
-    done |= _one_by_one({place: one for place, one in left.items() if place not in done}, run)
-    return [done[place] for place in left]
+        done |= _shared_out({index: left[index] for index in others.keys() - done.keys()}, run, split, scratch)
+    done |= _one_by_one({index: one for index, one in left.items() if index not in done}, run)
+    return [done[index] for index in left]
 
 
 def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
     """Compact partitions with one task each; those with too many keys are missing from what is returned."""
     answers = zip(tasks, run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
-    return {place: answer for place, answer in answers if answer is not None}
+    return {index: answer for index, answer in answers if answer is not None}
 
 
 def _shared_out(
@@ -285,14 +285,14 @@ def _shared_out(
         return {}
     first = next(iter(tasks.values()))
     jobs = [
-        Job(one.filesystem, one.partition, Path(one.target or f"{scratch}/{place}"), writes=one.target is not None)
-        for place, one in tasks.items()
+        Job(task.filesystem, task.partition, Path(task.target or f"{scratch}/{index}"), writes=task.target is not None)
+        for index, task in tasks.items()
     ]
     done = {}
-    for (place, task), made in zip(tasks.items(), clean_partitions(jobs, first.settings, split, run), strict=True):
+    for (index, task), made in zip(tasks.items(), clean_partitions(jobs, first.settings, split, run), strict=True):
         if made is not None:
-            one = _described(task, made.plan, made.tally)
-            done[place] = one if task.target is None else replace(one, end_offset=made.end_offset)
+            described = _described(task, made.plan, made.tally)
+            done[index] = described if task.target is None else replace(described, end_offset=made.end_offset)
     return done
 
 

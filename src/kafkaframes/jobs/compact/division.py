@@ -40,18 +40,18 @@ class DivideTask:
 
     def execute(self) -> list[Boundary]:
         """Return positions at which batches begin, each with an offset above all before it."""
-        found: list[Boundary] = []
-        wanted, highest = self.part_bytes, self.segment.base_offset - 1
+        boundaries: list[Boundary] = []
+        next_cut, highest = self.part_bytes, self.segment.base_offset - 1
         with self.filesystem.open(self.segment.path) as read_at:
             for window in scan_segment(read_at, size_bytes=self.segment.size_bytes, file=self.segment.path):
                 positions, ends = window.batches.column("position"), window.batches.column("last_offset")
                 highests = np.maximum.accumulate(np.concatenate(([highest], ends)))
                 highest = int(highests[-1])
-                while len(positions) and positions[-1] >= wanted:
-                    place = int(np.searchsorted(positions, wanted))
-                    found.append((int(positions[place]), int(highests[place]) + 1))
-                    wanted = int(positions[place]) + self.part_bytes
-        return found
+                while len(positions) and positions[-1] >= next_cut:
+                    index = int(np.searchsorted(positions, next_cut))
+                    boundaries.append((int(positions[index]), int(highests[index]) + 1))
+                    next_cut = int(positions[index]) + self.part_bytes
+        return boundaries
 
 
 def part_bytes(sources: Sequence[SourceSegment], count: int) -> int:
@@ -59,9 +59,9 @@ def part_bytes(sources: Sequence[SourceSegment], count: int) -> int:
     return max(sum(source.size_bytes for source in sources) // (count * _PARTS_OF_A_SHARE), 1)
 
 
-def is_too_large(source: SourceSegment, wanted: int) -> bool:
+def is_too_large(source: SourceSegment, part_size: int) -> bool:
     """Say whether a segment has to be divided for that."""
-    return source.size_bytes > wanted * (_PARTS_OF_A_SHARE + 1)
+    return source.size_bytes > part_size * (_PARTS_OF_A_SHARE + 1)
 
 
 def divided(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[SourceSegment]:
@@ -77,12 +77,12 @@ def divided(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[Sourc
 def cut(sources: Sequence[SourceSegment], count: int) -> list[tuple[SourceSegment, ...]]:
     """Cut segments into up to ``count`` runs of neighbours of about the same size; none is empty."""
     total = sum(source.size_bytes for source in sources)
-    found: list[list[SourceSegment]] = [[]]
+    runs: list[list[SourceSegment]] = [[]]
     before = 0
     for source in sources:
         middle = before + source.size_bytes / 2
-        if found[-1] and middle * count >= len(found) * total:
-            found.append([])
-        found[-1].append(source)
+        if runs[-1] and middle * count >= len(runs) * total:
+            runs.append([])
+        runs[-1].append(source)
         before += source.size_bytes
-    return [tuple(run) for run in found if run]
+    return [tuple(run) for run in runs if run]

@@ -35,18 +35,18 @@ class Proof:
 
     Attributes:
         files: how many files with records were read, from first to last byte.
-        found: file, offset of each record that has the key.
+        records: file, offset of each record that has the key.
         unread: file, position, reason: what could not be read, so that nothing is proven.
     """
 
     files: int
-    found: tuple[tuple[str, int], ...]
+    records: tuple[tuple[str, int], ...]
     unread: tuple[tuple[str, int, str], ...]
 
     @property
     def is_gone(self) -> bool:
         """Whether every file was read and none has a record with the key, a tombstone included."""
-        return not self.found and not self.unread
+        return not self.records and not self.unread
 
 
 def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None) -> Proof:
@@ -66,17 +66,19 @@ def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Map
     tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in listed]
     answers = list(run(search, tasks))
     return Proof(
-        len(tasks), tuple(one for found, _ in answers for one in found), tuple(one for _, bad in answers for one in bad)
+        len(tasks),
+        tuple(one for records, _ in answers for one in records),
+        tuple(one for _, bad in answers for one in bad),
     )
 
 
 def _every_log(path: Source, storage: Mapping[str, Any] | None) -> Iterator[Log]:
-    for one in [path] if isinstance(path, str) else path:
-        found = discover(one, options=storage)
-        if len(found) == 1:
-            yield one_log(one, half_done=True, storage=storage)
+    for source in [path] if isinstance(path, str) else path:
+        directories = discover(source, options=storage)
+        if len(directories) == 1:
+            yield one_log(source, half_done=True, storage=storage)
         else:
-            yield from (Log(directory.path, "directory", directory) for directory in found)
+            yield from (Log(directory.path, "directory", directory) for directory in directories)
 
 
 def _top(log: Log) -> str:
@@ -98,19 +100,19 @@ def _has_records(info: FileInfo) -> bool:
 
 def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
     """Return the records of a file that have the key, and what could not be read."""
-    found: list[tuple[str, int]] = []
+    records: list[tuple[str, int]] = []
     unread: list[tuple[str, int, str]] = []
     with task.filesystem.open(task.path) as read_at:
         for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True, file=task.path):
             positions = window.batches.column("position")
             for decoded in in_turn(as_array(window.data), window.in_data()):
-                found += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]
+                records += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]
                 bad = damaged_batches(decoded)
                 unread += [(task.path, int(positions[decoded.first + batch]), reason) for batch, reason in bad.items()]
             end = window.batches.end
             if not end.goes_on and end.position < task.size_bytes:
                 unread.append((task.path, end.position, end.reason))
-    return found, unread
+    return records, unread
 
 
 def _offsets_of(decoded: Decoded, key: bytes) -> list[int]:
@@ -118,10 +120,10 @@ def _offsets_of(decoded: Decoded, key: bytes) -> list[int]:
     candidates = np.flatnonzero(index.key_size == len(key))
     if not len(key):
         return [int(offset) for offset in index.offsets[candidates]]
-    wanted = np.frombuffer(key, np.uint8)
+    key_bytes = np.frombuffer(key, np.uint8)
     for at in (0, len(key) - 1, len(key) // 2):  # most differ here, so little is gathered below
-        candidates = candidates[decoded.sections.buf[index.key_at[candidates] + at] == wanted[at]]
-    places = index.key_at[candidates].tolist()
+        candidates = candidates[decoded.sections.buf[index.key_at[candidates] + at] == key_bytes[at]]
+    positions = index.key_at[candidates].tolist()
     buf = decoded.sections.buf
-    same = [buf[place : place + len(key)].tobytes() == key for place in places]
+    same = [buf[position : position + len(key)].tobytes() == key for position in positions]
     return [int(offset) for offset, is_same in zip(index.offsets[candidates], same, strict=True) if is_same]

@@ -90,9 +90,9 @@ class Split:
         """Have the tasks of a step carried out, little ones here; return their answers in order."""
         sizes = [task.size_bytes for task in tasks]
         alone = len(tasks) == 1 or sum(sizes) <= self.here_bytes
-        away = [place for place, size in enumerate(sizes) if not alone and size > self.here_bytes // 64]
-        answers = dict(zip(away, run(run_stage, [tasks[place] for place in away]) if away else (), strict=True))
-        return [answers[place] if place in answers else run_stage(task) for place, task in enumerate(tasks)]
+        away = [index for index, size in enumerate(sizes) if not alone and size > self.here_bytes // 64]
+        answers = dict(zip(away, run(run_stage, [tasks[index] for index in away]) if away else (), strict=True))
+        return [answers[index] if index in answers else run_stage(task) for index, task in enumerate(tasks)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ class Job:
 
 @dataclass(slots=True)
 class StagedRound:
-    """One partition on its way through the steps: each gives the tasks of a step, and takes their answers.
+    """One partition as it goes through the steps: each gives the tasks of a step, and takes their answers.
 
     Attributes:
-        rises: whether the partition can be cleaned in this way.
+        rises: whether the partition can be cleaned like this.
         fits: likewise; a segment whose offsets reach too far is split by who cleans it alone.
         tally: of the round, at its end.
     """
@@ -139,7 +139,7 @@ class StagedRound:
 
     @property
     def is_possible(self) -> bool:
-        """Whether this is a way to clean the partition, as far as is known."""
+        """Whether the partition can be cleaned like this, as far as is known."""
         return self.rises and self.fits
 
     @property
@@ -169,16 +169,16 @@ class StagedRound:
         """Find where segments can be divided that are larger than one share."""
         segments = self.plan.segments_between(0, self.plan.first_uncleanable_offset)
         self._sources = sources_of(self.plan, segments, self.settings)
-        wanted = part_bytes(self._sources, self._shares)
-        self._large = [source for source in self._sources if is_too_large(source, wanted)]
+        size = part_bytes(self._sources, self._shares)
+        self._large = [source for source in self._sources if is_too_large(source, size)]
         for source in self._large:
-            yield DivideTask(self.job.filesystem, source.segment, wanted)
+            yield DivideTask(self.job.filesystem, source.segment, size)
 
     def take_divide(self, answers: list[Any]) -> None:
         """Take where, and divide them."""
-        found = {source.segment.path: one for source, one in zip(self._large, answers, strict=True)}
+        boundaries = {source.segment.path: one for source, one in zip(self._large, answers, strict=True)}
         self._sources = [
-            part for source in self._sources for part in divided(source, found.get(source.segment.path, ()))
+            part for source in self._sources for part in divided(source, boundaries.get(source.segment.path, ()))
         ]
 
     def collect(self) -> Iterator[Stage]:
@@ -222,12 +222,12 @@ class StagedRound:
         """Take what they found."""
         self._walked = answers
         if not self._aborted:
-            self._has_facts = [one.has_facts for one in answers]
+            self._has_facts = [walked.has_facts for walked in answers]
         last = -1
-        for chunk, one in zip(self._chunks, answers, strict=True):
-            follows = one.first_offset > last or one.first_offset < 0
-            self.rises = self.rises and one.rises and follows and one.last_offset < chunk.end_offset
-            last = max(last, one.last_offset)
+        for chunk, walked in zip(self._chunks, answers, strict=True):
+            follows = walked.first_offset > last or walked.first_offset < 0
+            self.rises = self.rises and walked.rises and follows and walked.last_offset < chunk.end_offset
+            last = max(last, walked.last_offset)
 
     def judge(self) -> Iterator[Stage]:
         """Judge the entries by ranges of buckets; follow the transactions through the whole partition."""
@@ -290,11 +290,11 @@ class StagedRound:
 
     def take_rewrite(self, answers: list[Rewritten | None]) -> None:
         """Take the parts, and add up what was done."""
-        for one in filter(None, answers):
-            for part in one.parts:
+        for rewritten in filter(None, answers):
+            for part in rewritten.parts:
                 self._parts.setdefault(part.base_offset, []).append(part)
-            self.tally.add(one.tally)
-            self.fits = self.fits and not one.overflows
+            self.tally.add(rewritten.tally)
+            self.fits = self.fits and not rewritten.overflows
 
     def assemble(self) -> Iterator[Stage]:
         """Put the parts together."""
@@ -317,30 +317,30 @@ _STEPS = ("divide", "collect", "follow_first", "walk", "judge", "rewrite", "asse
 def clean_partitions(
     jobs: Sequence[Job], settings: CleanerSettings, split: Split, run: Run
 ) -> list[StagedRound | None]:
-    """Clean partitions, or count what that would do; ``None``: this is no way to clean that partition.
+    """Clean partitions, or count what that would do; ``None``: that partition cannot be cleaned like this.
 
     Raises:
         LogDirError: as ``cleaner.clean_partition``; the caller removes the targets then.
     """
     plans = split.carried_out([PlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
     rounds = [StagedRound(job, settings, split, plan) for job, plan in zip(jobs, plans, strict=True)]
-    going = [one for one in rounds if not one.plan.is_empty]
+    going = [staged for staged in rounds if not staged.plan.is_empty]
     try:
-        for one in going:
-            _make_room(one)
+        for staged in going:
+            _make_directories(staged)
         for step in _STEPS:
             _step(step, going, split, run)
     finally:
-        for one in going:
-            shutil.rmtree(one.scratch, ignore_errors=True)
-    for one in going:
-        if not one.is_possible and one.job.writes:
-            shutil.rmtree(one.job.target)
-    return [one if one.is_possible and not one.plan.is_empty else None for one in rounds]
+        for staged in going:
+            shutil.rmtree(staged.scratch, ignore_errors=True)
+    for staged in going:
+        if not staged.is_possible and staged.job.writes:
+            shutil.rmtree(staged.job.target)
+    return [staged if staged.is_possible and not staged.plan.is_empty else None for staged in rounds]
 
 
-def _make_room(one: StagedRound) -> None:
-    for directory in (one.scratch, one.job.target)[: 1 + one.job.writes]:
+def _make_directories(staged: StagedRound) -> None:
+    for directory in (staged.scratch, staged.job.target)[: 1 + staged.job.writes]:
         with atomic.writing(directory):
             if directory.exists():  # of a job that was killed
                 shutil.rmtree(directory)
@@ -349,8 +349,8 @@ def _make_room(one: StagedRound) -> None:
 
 def _step(step: str, rounds: Sequence[StagedRound], split: Split, run: Run) -> None:
     """Carry out one step of all partitions together."""
-    tasks = [(one, task) for one in rounds for task in getattr(one, step)()]
+    tasks = [(staged, task) for staged in rounds for task in getattr(staged, step)()]
     answers = split.carried_out([task for _, task in tasks], run)
-    for one in rounds:
-        mine = [answer for (owner, _), answer in zip(tasks, answers, strict=True) if owner is one]
-        getattr(one, f"take_{step}")(mine)
+    for staged in rounds:
+        mine = [answer for (owner, _), answer in zip(tasks, answers, strict=True) if owner is staged]
+        getattr(staged, f"take_{step}")(mine)

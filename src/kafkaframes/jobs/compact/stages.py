@@ -89,9 +89,9 @@ class Chunk:
     def windows(self) -> Iterator[tuple[int, SourceSegment, Decoded]]:
         """Decode it window by window."""
         memory = Recycler()
-        for place, source in enumerate(self.sources):
+        for index, source in enumerate(self.sources):
             for window in source.windows(self.filesystem, memory):
-                yield place, source, window
+                yield index, source, window
 
 
 # ------------------------------------------------------------------------------------------------------- the plan
@@ -124,7 +124,7 @@ class Facts:
     def __init__(self) -> None:
         self._tables: list[Ints] = []
 
-    def add(self, place: int, window: Decoded) -> None:
+    def add(self, index: int, window: Decoded) -> None:
         """Note a window of the segment at a place in the chunk."""
         batches = in_transactions(window)
         if not batches:
@@ -132,7 +132,7 @@ class Facts:
         table = np.empty((len(BATCH_COLUMNS) + 2, len(batches)), np.int64)
         table[:-2] = window.batches.table[:, batches]
         table[PLACE["position"]] += window.base
-        table[-2] = place
+        table[-2] = index
         control = window.batches.column("attributes")[batches]
         table[-1] = [_kind(window, batch) for batch in batches] if len(control) else []
         self._tables.append(table)
@@ -166,8 +166,8 @@ class FactsTask:
     def execute(self) -> bool:
         """Collect and write them."""
         facts = Facts()
-        for place, _, window in self.chunk.windows():
-            facts.add(place, window)
+        for index, _, window in self.chunk.windows():
+            facts.add(index, window)
         return facts.write(self.chunk.path("facts"))
 
 
@@ -191,14 +191,14 @@ class FollowTask:
 
     def execute(self) -> list[CleanedTransactions]:
         """Return how things stand at the beginning of each chunk."""
-        transactions, found = CleanedTransactions(), []
+        transactions, states = CleanedTransactions(), []
         transactions.add(self.announced or ())
         for chunk, has_facts in zip(self.chunks, self.has_facts, strict=True):
-            found.append(transactions.snapshot(chunk.end_offset))
+            states.append(transactions.snapshot(chunk.end_offset))
             facts = np.load(chunk.path("facts")) if has_facts else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
-            for place, source in enumerate(chunk.sources):
-                self._through(source, facts[:, facts[-2] == place], transactions)
-        return found
+            for index, source in enumerate(chunk.sources):
+                self._through(source, facts[:, facts[-2] == index], transactions)
+        return states
 
     def _through(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
         if self.announced is None:
@@ -268,10 +268,10 @@ class WalkTask:
             writer = EntriesWriter(
                 entries, ledger, secret=self.secret, buckets=self.buckets, run_entries=self.run_entries
             )
-            for place, source, window in chunk.windows():
+            for index, source, window in chunk.windows():
                 if self.collects:
-                    facts.add(place, window)
-                writer.put(window, self._wanted(source, window))
+                    facts.add(index, window)
+                writer.put(window, self._selected(source, window))
                 ends = int(window.batches.column("last_offset").max(initial=-1))
                 offsets = window.index.offsets
                 if len(offsets):
@@ -281,7 +281,7 @@ class WalkTask:
             writer.finish_run()
         return Walked(tuple(writer.runs), first, last, rises, facts.write(chunk.path("facts")))
 
-    def _wanted(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
+    def _selected(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
         if not source.is_dirty:
             return np.zeros(len(window.owners), np.bool_)
         return counted(window, self.transactions, self.first_dirty_offset)
@@ -365,11 +365,11 @@ class RewriteTask:
         left = iter(self.chunk.sources)
         for base, count in self.groups:
             self.transactions.kept = []
-            pieces = kept_of(self.chunk.filesystem, [next(left) for _ in range(count)], filter_, self.transactions)
+            chunks = kept_of(self.chunk.filesystem, [next(left) for _ in range(count)], filter_, self.transactions)
             if self.writes:
-                self._write(made, base, pieces)
+                self._write(made, base, chunks)
             else:
-                filter_.tally.bytes_written += sum(map(len, pieces))
+                filter_.tally.bytes_written += sum(map(len, chunks))
         made.tally = filter_.tally
         return made
 
@@ -386,10 +386,10 @@ class RewriteTask:
         )
         return Filter(self.producers, self.settings, known, self.transactions, end_offset=self.end_offset)
 
-    def _write(self, made: Rewritten, base: int, pieces: Iterator[bytes | memoryview]) -> None:
+    def _write(self, made: Rewritten, base: int, chunks: Iterator[bytes | memoryview]) -> None:
         path = self.chunk.path(f"part-{base:020}")
         with atomic.new_file(path, durable=False) as out:
-            out.writelines(pieces)
+            out.writelines(chunks)
         columns = indexed_columns(path)
         with atomic.new_file(path.with_suffix(".npy"), durable=False) as out:
             np.save(out, columns)

@@ -30,7 +30,7 @@ _NOTHING_EXPIRES: Final = {
 
 @asynccontextmanager
 async def opened(
-    place: str,
+    endpoint: str,
     properties: Mapping[str, Any],
     reached: Callable[[dict[str, Any]], Awaitable[None]],
     say: Callable[[str], None],
@@ -41,7 +41,7 @@ async def opened(
     """Yield a client's settings for one end.
 
     Args:
-        place: bootstrap servers, or a log directory.
+        endpoint: bootstrap servers, or a log directory.
         properties: of the client, for bootstrap servers.
         reached: waits until a cluster answers.
         say: takes what is to be said of a directory, line by line.
@@ -52,25 +52,25 @@ async def opened(
         LogDirError: the directory cannot be served or written to.
         NetworkError: the cluster does not answer.
     """
-    if not is_directory(place):
-        client = {**properties, "bootstrap.servers": place}
+    if not is_directory(endpoint):
+        client = {**properties, "bootstrap.servers": endpoint}
         await reached(client)
         yield client
         return
-    data_dir, serve = (place, None) if writes else (None, place)
+    data_dir, serve = (endpoint, None) if writes else (None, endpoint)
     async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_NOTHING_EXPIRES) as broker:
-        told: set[str] = set()
-        _tell(broker, told, say, lost)
+        reported: set[str] = set()
+        _tell(broker, reported, say, lost)
         yield {"bootstrap.servers": broker.bootstrap_servers}
-        _tell(broker, told, say, lost)  # what was met while it was read
+        _tell(broker, reported, say, lost)  # what was met while it was read
 
 
-def _tell(broker: Broker, told: set[str], say: Callable[[str], None], lost: Callable[[str], None]) -> None:
-    """Say what was not told yet."""
+def _tell(broker: Broker, reported: set[str], say: Callable[[str], None], lost: Callable[[str], None]) -> None:
+    """Say what was not reported yet."""
     losses = set(broker.losses)
     for remark in broker.remarks:
-        if remark not in told:
-            told.add(remark)
+        if remark not in reported:
+            reported.add(remark)
             say(remark)
             if remark in losses:
                 lost(remark)
@@ -85,15 +85,15 @@ def for_admin(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name.replace(".", "_") not in _OF_CONSUMERS}
 
 
-def configs_of_directory(place: str) -> dict[str, dict[str, str]]:
+def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
     """Return what a log directory's own metadata says of its topics' settings; nothing where it has none (KRaft)."""
     try:
-        return {name: said.configs for name, said in metadata_of(discover(place)).topics.items()}
+        return {name: said.configs for name, said in metadata_of(discover(directory)).topics.items()}
     except LogDirError:  # a store that only a broker knows to read: it has no controller's metadata
         return {}
 
 
-def has_topic_id(place: str, topic: str) -> bool:
+def has_topic_id(path: str, topic: str) -> bool:
     """Return whether a log directory says which id a topic has (KIP-516); what a broker before 2.8 wrote does not."""
-    found = (one for directory in discover(place) for one in directory.partitions if one.topic == topic)
-    return any(one.metadata is not None and one.metadata.topic_id for one in found)
+    partitions = (one for directory in discover(path) for one in directory.partitions if one.topic == topic)
+    return any(one.metadata is not None and one.metadata.topic_id for one in partitions)

@@ -20,14 +20,14 @@ async def source_commits(
     admin: AsyncAdmin, partitions: Collection[TopicPartition]
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
     """Return what each group has committed for partitions that are copied."""
-    found = {}
+    commits = {}
     for group in await admin.list_groups():
         if group.type.lower() in _KINDS and group.protocol_type in _PROTOCOLS:
             committed = await admin.group_offsets(group.group_id)
-            mine = {place: one for place, one in committed.items() if place in partitions}
+            mine = {partition: one for partition, one in committed.items() if partition in partitions}
             if mine:
-                found[group.group_id] = mine
-    return found
+                commits[group.group_id] = mine
+    return commits
 
 
 async def copy_groups(
@@ -52,15 +52,15 @@ async def copy_groups(
     for group, committed in commits.items():
         known = await target.group_offsets(group)
         moved, same = {}, 0
-        for place, one in committed.items():
-            offset = translate(place, one.offset)
-            there = known.get(place)
+        for partition, commit in committed.items():
+            offset = translate(partition, commit.offset)
+            there = known.get(partition)
             if there is not None and there.offset > offset:
                 report.commits_left[IS_AHEAD] += 1
             elif there is not None and there.offset == offset:
                 same += 1
             else:
-                moved[place] = CommittedOffset(offset, -1, one.metadata)
+                moved[partition] = CommittedOffset(offset, -1, commit.metadata)
         if moved and not await _commit(target, group, moved):
             report.commits_left[HAS_MEMBERS] += len(moved)
             moved = {}

@@ -65,8 +65,8 @@ async def mirror(
 def _refuse_writing_to_the_source(settings: MirrorSettings) -> None:
     if is_directory(settings.source):
         written = settings.target if is_directory(settings.target) else None
-        for place in filter(None, (written, settings.state_dir)):
-            refuse_inside(Path(place), [settings.source])
+        for directory in filter(None, (written, settings.state_dir)):
+            refuse_inside(Path(directory), [settings.source])
 
 
 @dataclass(slots=True)
@@ -86,8 +86,8 @@ class _Job:
             opened(settings.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
         )
         admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
-        told = configs_of_directory(settings.source) if is_directory(settings.source) else {}
-        found = await topics.wanted_topics(admin, settings.topics, told)
+        configs = configs_of_directory(settings.source) if is_directory(settings.source) else {}
+        selected = await topics.selected_topics(admin, settings.topics, configs)
         target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
         if not settings.dry_run or not is_directory(settings.target) or os.path.isdir(settings.target):
             writes = not settings.dry_run
@@ -100,11 +100,11 @@ class _Job:
         consumer = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
         await stack.enter_async_context(consumer)
         writer = None if target is None else self._writer(stack, target, keeps)
-        await self._begin(found, consumer, goal, writer)
+        await self._begin(selected, consumer, goal, writer)
         if goal is None or writer is None or settings.dry_run:
             return self.report
         try:
-            await self._copy(admin, goal, consumer, writer, told)
+            await self._copy(admin, goal, consumer, writer, configs)
         finally:
             for task in self.writing.values():
                 task.cancel()
@@ -141,31 +141,31 @@ class _Job:
     # -------------------------------------------------------------------------------------------------- beginning
 
     async def _begin(
-        self, found: list[SourceTopic], consumer: AsyncConsumer, goal: AsyncAdmin | None, writer: Writer | None
+        self, selected: list[SourceTopic], consumer: AsyncConsumer, goal: AsyncAdmin | None, writer: Writer | None
     ) -> None:
         """Make what is missing, find out where to go on, and assign that to the consumer."""
         settings, keeps = self.settings, self.report.keeps_offsets
         holds = is_directory(settings.source) and not settings.keep_retention
         there = {} if goal is None else (await goal.describe_cluster()).topics
-        for topic in found:
+        for topic in selected:
             if goal is None or settings.dry_run:
                 if topic.name not in there:
                     self.report.created.append(topic.name)
             else:
                 await topics.prepare(goal, topic, self.report, keeps=keeps, holds=holds)
             self.copied.append(topic)
-        ids = await self._target_ids(found, goal)
-        places = [TopicPartition(topic.name, number) for topic in found for number in topic.partitions]
-        starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-        for topic in found:
+        ids = await self._target_ids(selected, goal)
+        partitions = [TopicPartition(topic.name, number) for topic in selected for number in topic.partitions]
+        starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+        for topic in selected:
             self._note_limits(topic, writer)
             for number in topic.partitions:
-                place = TopicPartition(topic.name, number)
+                partition = TopicPartition(topic.name, number)
                 identity = f"{self._identity(topic)} {ids.get(topic.name, NIL_UUID)}"
                 is_there = writer is not None and topic.name in ids
-                await self._open(place, starts[place], ends[place], writer if is_there else None, identity)
-        positions = {place: consumer.position(place) for place in consumer.assignment()}
-        positions |= {place: self.reports[place].from_offset for place in places}
+                await self._open(partition, starts[partition], ends[partition], writer if is_there else None, identity)
+        positions = {partition: consumer.position(partition) for partition in consumer.assignment()}
+        positions |= {partition: self.reports[partition].from_offset for partition in partitions}
         await consumer.assign(positions)
 
     def _identity(self, topic: SourceTopic) -> str:
@@ -174,13 +174,15 @@ class _Job:
             return str(NIL_UUID)
         return topic.topic_id
 
-    async def _target_ids(self, found: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
+    async def _target_ids(self, selected: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
         """Return the ids of the target's topics; those just made are waited for, as brokers hear of them later."""
         if goal is None:
             return {}
         if self.settings.dry_run:
             return {name: one.topic_id for name, one in (await goal.describe_cluster()).topics.items()}
-        return {name: one.topic_id for name, one in (await goal.describe_topics([one.name for one in found])).items()}
+        return {
+            name: one.topic_id for name, one in (await goal.describe_topics([one.name for one in selected])).items()
+        }
 
     def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
         """A request must fit into a segment, a batch that is built anew into ``max.message.bytes``."""
@@ -189,20 +191,22 @@ class _Job:
         if isinstance(writer, MappingWriter) and topic.configs.get("max.message.bytes", "").isdecimal():
             writer.batch_bytes[topic.name] = max(int(topic.configs["max.message.bytes"]) // 2, 1)
 
-    async def _open(self, place: TopicPartition, start: int, end: int, writer: Writer | None, identity: str) -> None:
-        report = PartitionReport(place.topic, place.partition)
+    async def _open(
+        self, partition: TopicPartition, start: int, end: int, writer: Writer | None, identity: str
+    ) -> None:
+        report = PartitionReport(partition.topic, partition.partition)
         at = -1 if writer is None else await writer.open(report, identity)
         if at > end and not self.settings.follow and self.report.keeps_offsets:
             reason = f"the copy ends at {at:,}, beyond the source's end {end:,}: it is of another log"
-            raise LogDirError(reason, file=str(place))
+            raise LogDirError(reason, file=str(partition))
         report.resumed = at >= 0
         report.from_offset = report.until_offset = max(at, start)
         report.gone = max(start - at, 0) if at >= 0 else 0
         if self.settings.dry_run:
             report.until_offset = max(end, report.from_offset)
         if report.resumed:
-            self.say(f"{place}: resumed at offset {report.from_offset:,}, the source ends at {end:,}")
-        self.reports[place], self.ends[place] = report, end
+            self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}")
+        self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)
 
     # ---------------------------------------------------------------------------------------------------- copying
@@ -213,9 +217,9 @@ class _Job:
         goal: AsyncAdmin,
         consumer: AsyncConsumer,
         writer: Writer,
-        told: dict[str, dict[str, str]],
+        configs: dict[str, dict[str, str]],
     ) -> None:
-        """Copy until everything is there; with ``follow`` until told to stop."""
+        """Copy until everything is there; with ``follow`` until it is stopped."""
         settings = self.settings
         groups_at = topics_at = moved_at = time.monotonic()
         while not self.stop.is_set() and (settings.follow or not self._is_done()):
@@ -233,36 +237,36 @@ class _Job:
                 await self._copy_groups(admin, goal, writer)
                 groups_at = time.monotonic()
             if settings.follow and now - topics_at >= settings.topic_interval_s:
-                await self._look_for_topics(admin, goal, consumer, writer, told)
+                await self._look_for_topics(admin, goal, consumer, writer, configs)
                 topics_at = time.monotonic()
         await asyncio.gather(*self.writing.values())
 
     async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
         """Be done with partitions that end behind their last batch; return whether there were any."""
-        done = [place for place in self._missing() if await consumer.skip_gap(place, self.ends[place])]
-        for place in done:
-            self.reports[place].until_offset = max(self.reports[place].until_offset, self.ends[place])
+        done = [partition for partition in self._missing() if await consumer.skip_gap(partition, self.ends[partition])]
+        for partition in done:
+            self.reports[partition].until_offset = max(self.reports[partition].until_offset, self.ends[partition])
         return bool(done)
 
     def _missing(self) -> list[TopicPartition]:
-        return [place for place, report in self.reports.items() if report.until_offset < self.ends[place]]
+        return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
 
     def _is_done(self) -> bool:
         return not self._missing()
 
     async def _hand_over(self, fetched: Fetched, writer: Writer) -> None:
         """Write an answer beside others, after what is being written of the same partition."""
-        place = fetched.partition
-        before = self.writing.get(place)
+        partition = fetched.partition
+        before = self.writing.get(partition)
         if before is not None:
             await before
         running = [task for task in self.writing.values() if not task.done()]
         if len(running) >= _WRITES_AT_ONCE:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        report = self.reports[place]
+        report = self.reports[partition]
         report.gone += max(fetched.fetch_offset - report.until_offset, 0)
         report.until_offset = fetched.next_offset
-        self.writing[place] = asyncio.ensure_future(writer.write(fetched, report))
+        self.writing[partition] = asyncio.ensure_future(writer.write(fetched, report))
 
     def _raise_failures(self) -> None:
         for task in self.writing.values():
@@ -275,10 +279,10 @@ class _Job:
         goal: AsyncAdmin,
         consumer: AsyncConsumer,
         writer: Writer,
-        told: dict[str, dict[str, str]],
+        configs: dict[str, dict[str, str]],
     ) -> None:
         with suppress(OptionError):  # a pattern that nothing fits any more
-            for topic in await topics.wanted_topics(admin, self.settings.topics, told):
+            for topic in await topics.selected_topics(admin, self.settings.topics, configs):
                 new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
                 if new:
                     self.say(f"{topic.name}: {len(new)} new partitions")
@@ -305,15 +309,17 @@ class _Job:
 
     async def _meet_ends(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: KeepingWriter) -> None:
         """Let copies begin and end where the source does: records may be deleted at either side of a batch."""
-        places = dict.fromkeys(self.reports, EARLIEST)
-        starts = await admin.list_offsets(places)
-        for place, report in self.reports.items():
-            if report.until_offset >= self.ends[place]:
-                await writer.reach(place, report.until_offset)
+        partitions = dict.fromkeys(self.reports, EARLIEST)
+        starts = await admin.list_offsets(partitions)
+        for partition, report in self.reports.items():
+            if report.until_offset >= self.ends[partition]:
+                await writer.reach(partition, report.until_offset)
                 report.target_end = report.until_offset
-        there = await goal.list_offsets(places)
+        there = await goal.list_offsets(partitions)
         late = {
-            place: start for place, start in starts.items() if there[place] < start <= self.reports[place].target_end
+            partition: start
+            for partition, start in starts.items()
+            if there[partition] < start <= self.reports[partition].target_end
         }
         if late:
             await goal.delete_records(late)

@@ -77,10 +77,10 @@ class Mapping:
         self._settle()
         if not len(self.runs):
             return 0
-        place = int(np.searchsorted(self.runs[:, 0], offset, side="right")) - 1
-        if place < 0:
+        index = int(np.searchsorted(self.runs[:, 0], offset, side="right")) - 1
+        if index < 0:
             return int(self.runs[0, 1])
-        source, target, count = self.runs[place].tolist()
+        source, target, count = self.runs[index].tolist()
         return int(target + min(offset - source, count))
 
     def _settle(self) -> None:

@@ -3,7 +3,7 @@
 A batch of format 2 whose offsets have no hole goes as it is, its header apart: producer id, epoch, sequence and the
 transactional bit are cleared, a delete horizon too (the copy's own cleaner sets one), and the CRC is made anew. The
 payload is opened only where it must be: formats 0 and 1, holes that a cleaner left, a broker's append time (the times
-that consumers see are written as the producers'), and where a batch begins before the first offset that is wanted.
+that consumers see are written as the producers'), and where a batch begins before the first requested offset.
 Control batches, aborted and empty ones are left out.
 """
 
@@ -43,13 +43,13 @@ class Renumbered:
     """What is to be written, and what was left out.
 
     Attributes:
-        pieces: batches of format 2 with base offset 0.
+        batches: batches of format 2 with base offset 0.
         counts: the records of each.
-        sources: offsets of the source: rows of first offset and count, of all pieces.
+        sources: offsets of the source: rows of first offset and count, of all batches.
         records_read, left_out, opened, batches_left_out, rebuilt: see ``PartitionReport``.
     """
 
-    pieces: list[bytes] = field(default_factory=list)
+    batches: list[bytes] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     sources: list[tuple[int, int]] = field(default_factory=list)
     records_read: int = 0
@@ -76,12 +76,12 @@ def damaged_batches(fetched: Fetched, *, skip: bool) -> Flags:
         CorruptRecordError: one does not, and they are not to be skipped.
     """
     batches = fetched.batches
-    found: Flags = check_crcs(as_array(fetched.data), batches) == 0
-    if found.any() and not skip:
-        offset = int(batches.column("last_offset")[int(np.flatnonzero(found)[0])])
+    damaged: Flags = check_crcs(as_array(fetched.data), batches) == 0
+    if damaged.any() and not skip:
+        offset = int(batches.column("last_offset")[int(np.flatnonzero(damaged)[0])])
         reason = f"the batch that ends at offset {offset:,} does not have the CRC of its bytes (--skip-damaged goes on)"
         raise CorruptRecordError(reason, file=str(fetched.partition))
-    return found
+    return damaged
 
 
 def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int = BATCH_BYTES) -> Renumbered:
@@ -89,7 +89,7 @@ def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int =
 
     Args:
         fetched: the answer; with its aborted transactions.
-        start: offsets below are not wanted.
+        start: offsets below are left out.
         damaged: batches to leave out.
         batch_bytes: of batches that are built anew.
 
@@ -114,7 +114,7 @@ def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int =
 def _reasons(fetched: Fetched, batches: Batches, start: int, damaged: Flags) -> list[str | None]:
     """Say of each batch why it is left out or opened; None goes as it is."""
     base, last, new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
-    found = np.full(len(batches), None, object)
+    reasons = np.full(len(batches), None, object)
     for condition, reason in (  # a later one wins
         (new & (batches.column("count") != last - base + 1), HOLES),
         (new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
@@ -126,8 +126,8 @@ def _reasons(fetched: Fetched, batches: Batches, start: int, damaged: Flags) -> 
         (damaged, DAMAGED),
         (last < start, BEFORE),
     ):
-        found[condition] = reason
-    return list(found)
+        reasons[condition] = reason
+    return list(reasons)
 
 
 def _take(
@@ -144,7 +144,7 @@ def _take(
     if reason is None:
         made.records_read += count
         batch = fetched.data[position : position + int(batches.column("size")[0])]
-        made.pieces.append(cleared(batch))
+        made.batches.append(cleared(batch))
         made.counts.append(count)
         made.sources.append((int(batches.column("base_offset")[0]), count))
         return
@@ -182,7 +182,7 @@ def _rebuild(made: Renumbered, fetched: Fetched, where: tuple[int, int], start: 
         for position, size, count in zip(
             *(batches.column(name).tolist() for name in ("position", "size", "count")), strict=True
         ):
-            made.pieces.append(bytes(8) + built[position + 8 : position + size])
+            made.batches.append(bytes(8) + built[position + 8 : position + size])
             made.counts.append(count)
             made.rebuilt += 1
 

@@ -55,12 +55,12 @@ class PartitionReport:
         Raises:
             LogDirError: it does not add up.
         """
-        place = f"{self.topic}-{self.partition}"
-        check_row_counts(self.records_read, self.records_written, self.left_out, place=place)
+        partition = f"{self.topic}-{self.partition}"
+        check_row_counts(self.records_read, self.records_written, self.left_out, place=partition)
         explained = sum(self.batches_left_out.values()) + sum(self.opened.values())
         if self.batches_read != self.batches_written - self.rebuilt + explained:
             reason = f"{self.batches_read:,} batches were read, {self.batches_written:,} written"
-            raise LogDirError(f"{reason}, which does not add up; please report this", file=place)
+            raise LogDirError(f"{reason}, which does not add up; please report this", file=partition)
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class MirrorReport:
         configs_left: topic to settings that the target does not take.
         groups: groups whose offsets were copied; ``commits`` how many offsets.
         commits_left: offsets that were not copied, by reason.
-        was_stopped: it was told to stop before everything was there.
+        was_stopped: it was stopped before everything was there.
         not_read: what the directory that is copied holds and could not be read: a line for each place.
     """
 
@@ -93,8 +93,8 @@ class MirrorReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON has."""
-        found = _values(self)
-        return found | {"partitions": [_values(one) for one in self.partitions]}
+        values = _values(self)
+        return values | {"partitions": [_values(one) for one in self.partitions]}
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -119,13 +119,13 @@ class MirrorReport:
 
     def _totals(self) -> list[str]:
         left, opened = Counter[str](), Counter[str]()
-        for one in self.partitions:
-            left += one.left_out
-            opened += one.opened
-        read, written = (sum(getattr(one, name) for one in self.partitions) for name in _RECORDS)
-        batches, sent = (sum(getattr(one, name) for one in self.partitions) for name in _BATCHES)
+        for report in self.partitions:
+            left += report.left_out
+            opened += report.opened
+        read, written = (sum(getattr(report, name) for report in self.partitions) for name in _RECORDS)
+        batches, sent = (sum(getattr(report, name) for report in self.partitions) for name in _BATCHES)
         said = [row_counts_text(read, written, left), f"{batches:,} batches read, {sent:,} written"]
-        if unopened := sum(one.unopened for one in self.partitions):
+        if unopened := sum(report.unopened for report in self.partitions):
             said.append(
                 f"{unopened:,} of them messages and sets of formats 0 and 1, unopened: their records are not counted"
             )
@@ -135,20 +135,20 @@ class MirrorReport:
 
 def _values(report: PartitionReport | MirrorReport) -> dict[str, Any]:
     """Return a report's fields; asdict() would count a counter's pairs."""
-    found = {one.name: getattr(report, one.name) for one in fields(report)}
-    return {name: dict(value) if isinstance(value, Counter) else value for name, value in found.items()}
+    values = {one.name: getattr(report, one.name) for one in fields(report)}
+    return {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
 
 
 _RECORDS = ("records_read", "records_written")
 _BATCHES = ("batches_read", "batches_written")
 
 
-def _lines_of(one: PartitionReport, is_dry_run: bool) -> list[str]:
-    place = f"{one.topic}-{one.partition}"
+def _lines_of(report: PartitionReport, is_dry_run: bool) -> list[str]:
+    partition = f"{report.topic}-{report.partition}"
     verb = "would copy" if is_dry_run else "copied"
-    went_on = f"resumed at {one.from_offset:,}, " if one.resumed else ""
-    if one.from_offset == one.until_offset:
-        said = [f"{place}: {went_on}nothing new at {one.until_offset:,}"]
+    went_on = f"resumed at {report.from_offset:,}, " if report.resumed else ""
+    if report.from_offset == report.until_offset:
+        said = [f"{partition}: {went_on}nothing new at {report.until_offset:,}"]
     else:
-        said = [f"{place}: {went_on}{verb} offsets {one.from_offset:,} to {one.until_offset:,}"]
-    return said + ([f"{place}: the source no longer had {one.gone:,} offsets"] if one.gone else [])
+        said = [f"{partition}: {went_on}{verb} offsets {report.from_offset:,} to {report.until_offset:,}"]
+    return said + ([f"{partition}: the source no longer had {report.gone:,} offsets"] if report.gone else [])

@@ -36,21 +36,21 @@ class Parcel:
     expected: int | None = None
     as_set: bool = False
 
-    def start(self, place: int) -> int:
+    def start(self, index: int) -> int:
         """The position of a batch."""
-        return self.ends[place - 1] if place else 0
+        return self.ends[index - 1] if index else 0
 
-    def base(self, place: int) -> int | None:
+    def base(self, index: int) -> int | None:
         """The base offset that a batch will get, if the broker decides."""
         if self.expected is None:
             return None
-        return self.target_ends[place - 1] if place else self.expected
+        return self.target_ends[index - 1] if index else self.expected
 
-    def stop(self, place: int, request_bytes: int) -> int:
+    def stop(self, index: int, request_bytes: int) -> int:
         """The batch behind those that go into one request."""
         if not self.as_set:
-            return place + 1
-        return max(bisect_right(self.ends, self.start(place) + request_bytes), place + 1)
+            return index + 1
+        return max(bisect_right(self.ends, self.start(index) + request_bytes), index + 1)
 
 
 async def end_of(cluster: ClusterClient, partition: TopicPartition) -> int:
@@ -67,14 +67,14 @@ async def deliver(
         BrokerError: the broker refuses one, or something else writes to the copy.
         NetworkError: it cannot be reached for ``default_api_timeout_ms``.
     """
-    place, failures = 0, 0
+    index, failures = 0, 0
     patience_s = cluster.settings.default_api_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
-    while place < len(parcel.ends):
+    while index < len(parcel.ends):
         try:
             if failures:
-                place = await _arrived(cluster, partition, parcel, place)
-            place = await _send(cluster, partition, parcel, place, request_bytes)
+                index = await _arrived(cluster, partition, parcel, index)
+            index = await _send(cluster, partition, parcel, index, request_bytes)
             failures, deadline = 0, time.monotonic() + patience_s
         except (BrokerError, NetworkError) as error:
             if not is_retriable(error) or time.monotonic() >= deadline:
@@ -84,29 +84,29 @@ async def deliver(
 
 
 async def _send(
-    cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, place: int, request_bytes: int
+    cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int, request_bytes: int
 ) -> int:
     """Send one request; return the batch behind those that it carried."""
-    if place == len(parcel.ends):
-        return place
-    stop = parcel.stop(place, request_bytes)
-    part = parcel.data[parcel.start(place) : parcel.ends[stop - 1]]
+    if index == len(parcel.ends):
+        return index
+    stop = parcel.stop(index, request_bytes)
+    part = parcel.data[parcel.start(index) : parcel.ends[stop - 1]]
     base = await produce_raw(cluster, partition, part, as_set=parcel.as_set)
-    _check_base(partition, base, parcel.base(place))
+    _check_base(partition, base, parcel.base(index))
     return stop
 
 
-async def _arrived(cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, place: int) -> int:
-    """Return the first batch from ``place`` on that the copy does not have."""
+async def _arrived(cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int) -> int:
+    """Return the first batch from ``index`` on that the copy does not have."""
     end = await end_of(cluster, partition)
-    found = max(bisect_right(parcel.target_ends, end), place)
-    if found < len(parcel.ends):
-        _check_base(partition, end, parcel.base(found))
-    return found
+    arrived = max(bisect_right(parcel.target_ends, end), index)
+    if arrived < len(parcel.ends):
+        _check_base(partition, end, parcel.base(arrived))
+    return arrived
 
 
-def _check_base(partition: TopicPartition, found: int, expected: int | None) -> None:
-    if expected is not None and found != expected:
+def _check_base(partition: TopicPartition, base: int, expected: int | None) -> None:
+    if expected is not None and base != expected:
         raise BrokerError(
-            f"{partition} of the target goes on at {found:,}, not at {expected:,}: something else writes to it"
+            f"{partition} of the target goes on at {base:,}, not at {expected:,}: something else writes to it"
         )

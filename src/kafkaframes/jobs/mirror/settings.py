@@ -1,4 +1,4 @@
-"""What a mirror is told, and which of its two ends are log directories. Pure."""
+"""What a mirror is to do, and which of its two ends are log directories. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MirrorSettings:
         source, target: bootstrap servers (``host:port``, several with commas) or a log directory.
         topics: names or patterns as a shell has them; none are all but Kafka's own.
         groups: copy the committed offsets of groups.
-        follow: go on when the end is reached, until told to stop.
+        follow: go on when the end is reached, until it is stopped.
         dry_run: say what would be done, and do nothing.
         keep_retention: let the copy of a directory's topics forget by the source's ``retention``; without it the copy
             keeps everything, because what is in a backup is old.
@@ -69,24 +69,24 @@ class MirrorSettings:
             raise OptionError("--dry-run looks once: not together with --follow")
 
 
-def settings_of(given: Mapping[str, Any]) -> MirrorSettings:
+def settings_of(values: Mapping[str, Any]) -> MirrorSettings:
     """Make settings of names and values.
 
     Raises:
         OptionError: there is no such setting, or it does not fit.
     """
     names = [one.name for one in fields(MirrorSettings)]
-    for name in given:
+    for name in values:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
             raise OptionError(f"a mirror has no setting {name!r}; {f'did you mean {near[0]}?' if near else names}")
-    return MirrorSettings(**given)
+    return MirrorSettings(**values)
 
 
-def is_directory(place: str) -> bool:
+def is_directory(endpoint: str) -> bool:
     """Say whether one end of a mirror is a log directory, and not bootstrap servers.
 
     >>> [is_directory(one) for one in ("a:9092,b:9092", "[::1]:9092", "/backup/kafka-logs", "copy", "./a:1")]
     [False, False, True, True, True]
     """
-    return _SERVERS.fullmatch(place.strip()) is None
+    return _SERVERS.fullmatch(endpoint.strip()) is None

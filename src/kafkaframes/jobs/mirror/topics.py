@@ -37,33 +37,33 @@ class SourceTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-async def wanted_topics(
-    admin: AsyncAdmin, wanted: Iterable[str], told: Mapping[str, Mapping[str, str]]
+async def selected_topics(
+    admin: AsyncAdmin, patterns: Iterable[str], source_configs: Mapping[str, Mapping[str, str]]
 ) -> list[SourceTopic]:
-    """Return the source's topics that are wanted, Kafka's own left out.
+    """Return the source's selected topics, Kafka's own left out.
 
     Args:
         admin: of the source.
-        wanted: names or patterns; none are all.
-        told: settings by topic that the source's directory knows and its broker does not.
+        patterns: names or patterns; none are all.
+        source_configs: settings by topic that the source's directory knows and its broker does not.
 
     Raises:
         OptionError: no topic fits one of them.
     """
-    names = tuple(wanted)
-    topics = [one for one in (await admin.describe_cluster()).topics.values() if not one.is_internal]
-    check_topics(names, (one.name for one in topics))
-    found = []
-    for one in sorted(topics, key=lambda one: one.name):
-        if is_selected(one.name, names):
-            led = tuple(number for number in sorted(one.partitions) if one.partitions[number].leader >= 0)
-            configs = {**told.get(one.name, {}), **await own_configs(admin, one.name)}
-            found.append(SourceTopic(one.name, str(one.topic_id), led, configs))
-    return found
+    names = tuple(patterns)
+    topics = [topic for topic in (await admin.describe_cluster()).topics.values() if not topic.is_internal]
+    check_topics(names, (topic.name for topic in topics))
+    topics_read = []
+    for topic in sorted(topics, key=lambda topic: topic.name):
+        if is_selected(topic.name, names):
+            led = tuple(number for number in sorted(topic.partitions) if topic.partitions[number].leader >= 0)
+            configs = {**source_configs.get(topic.name, {}), **await own_configs(admin, topic.name)}
+            topics_read.append(SourceTopic(topic.name, str(topic.topic_id), led, configs))
+    return topics_read
 
 
 async def own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
-    """Return what is set for a topic itself; nothing where a broker (before 0.11) cannot be asked."""
+    """Return what is set for a topic itself; nothing where a broker (before 0.11) cannot say it."""
     try:
         entries = await admin.describe_configs("topic", topic)
     except BrokerError:
@@ -81,10 +81,10 @@ async def keeps_offsets(admin: AsyncAdmin) -> bool:
     """Return whether the target is a broker of ours, which can take batches with the offsets that they have."""
     cluster = await admin.describe_cluster()
     try:
-        told = await admin.describe_configs("broker", str(min(cluster.brokers)), keys=[KEEP_SETTING])
+        configs = await admin.describe_configs("broker", str(min(cluster.brokers)), keys=[KEEP_SETTING])
     except BrokerError:  # before 0.11, or we may not ask
         return False
-    return KEEP_SETTING in told
+    return KEEP_SETTING in configs
 
 
 def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[str, str], list[str]]:

@@ -24,7 +24,7 @@ _LEAST_REQUEST: Final = 14  # bytes: the smallest segment.bytes
 
 
 class Writer(Protocol):
-    """One way to write."""
+    """Writes what a mirror has read."""
 
     async def open(self, report: PartitionReport, identity: str) -> int:
         """Return the offset of the source to begin with; -1 for a copy that is empty."""
@@ -36,7 +36,7 @@ class Writer(Protocol):
         """Return the copy's offset for one of the source."""
 
     def close(self) -> None:
-        """End."""
+        """Close what it holds open."""
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ class KeepingWriter:
         """Send the batches that the copy does not have."""
         partition, batches = fetched.partition, fetched.batches
         _check_order(partition, batches)
-        wanted = batches.column("last_offset") >= self._next[partition]
-        damaged = damaged_batches(fetched, skip=self.skip_damaged) & wanted
-        kept = Batches(batches.table[:, wanted & ~damaged], batches.end)
-        report.batches_read += int(wanted.sum())
+        is_new = batches.column("last_offset") >= self._next[partition]
+        damaged = damaged_batches(fetched, skip=self.skip_damaged) & is_new
+        kept = Batches(batches.table[:, is_new & ~damaged], batches.end)
+        report.batches_read += int(is_new.sum())
         if damaged.any():
             report.batches_left_out[DAMAGED] += int(damaged.sum())
         if len(kept):
@@ -110,7 +110,7 @@ class KeepingWriter:
         return min(offset, self._next.get(partition, offset))
 
     def close(self) -> None:
-        """End."""
+        """Close what it holds open."""
 
 
 def _check_order(partition: TopicPartition, batches: Batches) -> None:
@@ -139,8 +139,8 @@ class MappingWriter:
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await end_of(self.cluster, partition)
         path = os.path.join(self.state_dir, f"{partition}.offsets")
-        found = read_mapping(path, identity, target_end=report.target_end)
-        mapping = found if self.is_dry_run else begin_writing(found, path, identity)
+        stored = read_mapping(path, identity, target_end=report.target_end)
+        mapping = stored if self.is_dry_run else begin_writing(stored, path, identity)
         self._mappings[partition] = mapping
         return mapping.source_next
 
@@ -153,17 +153,17 @@ class MappingWriter:
         made = renumber(fetched, start, damaged, batch_bytes=batch_bytes)
         expected, ends, target_ends = mapping.target_next, list[int](), list[int]()
         position, target = 0, expected
-        for piece, count in zip(made.pieces, made.counts, strict=True):
-            position, target = position + len(piece), target + count
+        for batch, count in zip(made.batches, made.counts, strict=True):
+            position, target = position + len(batch), target + count
             ends.append(position)
             target_ends.append(target)
         mapping.add(made.runs(expected))
-        parcel = Parcel(memoryview(b"".join(made.pieces)), ends, target_ends, expected=expected)
+        parcel = Parcel(memoryview(b"".join(made.batches)), ends, target_ends, expected=expected)
         await deliver(self.cluster, partition, parcel)
         mapping.reach(fetched.next_offset)
-        report.batches_read += len(made.pieces) - made.rebuilt + sum(made.opened.values())
+        report.batches_read += len(made.batches) - made.rebuilt + sum(made.opened.values())
         report.batches_read += sum(made.batches_left_out.values())
-        report.batches_written += len(made.pieces)
+        report.batches_written += len(made.batches)
         report.rebuilt += made.rebuilt
         report.records_read += made.records_read
         report.records_written += sum(made.counts)

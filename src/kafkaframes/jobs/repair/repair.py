@@ -43,7 +43,7 @@ class SegmentRepair:
     Attributes:
         name: of the ``.log``.
         kept_bytes: of its batches.
-        ranges: the pieces that are kept; empty with ``is_whole``.
+        ranges: the bytes that are kept; empty with ``is_whole``.
         holes: offsets without a record now, (first, after the last), as far as neighbours tell.
         records: how many the kept batches hold.
     """
@@ -168,17 +168,17 @@ def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> Segm
         if is_sound(windows, **limits, size_bytes=kept.size_bytes):
             return SegmentRepair(kept.name, kept.size_bytes, True, records=sum(counts))
     data = np.frombuffer(filesystem.read(kept.path), np.uint8)
-    found = salvage(data, **limits)
-    pairs = zip(found.kept, found.kept[1:], strict=False)
+    salvaged = salvage(data, **limits)
+    pairs = zip(salvaged.kept, salvaged.kept[1:], strict=False)
     holes = [(one.next_offset, two.base_offset) for one, two in pairs if one.end != two.start]
     return SegmentRepair(
         kept.name,
-        sum(one.end - one.start for one in found.kept),
+        sum(one.end - one.start for one in salvaged.kept),
         False,
-        found.ranges(),
-        found.lost,
+        salvaged.ranges(),
+        salvaged.lost,
         tuple(hole for hole in holes if hole[0] < hole[1]),
-        sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in found.ranges()),
+        sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in salvaged.ranges()),
     )
 
 
@@ -242,19 +242,19 @@ def write_repaired(
     Raises:
         LogDirError: a file cannot be read or written, or what was written holds another number of records.
     """
-    done = {split(one.plan.partition.directory)[1] for one in repairs}
+    done = {split(repair.plan.partition.directory)[1] for repair in repairs}
     for info in directory.filesystem.list_directory(directory.path):
         if info.name not in done and info.name not in _LEFT_OUT:
             copy_entry(directory.filesystem, info, empty / info.name)
     shared, tasks = replace(directory, partitions=()), []
-    for one in repairs:
-        path = empty / split(one.plan.partition.directory)[1]
+    for repair in repairs:
+        path = empty / split(repair.plan.partition.directory)[1]
         with atomic.writing(path):
             path.mkdir()
-        tasks.append(WriteTask(shared, one, settings, str(path)))
-    for one, written in zip(repairs, run(_write, tasks), strict=True):
-        one.records_written = written
-        check_row_counts(one.records_read, written, {}, place=one.name)
+        tasks.append(WriteTask(shared, repair, settings, str(path)))
+    for repair, written in zip(repairs, run(_write, tasks), strict=True):
+        repair.records_written = written
+        check_row_counts(repair.records_read, written, {}, place=repair.name)
 
 
 def _write(task: WriteTask) -> int:
@@ -265,19 +265,19 @@ def _write(task: WriteTask) -> int:
 
 
 def _write_files(task: WriteTask) -> None:
-    directory, one, path = task.directory, task.repair, Path(task.path)
-    filesystem = one.plan.view or directory.filesystem
-    if one.as_kafka:
-        write_files(filesystem, work_out(directory, one.plan, task.settings).files, path)
+    directory, repair, path = task.directory, task.repair, Path(task.path)
+    filesystem = repair.plan.view or directory.filesystem
+    if repair.as_kafka:
+        write_files(filesystem, work_out(directory, repair.plan, task.settings).files, path)
         return
-    write_files(filesystem, dict(_originals(filesystem, one)), path)
-    _derive(one, task.settings, path)
+    write_files(filesystem, dict(_originals(filesystem, repair)), path)
+    _derive(repair, task.settings, path)
 
 
-def _originals(filesystem: FileSystem, one: PartitionRepair) -> Iterator[tuple[str, bytes | Slice]]:
+def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tuple[str, bytes | Slice]]:
     """Yield the segments as far as they are good, and the small files; what is derived from them is left out."""
-    segments = {segment.name: segment for segment in one.segments}
-    for name, content in after_actions(filesystem, one.plan).items():
+    segments = {segment.name: segment for segment in repair.segments}
+    for name, content in after_actions(filesystem, repair.plan).items():
         parsed, segment = FileName.parse(name), segments.get(name)
         if segment is not None and not segment.is_whole and isinstance(content, Slice):
             yield name, replace(content, ranges=segment.ranges) if segment.ranges else b""
@@ -285,13 +285,13 @@ def _originals(filesystem: FileSystem, one: PartitionRepair) -> Iterator[tuple[s
             yield name, content
 
 
-def _derive(one: PartitionRepair, settings: RecoverySettings, path: Path) -> None:
+def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> None:
     """Let a recovery make what follows from the batches; it has nothing left to cut."""
-    if not one.segments:
+    if not repair.segments:
         return
     (made,) = discover(str(path))
     (partition,) = made.partitions
-    plan = plan_recovery(made, replace(partition, checkpointed=_log_start(one.plan.partition)))
+    plan = plan_recovery(made, replace(partition, checkpointed=_log_start(repair.plan.partition)))
     if plan.bytes_lost:
         raise LogDirError("a repaired segment is not sound: please report this", file=str(path))
     recovered = work_out(made, plan, settings)

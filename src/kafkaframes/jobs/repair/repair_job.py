@@ -103,8 +103,8 @@ def _repaired(
     if destination is not None:
         atomic.refuse_inside(destination, [source])
     directory = _only(source)
-    asked = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
-    report = RepairReport(source, str(destination or ""), asked, Log(source, "directory", directory).fingerprint)
+    requested = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
+    report = RepairReport(source, str(destination or ""), requested, Log(source, "directory", directory).fingerprint)
     if destination is None:
         report.partitions = [one.as_json() for one in plan_repair(directory, as_kafka=as_kafka, run=run)]
         return report
@@ -121,7 +121,7 @@ def _repaired(
 
 
 def _only(path: str) -> LogDirectory:
-    found = discover(path)
-    if len(found) != 1 or found[0].path.rstrip("/") != path.rstrip("/"):
-        raise OptionError(f"{path} is not one log directory; it holds {', '.join(one.path for one in found[:5])}")
-    return found[0]
+    directories = discover(path)
+    if len(directories) != 1 or directories[0].path.rstrip("/") != path.rstrip("/"):
+        raise OptionError(f"{path} is not one log directory; it holds {', '.join(one.path for one in directories[:5])}")
+    return directories[0]

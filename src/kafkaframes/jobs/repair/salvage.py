@@ -56,13 +56,13 @@ class Salvage:
     lost: tuple[Loss, ...]
 
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """Return the kept bytes as few pieces."""
+        """Return the kept bytes as few ranges."""
         joined: list[tuple[int, int]] = []
-        for one in self.kept:
-            if joined and joined[-1][1] == one.start:
-                joined[-1] = (joined[-1][0], one.end)
+        for batch in self.kept:
+            if joined and joined[-1][1] == batch.start:
+                joined[-1] = (joined[-1][0], batch.end)
             else:
-                joined.append((one.start, one.end))
+                joined.append((batch.start, batch.end))
         return tuple(joined)
 
 
@@ -95,10 +95,10 @@ def salvage(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> Salvag
         end_offset: offsets at or above it are not this segment's.
     """
     array = as_array(data)
-    found = list(_good_batches(array, base_offset, end_offset))
-    chain = _ascending(found)
-    kept = [found[index] for index in chain]
-    backwards = {found[index].start for index in set(range(len(found))) - set(chain)}
+    good = list(_good_batches(array, base_offset, end_offset))
+    chain = _ascending(good)
+    kept = [good[index] for index in chain]
+    backwards = {good[index].start for index in set(range(len(good))) - set(chain)}
     return Salvage(tuple(kept), tuple(_losses(array, kept, backwards)))
 
 
@@ -120,7 +120,7 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
 def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
     """Say for each batch whether its CRC is right and its offsets lie from ``base_offset`` to below ``end_offset``."""
     magic, first, last = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
-    found: npt.NDArray[np.bool_] = (
+    good: npt.NDArray[np.bool_] = (
         (check_crcs(data, batches) != 0)
         & (magic >= 0)
         & (magic <= 2)
@@ -128,7 +128,7 @@ def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -
         & (last >= first)
         & (last < end_offset)
     )
-    return found
+    return good
 
 
 def _before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
@@ -147,10 +147,10 @@ def _goods(batches: Batches, rows: Ints) -> Iterator[Good]:
 def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> int:
     """Return the next place at which a good batch begins; -1 where there is none, or the search became too long."""
     budget = _WORK * data.size
-    for place, size in _candidates(data, position, base_offset, end_offset):
-        batches = scan(data[place : place + size], rules=FILE)
-        if len(batches) == 1 and are_good(data[place : place + size], batches, base_offset, end_offset)[0]:
-            return place
+    for at, size in _candidates(data, position, base_offset, end_offset):
+        batches = scan(data[at : at + size], rules=FILE)
+        if len(batches) == 1 and are_good(data[at : at + size], batches, base_offset, end_offset)[0]:
+            return at
         budget -= size
         if budget < 0:
             break
@@ -158,41 +158,41 @@ def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> in
 
 
 def _candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
-    """Yield places where a header could stand, with the size of its batch: magic, offset and size are possible."""
+    """Yield positions where a header could stand, with the size of its batch: magic, offset and size are possible."""
     last = data.size - OVERHEAD_BYTES - min(_FEWEST.values())
     while position <= last:
         until = min(position + _SEARCH_BYTES, last + 1)
         magics = data[position + _AT_MAGIC : until + _AT_MAGIC]
-        places = position + np.flatnonzero((magics <= max(_FEWEST)) & (data[position:until][: len(magics)] < 0x80))
-        offsets, lengths = _big_endian(data, places, 8), _big_endian(data, places + 8, 4)
-        fewest = np.array([_FEWEST[magic] for magic in sorted(_FEWEST)])[data[places + _AT_MAGIC]]
+        positions = position + np.flatnonzero((magics <= max(_FEWEST)) & (data[position:until][: len(magics)] < 0x80))
+        offsets, lengths = _big_endian(data, positions, 8), _big_endian(data, positions + 8, 4)
+        fewest = np.array([_FEWEST[magic] for magic in sorted(_FEWEST)])[data[positions + _AT_MAGIC]]
         fits = (offsets >= base_offset) & (offsets < end_offset)
-        fits &= (lengths >= fewest) & (places + OVERHEAD_BYTES + lengths <= data.size)
-        for place, length in zip(places[fits].tolist(), lengths[fits].tolist(), strict=True):
-            yield place, OVERHEAD_BYTES + length
+        fits &= (lengths >= fewest) & (positions + OVERHEAD_BYTES + lengths <= data.size)
+        for at, length in zip(positions[fits].tolist(), lengths[fits].tolist(), strict=True):
+            yield at, OVERHEAD_BYTES + length
         position = until
 
 
-def _big_endian(data: Bytes, places: Ints, width: int) -> Ints:
-    value = np.zeros(len(places), np.int64)
+def _big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
+    value = np.zeros(len(positions), np.int64)
     for at in range(width):
-        value = (value << 8) | data[places + at]
+        value = (value << 8) | data[positions + at]
     return value
 
 
-def _ascending(found: list[Good]) -> list[int]:
+def _ascending(good: list[Good]) -> list[int]:
     """Return the longest run of batches, not needed to be neighbours, in which each begins where another has ended."""
     ends: list[int] = []
     tails: list[int] = []
-    before = [-1] * len(found)
-    for index, one in enumerate(found):
-        length = bisect_left(ends, one.base_offset + 1)
+    before = [-1] * len(good)
+    for index, batch in enumerate(good):
+        length = bisect_left(ends, batch.base_offset + 1)
         before[index] = tails[length - 1] if length else -1
         if length == len(ends):
-            ends.append(one.next_offset)
+            ends.append(batch.next_offset)
             tails.append(index)
-        elif one.next_offset < ends[length]:
-            ends[length], tails[length] = one.next_offset, index
+        elif batch.next_offset < ends[length]:
+            ends[length], tails[length] = batch.next_offset, index
     chain, index = [], tails[-1] if tails else -1
     while index >= 0:
         chain.append(index)

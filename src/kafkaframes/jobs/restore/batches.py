@@ -102,46 +102,46 @@ class Renumbering:
     def _chosen(self, batches: Batches) -> Batches:
         """Return the batches that hold selected offsets, as far as their headers say; only the last may hold others."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
-        wanted = np.full(len(batches), not self.waits_for_time and not self.is_done)
-        wanted &= last >= self.first_offset
+        chosen = np.full(len(batches), not self.waits_for_time and not self.is_done)
+        chosen &= last >= self.first_offset
         beyond = np.flatnonzero(last >= self.end_offset)
         if len(beyond):
             at = int(beyond[0])
             self.is_done = True
             is_wrapper = batches.is_wrapper[at]
-            wanted[at if first[at] >= self.end_offset and not is_wrapper else at + 1 :] = False
-        empty = wanted & batches.is_v2 & (batches.column("count") == 0)
+            chosen[at if first[at] >= self.end_offset and not is_wrapper else at + 1 :] = False
+        empty = chosen & batches.is_v2 & (batches.column("count") == 0)
         if self._settings.moves_offsets and empty.any():
             self.dropped["batches without records"] += int(empty.sum())
-            wanted &= ~empty
-        return batches.chosen(wanted)
+            chosen &= ~empty
+        return batches.chosen(chosen)
 
     # ------------------------------------------------------------------------------------------------- kept offsets
 
     def _kept(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        for start, stop, one in self._walk(data, batches, batches.column("last_offset") >= self.end_offset):
-            if one is None:
+        for start, stop, opened in self._walk(data, batches, batches.column("last_offset") >= self.end_offset):
+            if opened is None:
                 yield self._copied(data, _part(batches, start, stop), None)
-            elif one.stop > one.start:
-                yield self._built(batches, start, one, base_offset=int(batches.column("base_offset")[start]))
+            elif opened.stop > opened.start:
+                yield self._built(batches, start, opened, base_offset=int(batches.column("base_offset")[start]))
 
     # ------------------------------------------------------------------------------------------- reassigned offsets
 
     def _moved(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        for start, stop, one in self._walk(data, batches, self._odd(batches)):
-            if one is None:
+        for start, stop, opened in self._walk(data, batches, self._to_open(batches)):
+            if opened is None:
                 yield self._moved_run(data, _part(batches, start, stop))
-            elif one.stop > one.start:
-                yield self._moved_batch(data, batches, start, one)
+            elif opened.stop > opened.start:
+                yield self._moved_batch(data, batches, start, opened)
 
-    def _odd(self, batches: Batches) -> Flags:
+    def _to_open(self, batches: Batches) -> Flags:
         """Return the batches whose records have to be looked at."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         is_v2 = batches.is_v2
         holes = is_v2 & (batches.column("count") != last - first + 1)
         cut = is_v2 & ((first < self.first_offset) | (last >= self.end_offset))
-        odd: Flags = holes | cut | batches.is_wrapper
-        return odd
+        to_open: Flags = holes | cut | batches.is_wrapper
+        return to_open
 
     def _moved_run(self, data: Bytes, batches: Batches) -> bytes:
         counts = np.where(batches.is_v2, batches.column("count"), 1)
@@ -150,16 +150,16 @@ class Renumbering:
         self.next_offset = int(lasts[-1]) + 1
         return self._copied(data, batches, lasts)
 
-    def _moved_batch(self, data: Bytes, batches: Batches, row: int, one: Opened) -> bytes:
-        old = one.offsets
+    def _moved_batch(self, data: Bytes, batches: Batches, row: int, opened: Opened) -> bytes:
+        old = opened.offsets
         new = self.next_offset + np.arange(len(old))
         self._translation.feed(old, old, new)
         self.next_offset += len(old)
         is_wrapper = int(batches.column("magic")[row]) == 1
-        if is_wrapper and one.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # relative offsets move along
+        if is_wrapper and opened.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # relative offsets move along
             return self._copied(data, _part(batches, row, row + 1), new[-1:])
-        one.rows.offsets[one.start : one.stop] = new
-        return self._built(batches, row, one)
+        opened.rows.offsets[opened.start : opened.stop] = new
+        return self._built(batches, row, opened)
 
     # --------------------------------------------------------------------------------------------------- the bytes
 
@@ -180,17 +180,19 @@ class Renumbering:
             patch.set_leader_epoch(out, Batches(table[:, new], batches.end), leader_epoch)
         return bytes(out)
 
-    def _built(self, batches: Batches, row: int, one: Opened, *, base_offset: int | None = None) -> bytes:
+    def _built(self, batches: Batches, row: int, opened: Opened, *, base_offset: int | None = None) -> bytes:
         """Build a batch of the selected records; ``base_offset``: the header's, where offsets are kept."""
         magic, attributes = (int(batches.column(name)[row]) for name in ("magic", "attributes"))
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
         if magic >= 2:
             fields = self._header(batches, row, fields)._replace(base_offset=base_offset)
             if base_offset is None:  # a record's sequence is the first one's and its offset's distance
-                gone = int(one.offsets[0] - batches.column("base_offset")[row])
+                gone = int(opened.offsets[0] - batches.column("base_offset")[row])
                 fields = fields._replace(base_sequence=sequence_of(fields.base_sequence, gone))
         codec = attributes & CODEC_MASK
-        return build_batch(one.rows, record_format=magic, codec=codec, fields=fields, start=one.start, stop=one.stop)
+        return build_batch(
+            opened.rows, record_format=magic, codec=codec, fields=fields, start=opened.start, stop=opened.stop
+        )
 
     def _header(self, batches: Batches, row: int, fields: BatchFields) -> BatchFields:
         names = ("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp", "attributes")
@@ -209,30 +211,30 @@ class Renumbering:
 
     # ---------------------------------------------------------------------------------------------------- decoding
 
-    def _walk(self, data: Bytes, batches: Batches, odd: Flags) -> Iterator[tuple[int, int, Opened | None]]:
-        """Yield batches in their order: runs of neighbours that stay as they are, and each odd one with its records.
+    def _walk(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[tuple[int, int, Opened | None]]:
+        """Yield batches in order: runs of neighbours that stay as they are, and those to be opened, with their records.
 
         A batch that cannot be decoded is left out, where damage is skipped.
         """
-        opened = self._open(data, batches, odd)
-        for start, stop in _runs(batches, set(np.flatnonzero(odd).tolist())):
-            if not odd[start]:
+        opened = self._open(data, batches, to_open)
+        for start, stop in _runs(batches, set(np.flatnonzero(to_open).tolist())):
+            if not to_open[start]:
                 yield start, stop, None
                 continue
-            one = next(opened)
-            if one is not None:
-                yield start, stop, one
+            opened_batch = next(opened)
+            if opened_batch is not None:
+                yield start, stop, opened_batch
 
-    def _open(self, data: Bytes, batches: Batches, odd: Flags) -> Iterator[Opened | None]:
+    def _open(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[Opened | None]:
         """Decode batches in turn, as the budget of memory allows; ``None`` is one that cannot be decoded."""
-        for decoded in in_turn(data, batches.chosen(odd)):
+        for decoded in in_turn(data, batches.chosen(to_open)):
             bad = self._undecodable(decoded)
             offsets = decoded.index.offsets
-            wanted = offsets < self.end_offset
+            in_range = offsets < self.end_offset
             if self._settings.moves_offsets:
-                wanted &= offsets >= self.first_offset
+                in_range &= offsets >= self.first_offset
             self._count_left_out(data, decoded.batches, bad)
-            index = decoded.index.take(wanted, decoded.owners)
+            index = decoded.index.take(in_range, decoded.owners)
             self.left_out[OUTSIDE] -= sum(int(count) for at, count in enumerate(index.rows) if at not in bad)
             yield from _each_opened(decoded, index, bad)
 
@@ -260,15 +262,15 @@ class Renumbering:
                 self.left_out[reason] += count_records(data, part)
 
     def _find_times(self, data: Bytes, batches: Batches) -> None:
-        """Turn the times that are asked for into offsets as soon as a record reaches them."""
+        """Turn the requested times into offsets as soon as a record reaches them."""
         if self._from_time is not None:
-            found = _first_reaching(data, batches, self._from_time, self.first_offset)
-            if found is not None:
-                self.first_offset, self._from_time = max(self.first_offset, found), None
+            offset = _first_reaching(data, batches, self._from_time, self.first_offset)
+            if offset is not None:
+                self.first_offset, self._from_time = max(self.first_offset, offset), None
         if self._to_time is not None:
-            found = _first_reaching(data, batches, self._to_time, 0)
-            if found is not None:
-                self.end_offset, self._to_time = min(self.end_offset, found), None
+            offset = _first_reaching(data, batches, self._to_time, 0)
+            if offset is not None:
+                self.end_offset, self._to_time = min(self.end_offset, offset), None
 
 
 def _each_opened(decoded: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:

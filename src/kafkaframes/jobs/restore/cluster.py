@@ -108,7 +108,7 @@ def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
     Raises:
         OptionError: a line is neither, or an id is not valid.
     """
-    found: dict[str, str] = {}
+    topic_ids: dict[str, str] = {}
     for line in text.splitlines():
         words = line.replace("Topic:", " ").replace("TopicId:", " ").split()
         if not words or line.lstrip().startswith("#") or "Partition:" in words:
@@ -116,5 +116,5 @@ def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
         if len(words) < 2 or ("TopicId:" not in line and len(words) > 2):
             raise OptionError(f"{file or 'topic ids'}: {line[:80]!r} is no topic with its id")
         uuid_of(words[1])
-        found[words[0]] = words[1]
-    return found
+        topic_ids[words[0]] = words[1]
+    return topic_ids

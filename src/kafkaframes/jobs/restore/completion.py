@@ -125,27 +125,27 @@ class Completion:
     def _numbers(self, logs: Iterable[TopicPartition]) -> dict[str, Sequence[int]]:
         """Return the partitions to register with the controller, by topic."""
         have: dict[str, set[int]] = {}
-        for one in logs:
-            have.setdefault(one.topic, set()).add(one.partition)
+        for log in logs:
+            have.setdefault(log.topic, set()).add(log.partition)
         known = {self._settings.new_name(name): said.partitions for name, said in self._metadata.topics.items()}
         return {topic: registered_numbers(numbers, count=known.get(topic, 0)) for topic, numbers in have.items()}
 
     def _configs(self) -> dict[str, dict[str, str]]:
-        """Return each topic's settings: the source's, what keeps a broker from deleting it all, what is asked for."""
+        """Return each topic's settings: the source's, what keeps a broker from deleting it all, what is requested."""
         sources = {self._settings.new_name(topic): said for topic, said in self._metadata.topics.items()}
-        found = {topic: self._configs_of(topic, sources.get(topic)) for topic in self._report.topic_ids}
+        configs = {topic: self._configs_of(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:
-            found[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._asked(OFFSETS_TOPIC)
-        return found
+            configs[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._requested(OFFSETS_TOPIC)
+        return configs
 
     def _configs_of(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
         configs = dict(source.configs) if source is not None else {}
         configs |= {name: str(least) for name, least in _LEAST.items() if _is_below(configs.get(name), least)}
         if not self._settings.keep_retention and "delete" in configs.get("cleanup.policy", "delete"):
             configs |= _HOLD
-        return configs | self._asked(topic)
+        return configs | self._requested(topic)
 
-    def _asked(self, topic: str) -> dict[str, str]:
+    def _requested(self, topic: str) -> dict[str, str]:
         pairs = [(name.rpartition(":"), value) for name, value in self._settings.topic_configs]
         return {name: value for (of, _, name), value in pairs if of in ("", topic)}
 
@@ -156,8 +156,8 @@ def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
     Raises:
         LogDirError: one does not, or says none.
     """
-    (found,) = discover(str(directory))
-    for partition in found.partitions:
+    (log_directory,) = discover(str(directory))
+    for partition in log_directory.partitions:
         said = partition.metadata.topic_id if partition.metadata is not None else None
         if said != topic_ids.get(partition.topic):
             reason = f"its topic id is {said}, that of {partition.topic} is {topic_ids.get(partition.topic)}"

@@ -80,10 +80,10 @@ class Groups:
 
     def committed(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the offsets that are committed in each partition of the sources."""
-        found: dict[TopicPartition, set[int]] = {}
+        committed: dict[TopicPartition, set[int]] = {}
         for key, commit in self.commits.items():
-            found.setdefault(TopicPartition(key.topic, key.partition), set()).add(commit.offset)
-        return {partition: tuple(sorted(offsets)) for partition, offsets in found.items()}
+            committed.setdefault(TopicPartition(key.topic, key.partition), set()).add(commit.offset)
+        return {partition: tuple(sorted(offsets)) for partition, offsets in committed.items()}
 
 
 # ---------------------------------------------------------------------------------------------------------- reading
@@ -104,7 +104,7 @@ def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
         for offset, key, value in _records(directory, partition):
             if key not in latest or latest[key][0] < offset:  # a transaction's commit may be older than one without
                 latest[key] = (offset, value)
-        for key, (_, value) in sorted(latest.items(), key=lambda one: one[1][0]):
+        for key, (_, value) in sorted(latest.items(), key=lambda entry: entry[1][0]):
             _note(groups, key, value)
     return groups
 
@@ -201,7 +201,7 @@ def translated(
         now_ms: an explicit expiry before it is past; the new time of commits unless ``keep_times``.
         keep_epochs: leader epochs are those of the source's batches still.
     """
-    report, found = GroupsReport(), dict[CommitKey, Commit]()
+    report, commits = GroupsReport(), dict[CommitKey, Commit]()
     for key, commit in groups.commits.items():
         if 0 <= commit.expire_timestamp_ms <= now_ms:
             report.dropped["expired"] += 1
@@ -212,14 +212,14 @@ def translated(
             continue
         target, offset = moved
         report.moved += offset != commit.offset
-        found[CommitKey(key.group, target.topic, target.partition)] = Commit(
+        commits[CommitKey(key.group, target.topic, target.partition)] = Commit(
             offset,
             commit.leader_epoch if keep_epochs else _NONE,
             commit.metadata,
             commit.commit_timestamp_ms if keep_times else now_ms,
         )
-    report.commits, report.groups = len(found), len({key.group for key in found})
-    return found, report
+    report.commits, report.groups = len(commits), len({key.group for key in commits})
+    return commits, report
 
 
 def write_groups(

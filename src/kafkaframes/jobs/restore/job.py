@@ -63,14 +63,14 @@ def restore(
     """
     settings, target = settings or RestoreSettings(), Path(destination)
     named = [sources] if isinstance(sources, str) else list(sources)
-    found = discover(named, filesystem=filesystem, options=storage)
-    report = RestoreReport(named, str(target), described(settings), _fingerprint(found), dry_run=dry_run)
+    directories = discover(named, filesystem=filesystem, options=storage)
+    report = RestoreReport(named, str(target), described(settings), _fingerprint(directories), dry_run=dry_run)
     if dry_run:
-        _Job(found, settings, report, now_ms, new_id, storage).preview()
+        _Job(directories, settings, report, now_ms, new_id, storage).preview()
         return report
-    atomic.refuse_inside(target, [*named, *(one.path for one in found)])
+    atomic.refuse_inside(target, [*named, *(one.path for one in directories)])
     return write_destination(
-        report, lambda directory: _Job(found, settings, report, now_ms, new_id, storage).write(directory, run)
+        report, lambda directory: _Job(directories, settings, report, now_ms, new_id, storage).write(directory, run)
     )
 
 
@@ -100,11 +100,11 @@ def _listed(value: Any) -> Any:
     return [_listed(one) for one in value] if isinstance(value, tuple) else value
 
 
-def _fingerprint(found: Sequence[LogDirectory]) -> str:
+def _fingerprint(directories: Sequence[LogDirectory]) -> str:
     """Return a digest of the segments' names, sizes and times: a source that went on is another job."""
     listed = [
         (file.path, file.log.size_bytes, file.log.mtime_ms)
-        for directory in found
+        for directory in directories
         for one in directory.partitions
         for file in one.segments
     ]
@@ -116,7 +116,7 @@ class _Job:
 
     def __init__(
         self,
-        found: tuple[LogDirectory, ...],
+        directories: tuple[LogDirectory, ...],
         settings: RestoreSettings,
         report: RestoreReport,
         now_ms: int,
@@ -124,8 +124,8 @@ class _Job:
         storage: Mapping[str, Any] | None,
     ) -> None:
         self._settings, self._report, self._now_ms = settings, report, now_ms
-        metadata = metadata_of(found)
-        self._plan: RestorePlan = plan_restore(found, settings, new_id=new_id, storage=storage)
+        metadata = metadata_of(directories)
+        self._plan: RestorePlan = plan_restore(directories, settings, new_id=new_id, storage=storage)
         self._groups = read_groups(self._plan.offsets_copies) if settings.groups else Groups()
         report.topic_ids, report.left_out = self._plan.topic_ids, self._plan.left_out
         report.decisions = [one.as_json() for one in self._plan.decisions]
@@ -157,8 +157,8 @@ class _Job:
     def write(self, directory: Path, run: Runner) -> None:
         """Write everything into an empty directory."""
         tasks = self._tasks(directory)
-        for one in run(restore_partition, tasks):
-            self._report.partitions.append(one)
+        for restored in run(restore_partition, tasks):
+            self._report.partitions.append(restored)
         commits = self._restored_commits()
         self._end.write(directory, commits, self._groups)
 

@@ -72,10 +72,10 @@ def uuid_of(topic_id: str) -> uuid.UUID:
         OptionError: the text is not one.
     """
     try:
-        found = uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))
+        value = uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))
     except ValueError:
         raise OptionError(f"{topic_id!r} is no id: 22 characters of URL-safe base64") from None
-    return found
+    return value
 
 
 def id_text(value: uuid.UUID) -> str:

@@ -47,14 +47,14 @@ def metadata_of(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
     Raises:
         LogDirError: a file cannot be read.
     """
-    found = SourceMetadata()
+    metadata = SourceMetadata()
     for directory in directories:
         for partition in directory.partitions:
             if partition.topic == names.CLUSTER_METADATA_TOPIC and partition.is_live:
-                one = _read(directory.filesystem, partition)
-                found.topics |= one.topics
-                found.next_producer_id = max(found.next_producer_id, one.next_producer_id)
-    return found
+                read = _read(directory.filesystem, partition)
+                metadata.topics |= read.topics
+                metadata.next_producer_id = max(metadata.next_producer_id, read.next_producer_id)
+    return metadata
 
 
 def _read(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
@@ -90,7 +90,7 @@ def _configure(topic: TopicSettings, name: str, value: str | None) -> None:
 
 def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
     """Yield the records' values: the latest snapshot's, and those of the log that follow it."""
-    snapshots = sorted(partition.kraft_snapshots, key=lambda one: (one.base_offset, one.log.name.leader_epoch or 0))
+    snapshots = sorted(partition.kraft_snapshots, key=lambda file: (file.base_offset, file.log.name.leader_epoch or 0))
     start = 0
     for snapshot in snapshots[-1:]:
         start = snapshot.base_offset
@@ -108,6 +108,6 @@ def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
 
 def _values_in(decoded: Decoded, start: int) -> Iterator[bytes]:
     index, buf = decoded.index, decoded.sections.buf
-    wanted = ~decoded.batches.is_control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
-    for at, size in zip(index.value_at[wanted].tolist(), index.value_size[wanted].tolist(), strict=True):
+    selected = ~decoded.batches.is_control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
+    for at, size in zip(index.value_at[selected].tolist(), index.value_size[selected].tolist(), strict=True):
         yield buf[at : at + size].tobytes()

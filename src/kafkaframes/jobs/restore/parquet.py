@@ -86,7 +86,7 @@ def restore_parquet(
     Raises:
         LogDirError: a file cannot be read or written, or the destination exists; nothing is left behind.
         EncodeError: a value does not fit, or an offset is there twice.
-        OptionError: a column is missing, or nothing is asked for.
+        OptionError: a column is missing, or nothing is requested.
     """
     settings = settings or RestoreSettings()
     table = _Files(source if "://" in source else str(Path(source).absolute()), settings)
@@ -99,10 +99,10 @@ def restore_parquet(
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows of what is asked for")
     report = RestoreReport([source], str(destination), described(settings), table.fingerprint, dry_run=dry_run)
-    given = dict(settings.topic_ids)
+    requested = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):
         check_topic_name(topic)
-        report.topic_ids[topic] = given.get(topic) or new_id()
+        report.topic_ids[topic] = requested.get(topic) or new_id()
     if dry_run:
         report.partitions = [
             PartitionReport(target.topic, target.partition, bytes_read=table.size_of(one))
@@ -120,7 +120,7 @@ def restore_parquet(
 
 def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:
     """Write what a broker finds beside partitions; the report has those that are written."""
-    report.partitions.sort(key=lambda one: (one.topic, one.partition))
+    report.partitions.sort(key=lambda partition: (partition.topic, partition.partition))
     Completion(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write(directory, {}, Groups())
 
 
@@ -162,13 +162,13 @@ class _Files:
             self._dataset = ds.dataset(source, format="parquet", partitioning=_hive() if self.is_hive else None)
             check_columns(self._dataset.schema, settings)
             fragments = list(self._dataset.get_fragments())
-            self._sizes = {one.path: _size(one) for one in fragments}
-            self._firsts = {one.path: _first_offset(one) for one in fragments}
+            self._sizes = {fragment.path: _size(fragment) for fragment in fragments}
+            self._firsts = {fragment.path: _first_offset(fragment) for fragment in fragments}
             self.by_partition: dict[TopicPartition, list[str]] = {}
             self._rows: Counter[TopicPartition] = Counter()
-            for one in fragments:
-                for partition, rows in self._partitions(one).items():
-                    self.by_partition.setdefault(partition, []).append(one.path)
+            for fragment in fragments:
+                for partition, rows in self._partitions(fragment).items():
+                    self.by_partition.setdefault(partition, []).append(fragment.path)
                     self._rows[partition] += rows
         self._base = source
 
@@ -202,13 +202,13 @@ class _Files:
         keys = ds.get_partition_keys(fragment.partition_expression) if self.is_hive else {}
         if {"topic", "partition"} <= keys.keys():
             return {_partition(keys["topic"], keys["partition"], fragment.path): fragment.count_rows()}
-        found: Counter[TopicPartition] = Counter()
+        counts: Counter[TopicPartition] = Counter()
         for batch in fragment.to_batches(columns=["topic", "partition"], schema=self._dataset.schema):
             names = pa.Table.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
             counted = names.group_by(["topic", "partition"]).aggregate([([], "count_all")])
-            for one in counted.to_pylist():
-                found[_partition(one["topic"], one["partition"], fragment.path)] += one["count_all"]
-        return dict(sorted(found.items()))
+            for row in counted.to_pylist():
+                counts[_partition(row["topic"], row["partition"], fragment.path)] += row["count_all"]
+        return dict(sorted(counts.items()))
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -275,10 +275,10 @@ def _is_ordered(task: ParquetTask) -> bool:
     return True
 
 
-def _batches(task: ParquetTask, wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     for path in task.files:
         dataset = ds.dataset(path, format="parquet", partitioning=_hive() if task.is_hive else None)
-        names = [name for name in wanted if name in dataset.schema.names]
+        names = [name for name in columns if name in dataset.schema.names]
         mine = (ds.field("topic") == task.source.topic) & (ds.field("partition") == task.source.partition)
         rows = None if task.is_hive else mine
         yield from dataset.to_batches(

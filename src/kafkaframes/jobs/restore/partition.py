@@ -99,8 +99,8 @@ class PartitionReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return found | {"lost": [one._asdict() for one in self.lost]}
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return values | {"lost": [one._asdict() for one in self.lost]}
 
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> PartitionReport:
@@ -160,18 +160,18 @@ class _Restoring:
         """Copy one segment; the new log has one that begins there too, unless segments are cut anew."""
         is_first = True
         for run in good_batches(part, self._report.lost, skip=self._task.settings.mode == DROPMALFORMED):
-            for piece in self._pieces(part, run):
-                self._writer_for(part, is_first=is_first).append(piece, mtime_ms=part.mtime_ms)
+            for chunk in self._chunks(part, run):
+                self._writer_for(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
                 is_first = False
             if self._chosen.is_done:
                 return
 
-    def _pieces(self, part: SegmentPart, run: Run) -> list[bytes]:
+    def _chunks(self, part: SegmentPart, run: Run) -> list[bytes]:
         ids = run.batches.column("producer_id")
         self._report.records_read += count_records(run.data, run.batches)
         self._report.last_producer_id = max(self._report.last_producer_id, int(ids.max(initial=-1)))
         try:
-            return [piece for piece in self._chosen.take(run.data, run.batches) if piece]
+            return [chunk for chunk in self._chosen.take(run.data, run.batches) if chunk]
         except LogDirError as error:
             error.file, error.position = part.path, (error.position or 0) + run.start
             raise

@@ -97,23 +97,23 @@ def plan_restore(
         OptionError: nothing is left to restore, or a name of the map does not exist.
     """
     plan = RestorePlan()
-    one = one_log_of([_chosen_of(directory, settings, plan) for directory in directories], options=storage)
-    plan.decisions = one.decisions
+    log = one_log_of([_chosen_of(directory, settings, plan) for directory in directories], options=storage)
+    plan.decisions = log.decisions
     _refuse_undecided(plan.decisions, settings)
-    found: dict[TopicPartition, _Copy] = {}
-    for directory, partition in partitions_of(one.directories):
+    copies: dict[TopicPartition, _Copy] = {}
+    for directory, partition in partitions_of(log.directories):
         if settings.groups and partition.topic == OFFSETS_TOPIC:
             plan.offsets_copies.append((directory, partition))
         else:
-            found[partition.topic_partition] = (directory, partition)
-    _check_names(found, settings)
-    for source, (directory, partition) in sorted(found.items()):
+            copies[partition.topic_partition] = (directory, partition)
+    _check_names(copies, settings)
+    for source, (directory, partition) in sorted(copies.items()):
         target = replace(source, topic=settings.new_name(source.topic))
         plan.partitions.append(_planned(target, directory, partition))
     if not plan.partitions:
         raise OptionError("nothing to restore: no live partition of the sources is asked for")
-    plan.topic_ids = _topic_ids(found, settings, new_id)
-    plan.partitions.sort(key=lambda one: one.target)
+    plan.topic_ids = _topic_ids(copies, settings, new_id)
+    plan.partitions.sort(key=lambda log: log.target)
     return plan
 
 
@@ -131,11 +131,15 @@ def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: Restore
 
 
 def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
-    for one in decisions:
-        if one.severity is Severity.ERROR and settings.mode != DROPMALFORMED:
-            place = one.locations[0] if one.locations else None
-            position = place.position if place else None
-            raise LogDirError(f"{one}: nothing was restored", file=place.file if place else one.copy, position=position)
+    for decision in decisions:
+        if decision.severity is Severity.ERROR and settings.mode != DROPMALFORMED:
+            location = decision.locations[0] if decision.locations else None
+            position = location.position if location else None
+            raise LogDirError(
+                f"{decision}: nothing was restored",
+                file=location.file if location else decision.copy,
+                position=position,
+            )
 
 
 def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
@@ -230,20 +234,20 @@ def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings
     Raises:
         LogDirError: the sources disagree about one that is not given.
     """
-    found: dict[str, dict[str, str]] = {}
+    by_topic: dict[str, dict[str, str]] = {}
     for source, (_, partition) in copies.items():
-        of_topic = found.setdefault(source.topic, {})
+        of_topic = by_topic.setdefault(source.topic, {})
         if partition.metadata is not None:
             of_topic.setdefault(partition.metadata.topic_id, partition.directory)
-    given = dict(settings.topic_ids)
-    if unknown := given.keys() - {settings.new_name(topic) for topic in found}:
+    requested = dict(settings.topic_ids)
+    if unknown := requested.keys() - {settings.new_name(topic) for topic in by_topic}:
         raise OptionError(f"a topic id is given for {', '.join(sorted(unknown))}, which is not restored")
     ids: dict[str, str] = {}
-    for topic, said in sorted(found.items()):
+    for topic, said in sorted(by_topic.items()):
         name = settings.new_name(topic)
-        if name not in given and len(said) > 1:
+        if name not in requested and len(said) > 1:
             where = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in said.items())
             raise LogDirError(f"{topic} has two ids ({where}): name one source, or give the id")
         kept = next(iter(said), None) if name == topic else None
-        ids[name] = given.get(name) or kept or new_id()
+        ids[name] = requested.get(name) or kept or new_id()
     return ids

@@ -20,7 +20,7 @@ class RestoreReport:
         fingerprint: of the names, sizes and times of the sources' segments.
         partitions: in their order.
         topic_ids: name to id.
-        groups: what became of the committed offsets; None where none were asked for.
+        groups: what became of the committed offsets; None where none were requested.
         left_out: directories of the sources that were not restored, with the reason.
         decisions: what was decided where partitions have several copies.
         held: topics that keep everything (``retention.ms`` is -1) until the setting is changed.
@@ -65,9 +65,9 @@ class RestoreReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
-        found = {name: getattr(self, name) for name in self.__slots__}
+        values = {name: getattr(self, name) for name in self.__slots__}
         groups = self.groups and {name: getattr(self.groups, name) for name in self.groups.__slots__}
-        return found | {"partitions": [one.as_json() for one in self.partitions], "groups": groups}
+        return values | {"partitions": [one.as_json() for one in self.partitions], "groups": groups}
 
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> RestoreReport:

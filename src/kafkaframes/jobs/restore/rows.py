@@ -1,7 +1,7 @@
 """Restore one partition from rows in Arrow: batches are built of them; transactions are not made again.
 
 Rows come in the order of their offsets. Offsets are kept, holes and all, or assigned. What a row does not say (a
-producer) the batches do not have; their leader epoch is the first, 0, unless one is asked for.
+producer) the batches do not have; their leader epoch is the first, 0, unless one is requested.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class RowsWriter:
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         self._report.bytes_read += table.nbytes
-        wanted = self._range.take(table)
+        selected = self._range.take(table)
         self._report.records_read += table.num_rows
-        if table.num_rows > wanted.num_rows:
-            self._report.records_left_out[OUTSIDE] += table.num_rows - wanted.num_rows
-        if wanted.num_rows:
-            if self._first_offset is None and "offset" in wanted.column_names and not self._settings.moves_offsets:
-                self._first_offset = wanted.column("offset")[0].as_py()
-            self._write(self._builder.add(wanted))
+        if table.num_rows > selected.num_rows:
+            self._report.records_left_out[OUTSIDE] += table.num_rows - selected.num_rows
+        if selected.num_rows:
+            if self._first_offset is None and "offset" in selected.column_names and not self._settings.moves_offsets:
+                self._first_offset = selected.column("offset")[0].as_py()
+            self._write(self._builder.add(selected))
 
     def close(self) -> PartitionReport:
         """Complete the directory and return the report.
@@ -87,11 +87,11 @@ class RowsWriter:
         if self._writer is not None:
             self._writer.__exit__(None, None, None)
 
-    def _write(self, pieces: Iterable[bytes]) -> None:
-        for piece in pieces:
+    def _write(self, batches: Iterable[bytes]) -> None:
+        for batch in batches:
             if self._writer is None:
                 self._writer = self._opened()
-            self._writer.append(piece)
+            self._writer.append(batch)
 
     def _opened(self) -> PartitionWriter:
         """Return the writer of a log that begins with its first record."""
@@ -159,13 +159,13 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
         lacking.append("timestamp")
     if lacking:
         raise OptionError(f"no column {', '.join(lacking)}; there are {', '.join(sorted(have))}")
-    for name, (fits, wanted) in _COLUMN_TYPES.items():
+    for name, (fits, expected) in _COLUMN_TYPES.items():
         if name not in have:
             continue
         kind = schema.field(name).type
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not pa.types.is_null(plain) and not any(fit(plain) for fit in fits):
-            raise OptionError(f"column {name} is {kind} and must be {wanted}: cast it")
+            raise OptionError(f"column {name} is {kind} and must be {expected}: cast it")
 
 
 _INTEGER = ((pa.types.is_integer,), "an integer")

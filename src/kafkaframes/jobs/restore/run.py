@@ -1,4 +1,4 @@
-"""The one way in for people: whatever the source is, with the clock and the ids of this machine."""
+"""The entry point for people: whatever the source is, with the clock and the ids of this machine."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def restore_log(
     return restore(named, Path(to), chosen, storage=storage, **options)
 
 
-def _settings(given: Mapping[str, Any]) -> RestoreSettings:
+def _settings(values: Mapping[str, Any]) -> RestoreSettings:
     """Return the settings.
 
     Raises:
         OptionError: one does not exist; the nearest is named.
     """
     known = [field.name for field in fields(RestoreSettings)]
-    for name in given:
+    for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             raise OptionError(
                 f"no setting {name}: {f'did you mean {near[0]}?' if near else 'there are ' + ', '.join(known)}"
             )
-    return RestoreSettings(**given)
+    return RestoreSettings(**values)
 
 
 def _new_id() -> str:

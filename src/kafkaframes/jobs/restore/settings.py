@@ -1,4 +1,4 @@
-"""What a restore is asked for: which records, under which offsets and names, and for what kind of node."""
+"""What a restore is to do: which records, under which offsets and names, and for what kind of node."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class RestoreSettings:
         return self.offsets == REASSIGN
 
     def wants_topic(self, topic: str, *, is_internal: bool) -> bool:
-        """Say whether a topic of the source is asked for; an internal one has to be named in full or by its start."""
+        """Say whether a topic of the source is requested; an internal one has to be named in full or by its start."""
         if not self.topics:
             return not is_internal
         return any(

@@ -121,8 +121,8 @@ def _rest(
         return
     if not skip:
         raise LogDirError(f"{stop.reason}: nothing was restored", position=stop.position, file=part.path)
-    found = salvage(rest, base_offset=next_offset, end_offset=part.end_offset)
-    lost += [Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in found.lost]
-    for start, end in found.ranges():
-        piece = rest[start:end]
-        yield Run(piece, scan_all(piece, rules=FILE), stop.position + start)
+    salvaged = salvage(rest, base_offset=next_offset, end_offset=part.end_offset)
+    lost += [Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in salvaged.lost]
+    for start, end in salvaged.ranges():
+        chunk = rest[start:end]
+        yield Run(chunk, scan_all(chunk, rules=FILE), stop.position + start)

@@ -24,7 +24,7 @@ class Translation:
 
     def __init__(self, committed: Iterable[int]) -> None:
         self._waiting: Ints = np.unique(np.array(sorted(committed), np.int64))
-        self._found: dict[int, int] = {}
+        self._translated: dict[int, int] = {}
 
     @property
     def waits(self) -> bool:
@@ -36,11 +36,11 @@ class Translation:
         if not len(old_lasts) or not self.waits:
             return
         count = int(np.searchsorted(self._waiting, old_lasts[-1], side="right"))
-        asked, self._waiting = self._waiting[:count], self._waiting[count:]
-        runs = np.searchsorted(old_lasts, asked, side="left")
-        moved = new_firsts[runs] + np.maximum(asked - old_firsts[runs], 0)
-        self._found.update(zip(asked.tolist(), moved.tolist(), strict=True))
+        reached, self._waiting = self._waiting[:count], self._waiting[count:]
+        runs = np.searchsorted(old_lasts, reached, side="left")
+        moved = new_firsts[runs] + np.maximum(reached - old_firsts[runs], 0)
+        self._translated.update(zip(reached.tolist(), moved.tolist(), strict=True))
 
     def finish(self, end_offset: int) -> dict[int, int]:
         """Return the new offset of each committed one; behind the last record that is the log's end."""
-        return self._found | dict.fromkeys(self._waiting.tolist(), end_offset)
+        return self._translated | dict.fromkeys(self._waiting.tolist(), end_offset)

@@ -19,7 +19,7 @@ def rows(**columns) -> pa.RecordBatch:
 
 
 def routed(router: Router, batch: pa.RecordBatch) -> list[tuple[str, list[int]]]:
-    return [(str(one.partition), one.places.tolist()) for one in router.route(batch)]
+    return [(str(one.partition), one.rows.tolist()) for one in router.route(batch)]
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,9 @@ def _checked(top: Path) -> LogDirectory:
     if not (top / names.CLEAN_SHUTDOWN).exists() and not (top / COMMITTED).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
         raise LogDirError(reason, file=str(top))
-    found = [one for one in discover(str(top)) if Path(one.path) == top]
-    if found:
-        return found[0]
+    directories = [one for one in discover(str(top)) if Path(one.path) == top]
+    if directories:
+        return directories[0]
     return LogDirectory(str(top), LocalFileSystem())
 
 
@@ -221,12 +221,12 @@ class Commit:
 
     def _all_of(self, by_partition: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
         topics = {one.topic for one in by_partition} | ({self.settings.topic} if self.settings.topic else set())
-        found = set(by_partition)
+        partitions = set(by_partition)
         for topic in topics:
             least = 0 if any(one.topic == topic for one in by_partition) else 1
             count = self.settings.partitions.get(topic, self.settings.num_partitions or least)
-            found |= {TopicPartition(topic, number) for number in range(count)}
-        return found
+            partitions |= {TopicPartition(topic, number) for number in range(count)}
+        return partitions
 
     # --------------------------------------------------------------------------------------- behind what is there
 
@@ -310,14 +310,14 @@ def _layouts(
     """Return topics as they are registered with a controller: their records are kept, however old they are."""
     ids: dict[str, str] = {}
     epochs: dict[str, dict[int, int]] = {}
-    for partition, topic_id, found in sorted(partitions, key=lambda one: one[0]):
+    for partition, topic_id, segments in sorted(partitions, key=lambda row: row[0]):
         if topic_id is not None:
             ids[partition.topic] = topic_id
-            latest = found[-1].leader_epoch if found else 0
+            latest = segments[-1].leader_epoch if segments else 0
             epochs.setdefault(partition.topic, {})[partition.partition] = latest
     return [
         TopicLayout(
-            name, ids[name], {one: epochs[name].get(one, 0) for one in registered_numbers(epochs[name])}, _KEPT_FOR_EVER
+            name, ids[name], {row: epochs[name].get(row, 0) for row in registered_numbers(epochs[name])}, _KEPT_FOR_EVER
         )
         for name in ids
     ]

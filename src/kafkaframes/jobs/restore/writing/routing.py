@@ -25,10 +25,10 @@ _SHORT = 1 << 16
 
 
 class Routed(NamedTuple):
-    """Rows of one topic partition: their places among those given, ascending."""
+    """Rows of one topic partition: their indexes, ascending."""
 
     partition: TopicPartition
-    places: Ints
+    rows: Ints
 
 
 class Router:
@@ -56,11 +56,11 @@ class Router:
             code = code.astype(np.uint16)
         order = np.argsort(code, kind="stable")
         edges = np.flatnonzero(np.diff(code[order].astype(np.int64), prepend=-1, append=-1))
-        found = []
+        routed = []
         for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             topic, partition = divmod(int(code[order[first]]), width)
-            found.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
-        return found
+            routed.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
+        return routed
 
     def _count(self, topic: str) -> int:
         return self._settings.partitions.get(topic, self._settings.num_partitions or 1)
@@ -76,22 +76,22 @@ class Router:
         encoded = column.dictionary_encode()
         names: list[str] = encoded.dictionary.to_pylist()
         indices = encoded.indices.to_numpy().astype(np.int64)
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             if name not in self._checked:
                 try:
                     check_topic(name)
                 except OptionError as error:
-                    raise _bad(_first(indices == place), str(error)) from None
+                    raise _bad(_first(indices == index), str(error)) from None
                 self._checked.add(name)
         return names, indices
 
     def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
         partitions: Ints = np.full(rows.num_rows, UNASSIGNED, np.int64)
         if "partition" in rows.schema.names:
-            given = rows.column("partition")
-            asked = pc.fill_null(given.cast(pa.int64()), UNASSIGNED).to_numpy().copy()
-            self._check(asked, np.asarray(given.is_valid()), topics, topic_of, counts)
-            partitions = asked
+            column = rows.column("partition")
+            numbers = pc.fill_null(column.cast(pa.int64()), UNASSIGNED).to_numpy().copy()
+            self._check(numbers, np.asarray(column.is_valid()), topics, topic_of, counts)
+            partitions = numbers
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
         if keys is not None:
             assign_by_key(keys, counts, partitions)
@@ -101,15 +101,15 @@ class Router:
         return partitions
 
     def _check(
-        self, asked: Ints, given: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
+        self, numbers: Ints, has_number: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
     ) -> None:
         known = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
         limits = np.where(known | (self._settings.num_partitions is not None), counts, LARGEST_PARTITION + 1)
-        wrong = given & ((asked < 0) | (asked >= limits))
+        wrong = has_number & ((numbers < 0) | (numbers >= limits))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             has = f"has {counts[row]}" if limits[row] <= LARGEST_PARTITION else "numbers them from 0 on"
-            raise _bad(row, f"no partition {asked[row]}: topic {topics[topic_of[row]]} {has}")
+            raise _bad(row, f"no partition {numbers[row]}: topic {topics[topic_of[row]]} {has}")
 
     def _in_turn(self, rows: pa.RecordBatch, free: Ints, counts: Ints) -> Ints:
         """Choose partitions for rows that say nothing: the next one after about a batch."""

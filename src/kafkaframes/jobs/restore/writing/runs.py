@@ -2,7 +2,7 @@
 
 A run is in the order of the task's rows. Batches are complete (compressed, with their CRC); what the commit changes
 afterwards stands outside of both. Memory: ``PENDING_BYTES`` of rows and what is built of them, whatever the number of
-partitions; so the batches of very many partitions are smaller than asked for.
+partitions; so the batches of very many partitions are smaller than requested.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class RunWriter:
 
     def _flush(self) -> None:
         """Route the rows that wait, and write each partition's."""
-        given, self._pending, self._pending_bytes = [one for one in self._pending if one.num_rows], [], 0
-        for rows in _joined(given):
+        pending, self._pending, self._pending_bytes = [one for one in self._pending if one.num_rows], [], 0
+        for rows in _joined(pending):
             try:
                 self._write_all(rows)
             except EncodeError as error:
@@ -108,13 +108,13 @@ class RunWriter:
         records = self._laid_out(rows)
         self._check_sizes(records, routed)
         offsets = _kept_offsets(rows) if self._settings.keep_offsets else None
-        for one in routed:
-            opened = self._open.get(one.partition)
+        for routed_rows in routed:
+            opened = self._open.get(routed_rows.partition)
             if opened is None:
                 opened = _Open(self._directory / f"run-{len(self._open):06}")
-                self._open[one.partition] = opened
-            mine = self._numbered(one, opened, offsets)
-            data = self._built(records.take(one.places, offsets=mine), one)
+                self._open[routed_rows.partition] = opened
+            mine = self._numbered(routed_rows, opened, offsets)
+            data = self._built(records.take(routed_rows.rows, offsets=mine), routed_rows)
             with atomic.writing(opened.path), opened.path.open("ab") as out:
                 out.write(data)
             opened.size_bytes += len(data)
@@ -141,22 +141,22 @@ class RunWriter:
             sizes += before[records.header_starts[1:]] - before[records.header_starts[:-1]]
         if sizes.max(initial=0) > limit:
             row = int(np.flatnonzero(sizes > limit)[0])
-            partition = next(one.partition for one in routed if row in one.places)
+            partition = next(one.partition for one in routed if row in one.rows)
             reason = f"a record of about {sizes[row]} bytes for {partition} is larger than maxMessageBytes ({limit})"
             raise EncodeError(reason).within(row)
 
     def _numbered(self, routed: Routed, opened: _Open, offsets: Ints | None) -> Ints:
         """Return the offsets of a partition's rows."""
         if offsets is None:
-            return np.arange(opened.next_offset, opened.next_offset + len(routed.places))
-        mine: Ints = offsets[routed.places]
+            return np.arange(opened.next_offset, opened.next_offset + len(routed.rows))
+        mine: Ints = offsets[routed.rows]
         before = opened.next_offset - 1
         falls = np.flatnonzero(np.diff(mine, prepend=before) <= 0)
         if len(falls):
             at = int(falls[0])
             last = mine[at - 1] if at else before
             reason = f"offset {mine[at]} after {last} in {routed.partition}: sort each task by partition and offset"
-            raise EncodeError(reason).within(int(routed.places[at]))
+            raise EncodeError(reason).within(int(routed.rows[at]))
         if not opened.records:
             opened.first_offset = int(mine[0])
         return mine
@@ -174,7 +174,7 @@ class RunWriter:
             )
         except EncodeError as error:
             row = _row_of(error)
-            raise EncodeError(error.reason).within(int(routed.places[row])) if row is not None else error from error
+            raise EncodeError(error.reason).within(int(routed.rows[row])) if row is not None else error from error
 
     def _located(self, error: EncodeError) -> EncodeError:
         """Name the row of the task, where the error names one of those that waited."""
