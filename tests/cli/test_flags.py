@@ -10,8 +10,12 @@ from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 
 @click.command()
 @click.option("-f", "--from", "source")
-def copy(source):
-    raise OptionError("`source` is empty; `start` says where to begin, `other` and `kafkaframes info` nothing")
+@click.option("--timeout", "seconds")
+@click.option("-o", "--option", "options", multiple=True)
+def copy(source, seconds, options):
+    raise OptionError(
+        "`source` is empty; `start` says where to begin, `timeout` and `other` and `kafkaframes info` nothing"
+    )
 
 
 class Group(LazyGroup):
@@ -21,7 +25,9 @@ class Group(LazyGroup):
 
 def test_settings_are_flags_then_options_of_spark():
     group = Group("kafkaframes", commands_table={"copy": ("", "")})
-    with pytest.raises(OptionError, match=r"^--from is empty; startingOffsets says .* `other` and `kafkaframes info`"):
+    with pytest.raises(
+        OptionError, match=r"^--from is empty; -o startingOffsets says .* --timeout and `other` and `kafkaframes info`"
+    ):
         group.main(["copy"], standalone_mode=False)
 
 

@@ -157,7 +157,7 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
     elif data_dir is not None and not adopt and disk.stat(join(path, FILE_NAME)) is None:
         others = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
         if others:
-            reason = f"is not empty and not this broker's ({', '.join(others[:3])}); --adopt takes it, --serve reads it"
+            reason = f"is not empty and not this broker's ({', '.join(others[:3])}); `adopt` takes it, `serve` reads it"
             raise LogDirError(reason, file=path)
 
 

@@ -140,4 +140,4 @@ async def _until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, wa
     if isinstance(waiting.error, BrokerError):
         raise waiting.error
     reason = waiting.error or f"{waiting.servers} does not answer"
-    raise NetworkError(f"{reason} (waited {waiting.timeout_s:g} s; --timeout waits longer)")
+    raise NetworkError(f"{reason} (waited {waiting.timeout_s:g} s; `timeout` waits longer)")

@@ -126,7 +126,7 @@ def convert_checkpoint(
         missing = [str(one.number) for one in found.sources if one.planned is not None and notes[one.number] is None]
         if missing:
             raise OptionError(
-                f"the first micro-batch is in flight: say where source {', '.join(missing)} began (--begins), else "
+                f"the first micro-batch is in flight: say where source {', '.join(missing)} began (`begins`), else "
                 "Spark's connector would ask anew and lose or repeat rows"
             )
     target_path = Path(to)

@@ -299,7 +299,7 @@ def test_merged_segments_are_not_exported_twice(tasks, settings):
 
 def test_another_question_is_refused(tasks, settings):
     export(tasks, settings)
-    with pytest.raises(OptionError, match=r"something else \(mode\).*--overwrite"):
+    with pytest.raises(OptionError, match=r"something else \(mode\).*`overwrite`"):
         export(tasks, replace(settings, mode="FAILFAST"))
     assert len(visible(settings)) == 3
 

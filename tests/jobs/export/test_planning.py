@@ -50,6 +50,6 @@ def test_a_failure_on_spark_is_one_line(spark, tmp_path):
         shutil.rmtree(to / "_kafkaframes" / "tmp")
         return spark_run(spark, export_group)(jobs)
 
-    with pytest.raises(KafkaframesError, match=r"--to .*/out: cannot be written: [^\n]*$"):
+    with pytest.raises(KafkaframesError, match=r"`to` .*/out: cannot be written: [^\n]*$"):
         export(tasks, Settings(str(to)), run=broken)
     assert not (to / "_SUCCESS").exists()

@@ -97,7 +97,7 @@ def test_a_dry_run_says_what_is_to_be_done_and_does_nothing(tmp_path):
     for report in (to_servers, to_directory):
         assert "money" in report.created
         assert "would copy offsets 0 to 200" in str(report)
-        assert str(report).endswith("nothing was written: --dry-run")
+        assert str(report).endswith("nothing was written: a dry run")
 
 
 def test_the_committed_offsets_of_groups_are_carried_and_none_goes_back(tmp_path):
@@ -146,7 +146,7 @@ def damaged(tmp_path: Path) -> Path:
 
 def test_damage_stops_it_or_is_left_out_and_counted(tmp_path):
     source = damaged(tmp_path)
-    with pytest.raises(CorruptRecordError, match=r"does not have the CRC of its bytes \(--skip-damaged goes on\)"):
+    with pytest.raises(CorruptRecordError, match=r"does not have the CRC of its bytes \(`skip_damaged` goes on\)"):
         run_mirror(source, tmp_path / "stopped")
     report = run_mirror(source, tmp_path / "copy", skip_damaged=True)
     left = [one for one in report.partitions if one.batches_left_out]
@@ -173,7 +173,7 @@ def test_mistakes_are_told(tmp_path):
             run_mirror(a.bootstrap_servers, tmp_path / "copy", topics=("order",))
         with pytest.raises(OptionError, match="are the same"):
             run_mirror("a:1", "a:1")
-        with pytest.raises(OptionError, match="--state DIR is needed"):
+        with pytest.raises(OptionError, match="`state_dir` is needed"):
             run_mirror(a.bootstrap_servers, tmp_path / "copy", offsets="reassign")
     with pytest.raises(OptionError, match="only read"):
         run_mirror(LOGS / "zk-0102-v1", LOGS / "zk-0102-v1" / "copy")

@@ -249,7 +249,7 @@ def test_an_earlier_version_has_the_rows_and_the_offsets_of_its_time(kind, log):
 
 def test_a_table_that_is_there_is_not_touched_unasked(kind, log):
     export(kind, log, incremental=False)
-    with pytest.raises(OptionError, match="--incremental adds what is new, --overwrite replaces"):
+    with pytest.raises(OptionError, match="`incremental` adds what is new, `overwrite` replaces"):
         export(kind, log, incremental=False)
     assert held(kind) == list(range(200))
 
@@ -338,7 +338,9 @@ def test_a_gap_is_an_error_unless_it_is_accepted_and_then_recorded(kind, log):
     write(log, 250, 10)
     for path in sorted(log.glob("*.log"))[:2]:
         path.unlink()
-    with pytest.raises(OptionError, match=r"offsets 200 to 249 of t-0 are not in the log any more.*failOnDataLoss"):
+    with pytest.raises(
+        OptionError, match=r"offsets 200 to 249 of t-0 are not in the log any more.*`fail_on_data_loss`"
+    ):
         export(kind, log)
     assert kind.offsets() == {"t": {"0": 200}}
     outcome = export(kind, log, failOnDataLoss="false")

@@ -69,7 +69,7 @@ def security_of(
     certificate = certificate or given.get("ssl.keystore.location")
     authorities = authorities or given.get("ssl.truststore.location")
     if certificate is None and (key is not None or authorities is not None):
-        raise OptionError("TLS needs a certificate: --tls-cert, or ssl.keystore.location with ssl.keystore.type=PEM")
+        raise OptionError("TLS needs a certificate: `certificate`, or ssl.keystore.location with ssl.keystore.type=PEM")
     asked = given.get("ssl.client.auth", "none")
     if asked not in ("none", "requested", "required") or (asked == "required" and authorities is None):
         raise OptionError(f"ssl.client.auth={asked}: none, requested, or required with a truststore")
@@ -160,5 +160,5 @@ def users_of_text(text: str, *, source: str) -> list[str]:
 def _user(text: str) -> tuple[str, str]:
     name, equals, password = text.partition("=")
     if not (name and equals and password):
-        raise OptionError("--sasl-user takes NAME=PASSWORD")
+        raise OptionError("`sasl_user` takes NAME=PASSWORD")
     return name, password

@@ -162,7 +162,7 @@ def target_release(name: str) -> Release:
     try:
         return release(name)
     except OptionError as error:
-        raise OptionError(f"--target {name}: {error}") from None
+        raise OptionError(f"`target` {name}: {error}") from None
 
 
 def audit(uses: Uses, target: Release) -> Audit:

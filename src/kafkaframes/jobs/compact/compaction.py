@@ -206,7 +206,7 @@ def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
         chosen = [one for one in log.rewritten if _is_compacted(one)]
     _refuse_patterns_of_no_topic(log, topics)
     if not chosen:
-        raise OptionError("no topic to compact; name those whose cleanup.policy is compact (topics, --topic)")
+        raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
     return chosen
 
 

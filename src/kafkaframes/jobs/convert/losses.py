@@ -44,7 +44,7 @@ class Losses:
         if self._stops and any(counts.values()):
             kinds = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
             position = int(window.batches.column("position")[int(np.flatnonzero(down)[0])])
-            reason = f"the older format cannot say everything: {kinds} here; on_loss (--on-loss) warn or drop goes on"
+            reason = f"the older format cannot say everything: {kinds} here; `on_loss` warn or drop goes on"
             raise EncodeError(reason, position=position)
         self.counts.update({kind: number for kind, number in counts.items() if number})
 

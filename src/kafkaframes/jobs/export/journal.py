@@ -91,19 +91,19 @@ def open_destination(to: str, asked: dict[str, Any], *, overwrite: bool = False)
             yield
             shutil.rmtree(root / TEMPORARY, ignore_errors=True)
     except OSError as error:
-        raise OptionError(f"--to {to}: cannot be written: {error.strerror or error}") from error
+        raise OptionError(f"`to` {to}: cannot be written: {error.strerror or error}") from error
 
 
 def _check_is_ours(root: Path) -> None:
     if root.is_dir() and not (root / OWN).is_dir() and any(root.iterdir()):
-        raise OptionError(f"--to {root}: holds other files, but no earlier export")
+        raise OptionError(f"`to` {root}: holds other files, but no earlier export")
 
 
 def _lock(descriptor: int, to: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OptionError(f"--to {to}: another export is writing there") from None
+        raise OptionError(f"`to` {to}: another export is writing there") from None
 
 
 def _clear(root: Path) -> None:
@@ -119,7 +119,7 @@ def _prepare(root: Path, asked: dict[str, Any]) -> None:
         if (before := _parsed(known)) != asked:
             differs = ", ".join(sorted(name for name in asked if before.get(name) != asked[name]))
             raise OptionError(
-                f"--to {root}: an earlier run asked for something else ({differs}); --overwrite replaces it"
+                f"`to` {root}: an earlier run asked for something else ({differs}); `overwrite` replaces it"
             )
     else:
         write_whole(known, json.dumps(asked))

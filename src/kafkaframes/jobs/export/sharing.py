@@ -114,7 +114,7 @@ def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[Ex
         if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
             raise OptionError(
                 f"{task.path} was exported and is not in the log any more, but older segments are: was the log "
-                "compacted? Its records may be in other segments now: export to a new directory, or with --overwrite"
+                "compacted? Its records may be in other segments now: export to a new directory, or with `overwrite`"
             )
 
 
@@ -126,7 +126,7 @@ def _check_all_here(
         changed = next(now[name].path for name, known in here.items() if not _same(known.task, now[name]))
         raise OptionError(
             f"{changed} has changed (or other offsets are asked for) since it was exported into one file with "
-            f"{gone[0]}, which is not there any more: export to a new directory, or with --overwrite"
+            f"{gone[0]}, which is not there any more: export to a new directory, or with `overwrite`"
         )
 
 

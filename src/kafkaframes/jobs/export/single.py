@@ -46,11 +46,11 @@ def export_single(
         reason = (
             "is a directory"
             if final.is_dir()
-            else "exists; --overwrite replaces it"
+            else "exists; `overwrite` replaces it"
             if final.is_file()
             else "is no file"
         )
-        raise OptionError(f"--to {final}: {reason}")
+        raise OptionError(f"`to` {final}: {reason}")
     temporary = final.with_name(f"{final.name}{PART}")
     results: list[SegmentResult] = []
     with writing(settings.to):

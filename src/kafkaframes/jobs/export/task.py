@@ -288,4 +288,4 @@ def writing(to: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # pyarrow's errors of files are OSErrors, too
-        raise OptionError(f"--to {to}: cannot be written: {error.strerror or error}") from error
+        raise OptionError(f"`to` {to}: cannot be written: {error.strerror or error}") from error

@@ -122,7 +122,7 @@ class _Job:
             return False
         can = goal is None or await topics.keeps_offsets(goal)
         if self.settings.offsets == KEEP and not can:
-            raise OptionError(f"{self.settings.target} gives offsets of its own: --offsets keep is not possible")
+            raise OptionError(f"{self.settings.target} gives offsets of its own: `offsets` keep is not possible")
         return can
 
     def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
@@ -132,7 +132,7 @@ class _Job:
             return KeepingWriter(cluster, self.settings.skip_damaged)
         if self.settings.state_dir is None:
             raise OptionError(
-                f"{self.settings.target} gives offsets of its own: --state DIR is needed, to keep their mapping in"
+                f"{self.settings.target} gives offsets of its own: `state_dir` is needed, to keep their mapping in"
             )
         writer = MappingWriter(cluster, self.settings.state_dir, self.settings.skip_damaged, self.settings.dry_run)
         stack.callback(writer.close)

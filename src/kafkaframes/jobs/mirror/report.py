@@ -114,7 +114,7 @@ class MirrorReport:
             left = "".join(f", {number:,} left out ({reason})" for reason, number in sorted(self.commits_left.items()))
             said.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left}")
         if self.is_dry_run:
-            return [*said, "nothing was written: --dry-run"]
+            return [*said, "nothing was written: a dry run"]
         return [*said, *self._totals()]
 
     def _totals(self) -> list[str]:

@@ -58,15 +58,15 @@ class MirrorSettings:
         Raises:
             OptionError: names the option.
         """
-        for name, value in (("--from", self.source), ("--to", self.target)):
+        for name, value in (("source", self.source), ("target", self.target)):
             if not value.strip():
-                raise OptionError(f"{name} is empty: bootstrap servers or a log directory are wanted")
+                raise OptionError(f"`{name}` is empty: bootstrap servers or a log directory are wanted")
         if self.source == self.target:
-            raise OptionError(f"--from and --to are the same: {self.source}")
+            raise OptionError(f"`source` and `target` are the same: {self.source}")
         if self.offsets not in (None, KEEP, REASSIGN):
-            raise OptionError(f"--offsets is {KEEP} or {REASSIGN}, not {self.offsets}")
+            raise OptionError(f"`offsets` is {KEEP} or {REASSIGN}, not {self.offsets}")
         if self.follow and self.dry_run:
-            raise OptionError("--dry-run looks once: not together with --follow")
+            raise OptionError("`dry_run` looks once: not together with `follow`")
 
 
 def settings_of(values: Mapping[str, Any]) -> MirrorSettings:

@@ -93,7 +93,7 @@ class Committer:
             name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
             raise OptionError(
                 f"{self._table.place}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
-                "was added by this run: run again with --incremental"
+                "was added by this run: run again with `incremental`"
             )
         if state is not None and state.settings:
             self.check_settings(state)

@@ -51,7 +51,7 @@ class DeadLetters:
             return None
         if state.settings is None:
             raise OptionError(
-                f"{table.place}: is a table, but not one of dead letters: give another with --dead-letters"
+                f"{table.place}: is a table, but not one of dead letters: give another with `dead_letters`"
             )
         claims.remove_orphans(table.root, lambda run, since: table.has_committed(run, since=since))
         state = table.read()

@@ -57,7 +57,7 @@ def load_library() -> Any:
         import deltalake
         import deltalake.transaction
     except ImportError as error:
-        raise MissingExtraError("--format delta", "delta") from error
+        raise MissingExtraError("`format` delta", "delta") from error
     return deltalake
 
 

@@ -65,7 +65,7 @@ def load_library() -> Any:
         import pyiceberg.catalog
         import pyiceberg.io.pyarrow
     except ImportError as error:
-        raise MissingExtraError("--format iceberg", "iceberg") from error
+        raise MissingExtraError("`format` iceberg", "iceberg") from error
     return pyiceberg.catalog
 
 
@@ -81,13 +81,13 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
         try:
             return library.load_catalog(name)
         except Exception as error:  # of each catalog its own: config, HTTP, SQL
-            raise OptionError(f"--catalog {name}: {error}") from error
+            raise OptionError(f"`catalog` {name}: {error}") from error
     if warehouse is None or "://" in warehouse:
-        raise OptionError("--to: give a directory, or --catalog NAME: Iceberg needs a catalog beside its files")
+        raise OptionError("`to`: give a directory, or `catalog`: Iceberg needs a catalog beside its files")
     try:
         from pyiceberg.catalog.sql import SqlCatalog
     except ImportError as error:
-        raise MissingExtraError("--format iceberg without --catalog", "iceberg") from error
+        raise MissingExtraError("`format` iceberg without `catalog`", "iceberg") from error
     root = Path(warehouse).absolute()
     root.mkdir(parents=True, exist_ok=True)
     return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=_uri(str(root)))
@@ -106,7 +106,7 @@ class IcebergTable:
 
     def __init__(self, catalog: Any, name: str = DEFAULT_NAME, *, location: str | None = None) -> None:
         if "." not in name:
-            raise OptionError(f"--table {name}: must be NAMESPACE.NAME")
+            raise OptionError(f"`table` {name}: must be NAMESPACE.NAME")
         self._catalog, self._name, self._location = catalog, name, location
         self.place = f"table {name}"
         self._table: Any = None

@@ -92,7 +92,7 @@ def _gaps(
             gap = Gap(place.topic, place.partition, end, firsts[place])
             if not allow_loss:
                 raise OptionError(
-                    f"{gap} are not in the topic any more, and not in the table: --allow-loss accepts that, and "
+                    f"{gap} are not in the topic any more, and not in the table: `allow_loss` accepts that, and "
                     "records it in the table"
                 )
             yield gap

@@ -51,7 +51,9 @@ class ParquetTable:
 
     def __init__(self, root: str) -> None:
         if "://" in root:
-            raise OptionError(f"--to parquet {root}: must be a directory; in a store: --to delta, or --to iceberg")
+            raise OptionError(
+                f"`to` {root}: a table of plain Parquet must be a directory; in a store: delta or iceberg"
+            )
         self.root = self.place = root
         self._version: int | None = None
         self._columns: pa.Schema | None = None

@@ -30,7 +30,7 @@ from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.transactions import TransactionState, transactions_of
 
-ALLOWED = "-o failOnDataLoss=false accepts that, and records it in the table"
+ALLOWED = "`fail_on_data_loss`=false accepts that, and records it in the table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def check_same_topic(name: TopicPartition, one: Log, state: TableState | None) -
     if metadata is not None and number is not None and number != topic_number(metadata.topic_id):
         raise OptionError(
             f"topic {name[0]} has the id {metadata.topic_id}, and the table was filled from one with another id: the "
-            "topic was made anew. Export it to a new table, or with --overwrite"
+            "topic was made anew. Export it to a new table, or with `overwrite`"
         )
 
 
@@ -146,6 +146,6 @@ def start_of(name: TopicPartition, one: Log, asked: int, end: int | None) -> tup
     if end > last.base_offset and (log_end := log_end_offset(one.filesystem, one.partition)) < end:
         raise OptionError(
             f"{name[0]}-{name[1]} ends at offset {log_end}, and the table has its records up to {end - 1}: the log was "
-            "cut or replaced, or this is another copy. Export to a new table, or with --overwrite"
+            "cut or replaced, or this is another copy. Export to a new table, or with `overwrite`"
         )
     return end, None

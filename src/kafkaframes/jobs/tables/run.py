@@ -131,7 +131,7 @@ class TableExport:
             return state
         if not (incremental or overwrite):
             raise OptionError(
-                f"{table.place}: holds an export already: --incremental adds what is new, --overwrite replaces it"
+                f"{table.place}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
             )
         self._committer.check_settings(state)
         return state

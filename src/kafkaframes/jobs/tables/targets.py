@@ -69,12 +69,12 @@ def destination(to: str, sign: str) -> str:
         return to.rstrip("/")
     root = Path(to).absolute()
     if root.exists() and not root.is_dir():
-        raise OptionError(f"--to {to}: is a file")
+        raise OptionError(f"`to` {to}: is a file")
     if root.is_dir() and not (root / sign).exists():
         others = [path.name for path in root.iterdir() if path.name != OWN]
         is_begun = (root / RUNS).is_dir()  # by a run that was killed before its first commit, or is at it now
         if (others and not is_begun) or (root / OWN / "export.json").exists():
-            raise OptionError(f"--to {to}: holds other files, and no table")
+            raise OptionError(f"`to` {to}: holds other files, and no table")
     return str(root)
 
 

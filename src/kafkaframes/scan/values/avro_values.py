@@ -53,7 +53,7 @@ def load_library() -> Any:
         import fastavro
         import fastavro.schema
     except ImportError as error:
-        raise MissingExtraError("--mode avro", "avro") from error
+        raise MissingExtraError("`mode` avro", "avro") from error
     return fastavro
 
 

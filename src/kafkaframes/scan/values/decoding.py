@@ -92,7 +92,7 @@ def subject_schema(url: str, subject: str, mode: str) -> Registered:
     """
     found = Registry(url).latest(subject)
     if found.kind != _KINDS[mode]:
-        raise OptionError(f"--mode {mode}: the schemas of {subject} are {found.kind}")
+        raise OptionError(f"`mode` {mode}: the schemas of {subject} are {found.kind}")
     return found
 
 
@@ -154,7 +154,7 @@ class _Framed:
 def _known(decoding: Decoding, number: int) -> bytes:
     found = decoding.by_id.get(number)
     if found is None:
-        raise BadValueError(f"schema {number} is not among those given: --schema {number}=FILE, or --registry URL")
+        raise BadValueError(f"schema {number} is not among those given")
     return found
 
 
@@ -208,7 +208,7 @@ def _registered_files(registered: Registered) -> list[bytes]:
         except Exception as error:
             raise OptionError(
                 "the schema registry does not give descriptors of Protobuf schemas (format=serialized): "
-                "--schema FILE.desc takes what protoc writes"
+                "`schema` FILE.desc takes what protoc writes"
             ) from error
         one.name = name or one.name
         files.append(one.SerializeToString())

@@ -222,7 +222,7 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
             continue
         found = one if found is None else _merged(found, one)
     if found is None or found == _UNKNOWN:
-        raise OptionError("no value is JSON yet: there is nothing to infer columns from; --schema FILE says them")
+        raise OptionError("no value is JSON yet: there is nothing to infer columns from; `schema` says them")
     return found
 
 

@@ -46,7 +46,7 @@ def load_library() -> tuple[Any, Any, Any]:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:
-        raise MissingExtraError("--mode protobuf", "protobuf") from error
+        raise MissingExtraError("`mode` protobuf", "protobuf") from error
     return descriptor_pb2, descriptor_pool, message_factory
 
 
@@ -112,7 +112,7 @@ class ProtobufDecoder:
         except BadValueError:
             raise OptionError("the Protobuf file has no message") from None
         except KeyError:
-            raise OptionError(f"no message {name!r} in the Protobuf files: --message NAME says which") from None
+            raise OptionError(f"no message {name!r} in the Protobuf files: `message` says which") from None
         except TypeError as error:
             raise OptionError(f"the Protobuf files do not fit together: {error}") from error
         self._class = message_factory.GetMessageClass(descriptor)

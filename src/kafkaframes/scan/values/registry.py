@@ -51,7 +51,7 @@ class Registry:
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(f"--registry {_shown(url)}: must be http://HOST:PORT or https://HOST")
+            raise OptionError(f"`registry` {_shown(url)}: must be http://HOST:PORT or https://HOST")
         self._timeout = timeout
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if parts.username is not None:
@@ -90,7 +90,7 @@ class Registry:
         """
         answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer is None:
-            raise OptionError(f"the schema registry has no subject {subject}: --subject NAME says which")
+            raise OptionError(f"the schema registry has no subject {subject}: `subject` says which")
         if isinstance(number := answer.get("id"), int):
             return self.by_id(number)
         return self._registered(answer)
