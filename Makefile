@@ -47,11 +47,12 @@ look: $(READY) ## the short form: examples/logs through Spark to Parquet in out/
 	@$(PY) -m kafkaframes kernels warm wire records
 	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
 
-check: setup ## format, lint, types, import contracts
+check: setup ## format, lint, types, import contracts, words of names
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(PY) tools/check_names.py
 
 format: setup ## rewrite the sources in the house format
 	$(VENV)/bin/ruff format .
