@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kafkaframes
+from kafkaframes.broker.api import LEFT_OUT
 from kafkaframes.broker.table import all_apis
 from kafkaframes.capture.broker_addresses import BrokerAddresses
 from kafkaframes.capture.redaction import KEPT_TEXTS
@@ -147,7 +148,8 @@ def rights_table() -> str:
             needs = f"{right.operation} on the {right.resource}{enough}"
             since, until = max(right.since, api.range[0]), min(right.until, api.range[1])
             part = right.each or (f"the request, by `{right.field}`" if right.field else "the request")
-            body.append((f"{api.name} ({api.key})", f"{since}-{until}", needs, part, right.error))
+            shown = LEFT_OUT if right.denied == LEFT_OUT else right.error.name
+            body.append((f"{api.name} ({api.key})", f"{since}-{until}", needs, part, shown))
         if not api.rights:
             body.append((f"{api.name} ({api.key})", "{}-{}".format(*api.range), "none", "", ""))
     return rows(("API", "versions", "right", "needed for", "without it"), body)

@@ -64,7 +64,10 @@ def test_a_deleted_topic_is_made_anew_under_another_id(asker):
     assert create(asker, "orders").topic_id != first
     row = asker.ask("DeleteTopics", 6, topics=[types.DeleteTopicState(topic_id=first)]).responses[0]
     assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert asker.ask("DeleteTopics", 1, topic_names=["orders", "none"]).responses[1].error_code == 3
+    assert (
+        asker.ask("DeleteTopics", 1, topic_names=["orders", "none"]).responses[1].error_code
+        == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 def test_partitions_are_added_and_never_taken_away(asker):

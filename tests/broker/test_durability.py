@@ -15,6 +15,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.assembly import open_broker
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
@@ -158,5 +159,5 @@ def test_what_the_disk_did_not_take_is_not_acknowledged(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"closed|reset"):
         ask(broker.port, frame_of(1, -1), 9)
     answer = ask(broker.port, frame_of(2, -1), 9)
-    assert answer.responses[0].partition_responses[0].error_code == 56  # KAFKA_STORAGE_ERROR
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     broker.kill()

@@ -19,7 +19,7 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.properties import read_properties
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import ErrorCode, LogDirError, OptionError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
@@ -95,7 +95,7 @@ def test_a_directory_is_served_and_not_a_byte_of_it_changes(tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with Broker(serve=tmp_path) as served:
         assert [record.value for record in served.records("orders")] == [b"1"]
-        assert produce(served.port, b"2").error_code == 44
+        assert produce(served.port, b"2").error_code == ErrorCode.POLICY_VIOLATION
         types = message("FetchRequest")
         row = types.FetchPartition(partition=0, partition_max_bytes=1000)
         for version in (0, 4, 12):

@@ -18,6 +18,7 @@ from kafkaframes.broker.request_log import open_request_log
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import credential_of_password
 from kafkaframes.broker.table import all_apis
+from kafkaframes.errors import ErrorCode
 from kafkaframes.errors.sensitive import (
     CONFIG_NAMES,
     CONFIGS,
@@ -171,7 +172,7 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
         shown = [repr(security), repr(broker), repr(security.credentials()), repr(credential_of_password(SHA, SECRET))]
         with broker:
             with Wire(broker) as other:
-                assert other.authenticate(SECRET + "wrong").error_code == 58
+                assert other.authenticate(SECRET + "wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             wire = stack.enter_context(Wire(broker))
             assert wire.authenticate(SECRET).error_code == 0
             served = {api.key: api for api in all_apis().values()}

@@ -29,7 +29,7 @@ from kafkaframes.broker.security.private_files import read_private
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.security.tokens import ClaimRules, unsecured_token
 from kafkaframes.client import Producer
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 
 NOW = 1_700_000_000
 NOW_MS = NOW * 1000
@@ -357,7 +357,7 @@ def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_
 
     assert authenticate("alice", NOW + 10) == (0, 10_000)
     assert asker.ask("Metadata", 9, topics=None).brokers
-    assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == 34
+    assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert authenticate("alice", NOW + 20, version=0) == (34, None)
     assert authenticate("alice", NOW + 20) == (0, 20_000)
     clock.advance(15)

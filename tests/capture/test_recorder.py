@@ -28,7 +28,7 @@ from kafkaframes.capture.recorder import Recorder, Settings
 from kafkaframes.capture.relay import MOST_OPEN, Answers, Requests
 from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.cli.record import _client_tls, _server_tls
-from kafkaframes.errors import DecodeError, OptionError
+from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request, encode_response
 from kafkaframes.protocol.spec import catalog
@@ -314,7 +314,7 @@ def test_only_addresses_change():
     answer = BrokerAddresses().of(10, 2)
     found = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
     assert decode_response(found, 10, 2).body == body.replace(host="here", port=1)
-    failed = message("FindCoordinatorResponse")(error_code=15, host="", port=-1)
+    failed = message("FindCoordinatorResponse")(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, host="", port=-1)
     assert with_local_addresses(encode_response(failed, 2), answer, lambda _: ("here", 1)) is None
     with pytest.raises(DecodeError):
         with_local_addresses(b"\0\0", answer, lambda _: ("here", 1))

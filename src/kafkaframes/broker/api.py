@@ -123,7 +123,7 @@ class Right:
 
     @property
     def error(self) -> ErrorCode:
-        """The error without the right."""
+        """The error without the right, where the part is not left out."""
         return self.denied if isinstance(self.denied, ErrorCode) else ErrorCode[f"{self.resource}_AUTHORIZATION_FAILED"]
 
 

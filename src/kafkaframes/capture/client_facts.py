@@ -31,11 +31,11 @@ from kafkaframes.capture.layout import (
 from kafkaframes.capture.names import sasl_user
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec import catalog
 
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
-UNSUPPORTED_VERSION: Final = 35
 NOTHING: Final = -1
 _SEPARATOR: Final = "\0"
 
@@ -186,7 +186,7 @@ def _refused(made: Pass, rows: Ints, version: int) -> Ints:
     sizes = np.full(int(there.sum()), 2, np.int64)
     raw, _ = made.bytes_of(answers[there], lead=4, sizes=sizes)
     codes = raw[: 2 * len(sizes)].reshape(-1, 2)
-    found[there] = (codes[:, 0] == 0) & (codes[:, 1] == UNSUPPORTED_VERSION)
+    found[there] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
     return found
 
 

@@ -6,7 +6,7 @@ from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Fetched, Producer, TopicPartition
-from kafkaframes.errors import BrokerError, LogDirError
+from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, read_mapping
 from kafkaframes.jobs.mirror.renumbering import cleared, renumber
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
@@ -247,5 +247,8 @@ def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled):
 def without_topics(request):
     """Answer Metadata as a broker does that has not heard of a new topic yet."""
     types = request.response
-    topics = [types.MetadataResponseTopic(error_code=3, name=one.name) for one in request.body.topics or ()]
+    topics = [
+        types.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=one.name)
+        for one in request.body.topics or ()
+    ]
     return request.response(cluster_id="c", controller_id=-1, brokers=[], topics=topics)

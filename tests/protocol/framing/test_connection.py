@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.errors import DecodeError
+from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.framing import ClientConnection, FrameBuffer, frame
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_request, encode_response
@@ -123,7 +123,9 @@ def test_the_answer_of_a_broker_that_does_not_know_the_version_of_api_versions()
     client = ClientConnection()
     client.send_request(ApiVersionsRequest(), 4)
     keys = [ApiVersionsResponse.ApiVersion(api_key=18, max_version=3)]
-    client.receive_data(frame(encode_response(ApiVersionsResponse(error_code=35, api_keys=keys), 0)))
+    client.receive_data(
+        frame(encode_response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys), 0))
+    )
     response = client.next_response()
     assert (response.api_version, response.body.error_code, response.body.api_keys) == (0, 35, keys)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.errors import BrokerError
+from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.protocol.framing import (
     choose_version,
     fallback_version,
@@ -36,7 +36,7 @@ def served(specs=None):
 def refusal(**ranges):
     """The answer of a broker that does not know the version of the question, as a client reads it."""
     rows = [ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, **ranges)] if ranges else []
-    raw = encode_response(ApiVersionsResponse(error_code=35, api_keys=rows), 0)
+    raw = encode_response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows), 0)
     return decode_response(raw, API_VERSIONS, 4)
 
 

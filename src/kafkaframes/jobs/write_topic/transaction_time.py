@@ -27,10 +27,10 @@ _REMEMBERED: Final = 5
 _TIGHT: Final = 0.5  # of what is allowed; a batch that takes twice the longest before it is nothing rare
 # The errors that a producer gets when brokers have aborted its transaction, by their version and its next request.
 _TRANSACTION_IS_OVER: Final = (
-    "PRODUCER_FENCED",
-    "INVALID_PRODUCER_EPOCH",
-    "INVALID_TXN_STATE",
-    "INVALID_PRODUCER_ID_MAPPING",
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
 
 
@@ -130,4 +130,4 @@ def is_refused_timeout(error: KafkaframesError) -> bool:
 
 def is_end_of_transaction(error: Exception) -> bool:
     """Return whether a batch failed because its transaction was over; Spark's errors hold the text of a task's."""
-    return any(name in str(error) for name in _TRANSACTION_IS_OVER)
+    return any(code.name in str(error) for code in _TRANSACTION_IS_OVER)

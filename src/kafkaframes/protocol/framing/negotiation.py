@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from kafkaframes.errors import BrokerError
-from kafkaframes.protocol.messages.headers import API_VERSIONS, UNSUPPORTED_VERSION, Frame, body_class
+from kafkaframes.errors import BrokerError, ErrorCode
+from kafkaframes.protocol.messages.headers import API_VERSIONS, Frame, body_class
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.releases import release
@@ -85,6 +85,6 @@ def fallback_version(response: Frame, *, specs: Specs | None = None) -> int | No
     Raises:
         BrokerError: the broker knows no version of ApiVersions that this end knows.
     """
-    if response.api_key != API_VERSIONS or response.body.error_code != UNSUPPORTED_VERSION:
+    if response.api_key != API_VERSIONS or response.body.error_code != ErrorCode.UNSUPPORTED_VERSION:
         return None
     return choose_version(API_VERSIONS, {API_VERSIONS: _OLDEST, **listed_versions(response.body)}, specs=specs)

@@ -24,7 +24,6 @@ from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.parts import Part
 
 API_VERSIONS: Final = 18
-UNSUPPORTED_VERSION: Final = 35
 KIP_1313_HEADER: Final = 3
 _START: Final = struct.Struct(">hhi")
 
