@@ -22,7 +22,7 @@ def ports_of(broker, name):
 
 
 def bound(broker, name, node_id=1):
-    return broker._bound[node_id, name]
+    return broker._ports.bound[node_id, name]
 
 
 def test_each_listener_tells_its_own_addresses():
@@ -42,10 +42,10 @@ def test_each_listener_tells_its_own_addresses():
 
 def test_a_node_comes_back_on_all_its_ports():
     with Broker(listeners=[INSIDE, OUTSIDE], nodes=2) as broker:
-        before = dict(broker._bound)
+        before = dict(broker._ports.bound)
         broker.stop_node(2)
         broker.start_node(2)
-        assert broker._bound == before
+        assert broker._ports.bound == before
         assert ask(bound(broker, "OUTSIDE", 2), "Metadata", 9, topics=None).brokers[1].port == 19092
 
 

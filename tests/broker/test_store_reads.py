@@ -11,7 +11,7 @@ import pytest
 from tests.broker.test_handle import ask
 from tests.storage.copies.cluster import Batch, write_partition
 
-from kafkaframes.broker import Broker, handle
+from kafkaframes.broker import Broker, opening
 from kafkaframes.client import Consumer
 from kafkaframes.errors import ErrorCode, LogDirError
 from kafkaframes.protocol.messages import message
@@ -59,7 +59,7 @@ def served(tmp_path, monkeypatch, store):
     raws = [Batch(f"b{base}", base, 20, 0).raw() for base in range(0, 200, 20)]
     write_partition(tmp_path, {0: b"".join(raws[:5]), 100: b"".join(raws[5:])}, epochs=[(0, 0)], high_watermark=200)
     write_partition(tmp_path, {0: raws[0]}, epochs=[(0, 0)], high_watermark=20, name="orders-1")
-    monkeypatch.setattr(handle, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
+    monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
     with Broker(serve=tmp_path, journal=False) as broker:
         yield broker
         store.is_open.set()
@@ -186,7 +186,7 @@ def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each
 def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_path, monkeypatch, store):
     write_partition(tmp_path, {0: Batch("b", 0, 20, 0).raw()}, epochs=[(0, 0)], high_watermark=20)
     store.is_open.clear()
-    monkeypatch.setattr(handle, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
+    monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
 
     async def run() -> int:
         async def enter() -> int:

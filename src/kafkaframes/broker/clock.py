@@ -98,3 +98,20 @@ class Clock:
         self._moved_ms += max(target - self.now_ms, 0)
         if self.on_change is not None:
             self.on_change()
+
+
+class BrokerClock:
+    """A running broker's clock, as another thread holds it."""
+
+    def __init__(self, call: Callable[[Callable[[object], None]], None], clock: Clock) -> None:
+        self._call = call
+        self._clock = clock
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, by the broker's clock."""
+        return self._clock.now_ms
+
+    def advance(self, seconds: float) -> None:
+        """Move the broker's time forward; what becomes due happens before this returns."""
+        self._call(lambda _: self._clock.advance(seconds))

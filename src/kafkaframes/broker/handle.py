@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker import controls
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.clock import BrokerClock, Clock
 from kafkaframes.broker.coordination import GroupInfo, TransactionInfo, groups, transactions
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
-from kafkaframes.broker.held_ports import HeldPorts
 from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.maintenance import Maintenance
+from kafkaframes.broker.loop_thread import LoopThread
+from kafkaframes.broker.maintenance import CleaningLater, Maintenance
 from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
-from kafkaframes.broker.nodes import Endpoint, Node, Nodes
+from kafkaframes.broker.nodes import Node, Nodes
+from kafkaframes.broker.opening import Opening
 from kafkaframes.broker.own_specs import serve_specs
+from kafkaframes.broker.ports import Ports, checked_listeners
 from kafkaframes.broker.releases import play
+from kafkaframes.broker.request import class_in_catalog
 from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.seeding import append_records
-from kafkaframes.broker.server import Connection, Listener, Server
-from kafkaframes.broker.serving import Paths, not_served, paths_of, serve_paths
+from kafkaframes.broker.server import Connection, Server
+from kafkaframes.broker.serving import Paths, not_served, paths_of
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
-from kafkaframes.broker.store_reads import StoreReads
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record
 from kafkaframes.storage.copies.served import Remark
-from kafkaframes.storage.files.disk import Disk
-from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
 
 if TYPE_CHECKING:
-    from kafkaframes.broker.cleaning import Cleaning
     from kafkaframes.broker.http_server import HttpServer, Text
 
 _Answer = TypeVar("_Answer")
@@ -113,38 +109,45 @@ class Broker:
         if specs is not None and as_version is not None:
             raise OptionError("as_version serves exactly what a release does: no specs beside it")
         self.host = listeners[0].host if listeners else host
-        self._wanted_port = listeners[0].port if listeners else port
-        self._data_dir = None if data_dir is None else fspath(data_dir)
-        self._serve = paths_of(serve)
-        self._replicas, self._storage = replicas, storage or {}
         self._remarks: tuple[Remark, ...] = ()
-        self._adopt = adopt
-        self._durability = durability
         self._settings = BrokerSettings({key: controls.text_of(value) for key, value in (config or {}).items()})
         first = self._settings.number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
         self._snapshot: Snapshot | None = None
-        self._security = security or Security()
-        self._listeners = self._checked(listeners)
+        security = security or Security()
+        self._ports = Ports(
+            checked_listeners(listeners, security, host),
+            self._nodes,
+            security,
+            listeners[0].port if listeners else port,
+        )
         self._wanted_metrics = metrics_host, metrics_port
         self._metrics: HttpServer | None = None
         self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
-        self._played = None if as_version is None else play(as_version, self._settings)
-        self._own_specs = None if specs is None else serve_specs(specs)
+        self._served = None if specs is None else serve_specs(specs)
+        if as_version is not None:
+            self._served = play(as_version, self._settings)
         self._faults = Faults(self._clock)
         self._disk_faults = DiskFaults()
-        self._loop_thread = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._opening = Opening(
+            data_dir=None if data_dir is None else fspath(data_dir),
+            serve=paths_of(serve),
+            replicas=replicas,
+            storage=storage or {},
+            adopt=adopt,
+            durability=durability,
+            settings=self._settings,
+            clock=self._clock,
+            nodes=self._nodes,
+            security=security,
+            disk_faults=self._disk_faults if journal else None,
+        )
+        self._loop = LoopThread()
+        self._cleaning: CleaningLater | None = None
         self._state: BrokerState | None = None
         self._server: Server | None = None
-        self._bound: dict[tuple[int, str], int] = {}
-        self._held = HeldPorts()
-        self._comes_back = False
-        self._cleaning: Cleaning | None = None
-        self._apart: asyncio.Task[None] | None = None
 
     # ---------------------------------------------------------------------------------------------- life
 
@@ -157,20 +160,13 @@ class Broker:
         """
         if self._server is not None:
             raise OptionError("the broker runs already")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run_loop, name="kafkaframes-broker", daemon=True)
-        self._thread.start()
+        self._loop.start()
         try:
-            self._on_loop(self._open())
+            self._loop.call(self._open())
         except BaseException:
-            self._end_thread()
+            self._loop.end()
             raise
         return self
-
-    def _run_loop(self) -> None:
-        assert self._loop is not None
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
 
     def stop(self) -> None:
         """Stop cleanly: every log is flushed and closed; one whose disk has failed before is left as it is.
@@ -178,42 +174,30 @@ class Broker:
         Raises:
             StorageError: the disk fails now.
         """
-        self._comes_back = False
+        self._ports.comes_back = False
         self._stop()
-        self._held.let_all_go()
+        self._ports.held.let_all_go()
 
-    def _stop(self) -> None:
+    def _stop(self, *, flushes: bool = True) -> None:
         if self._server is None:
             return
         try:
-            self._on_loop(self._close())
+            self._loop.call(self._close(flushes=flushes))
         finally:
-            self._end_thread()
+            self._loop.end()
 
     def kill(self) -> None:
         """Stop as a crash does: connections break, nothing is flushed, no marker is written.
 
         Its ports are kept for it, until it is started again, or stopped.
         """
-        if self._server is None:
-            return
-        try:
-            self._on_loop(self._break_off())
-        finally:
-            self._end_thread()
+        self._stop(flushes=False)
 
     def restart(self) -> Self:
         """Stop it if it runs, and start it again on the same ports, which nobody else is given meanwhile."""
-        self._comes_back = True
+        self._ports.comes_back = True
         self._stop()
         return self.start()
-
-    def _end_thread(self) -> None:
-        if self._thread is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_START_SECONDS)
-            self._loop.close()
-        self._thread = self._loop = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -222,21 +206,21 @@ class Broker:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+        self._loop.join_running()
         await self._open()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self._close()
-        self._loop = None
+        self._loop.end()
 
     async def _open(self) -> None:
-        self._loop_thread = threading.get_ident()
         snapshot, self._snapshot = self._snapshot, None
-        if self._serve:  # a store may take long, and the loop may be somebody's
-            self._state = await self._opened_apart()
+        if self._opening.serve:
+            self._state, self._remarks = await self._opening.open_in_thread()
         else:
-            self._state = self._opened(None if snapshot is None else put_snapshot(snapshot, self._data_dir))
+            disk = None if snapshot is None else put_snapshot(snapshot, self._opening.data_dir)
+            self._state, self._remarks = self._opening.open(disk)
         settings = self._settings
         self._server = Server(
             self._dispatcher(self._state),
@@ -246,134 +230,38 @@ class Broker:
             max_connections=settings.number("max.connections"),
             max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
         )
-        if not self._server.dispatcher.hooks and self._own_specs is None and self._state.store is None:
-            self._server.fast = ShortWay(self._server.dispatcher)
+        dispatcher = self._server.dispatcher
+        if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
+            self._server.fast = ShortWay(dispatcher)
         self._state.changes.next_turn = self._server.loop.call_soon
         Maintenance(self._state)
-        self._clean_later(self._state)
+        self._cleaning = cleaning = CleaningLater(self._state)
         try:
             await self._listen()
         except BaseException:
+            await cleaning.stop()
             await self._server.close()
             self._state.logs.abandon()
             self._server = self._state = None
             raise
 
-    async def _opened_apart(self) -> BrokerState:
-        """Open what is served in a thread; what is opened when nobody waits any more is let go."""
-        opening = asyncio.get_running_loop().run_in_executor(None, self._opened)
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_let_go_at_once)
-            raise
-
-    def _opened(self, disk: Disk | None = None) -> BrokerState:
-        served = serve_paths(self._serve, replicas=self._replicas, options=self._storage) if self._serve else None
-        self._remarks = () if served is None else served.remarks
-        store = None
-        if served is not None and not isinstance(served.filesystem, LocalFileSystem):
-            store = StoreReads(served.filesystem)
-            served = replace(served, filesystem=store)
-        state = open_broker(
-            disk=disk,
-            data_dir=self._data_dir,
-            serve=served,
-            adopt=self._adopt,
-            settings=self._settings,
-            clock=self._clock,
-            nodes=self._nodes,
-            durability=self._durability,
-            access=self._security.access(self._settings),
-            credentials=self._security.credentials(),
-            disk_faults=None if self._journal is None else self._disk_faults,
-        )
-        state.store = store
-        return state
-
-    def _run_apart(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Run work in a thread, and what follows it on the broker's own."""
-
-        async def running() -> None:
-            await asyncio.get_running_loop().run_in_executor(None, work)
-            finish()
-
-        self._apart = asyncio.get_running_loop().create_task(running())
-
-    def _clean_later(self, state: BrokerState) -> None:
-        """Begin to clean logs when it is first due: what cleans them imports as much as the rest of the broker."""
-
-        def begin() -> None:
-            if self._state is not state:  # stopped meanwhile
-                return
-            from kafkaframes.broker.cleaning import Cleaning
-
-            self._cleaning = Cleaning(state, self._run_apart)
-            self._cleaning.look()
-
-        if not state.is_read_only and state.settings.flag("log.cleaner.enable"):
-            self._clock.call_later(max(state.settings.number("log.cleaner.backoff.ms"), 1), begin)
-
-    async def _stop_cleaning(self) -> None:
-        if self._cleaning is not None:
-            self._cleaning.is_stopped = True
-        if self._apart is not None:
-            await self._apart
-        self._cleaning = self._apart = None
-
     def _dispatcher(self, state: BrokerState) -> Dispatcher:
         hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]
         if self._request_log is not None:
             hooks.append(self._request_log)
-        if self._own_specs is not None:
-            state.advertised = self._own_specs.advertised
-            return Dispatcher(state, apis=self._own_specs.apis, class_of=self._own_specs.class_of, hooks=hooks)
-        if self._played is None:
+        if self._served is None:
             return Dispatcher(state, hooks=hooks)
-        state.advertised = self._played.advertised
-        return Dispatcher(state, apis=self._played.apis, hooks=hooks)
+        state.advertised = self._served.advertised
+        return Dispatcher(state, apis=self._served.apis, class_of=self._served.class_of, hooks=hooks)
 
     async def _listen(self) -> None:
-        for node in self._nodes.by_id.values():
-            node.is_up = True
-            await self._listen_as(node)
-        self._comes_back = False
+        assert self._server is not None
+        await self._ports.open_all(self._server)
         host, port = self._wanted_metrics
         if port is not None:
             from kafkaframes.broker.http_server import HttpServer, Route  # the first request must not wait for it
 
             self._metrics = HttpServer([Route("GET", "/metrics", self._metrics_text)], host=host, port=port)
-
-    def _checked(self, given: Sequence[ListenerOptions]) -> tuple[ListenerOptions, ...]:
-        """Return the listeners; by default one, secured as ``security`` says.
-
-        Raises:
-            OptionError: two of a name, or one that needs TLS without a certificate.
-        """
-        if len({one.name for one in given}) < len(given):
-            raise OptionError("each listener has a name of its own")
-        if any(one.needs_tls for one in given) and self._security.tls is None:
-            raise OptionError("a listener of SSL needs security with a certificate")
-        return tuple(given) or (ListenerOptions(protocol=self._security.listener_name, host=self.host),)
-
-    async def _listen_as(self, node: Node) -> None:
-        """Open the ports of a node: those that it had, or those that are wanted."""
-        assert self._server is not None
-        behind = node.node_id - min(self._nodes.by_id)
-        for place, options in enumerate(self._listeners):
-            wanted = options.port if place else self._wanted_port
-            bound = self._bound.get((node.node_id, options.name), 0) if self._comes_back or not node.is_up else 0
-            listener = Listener(
-                name=options.name,
-                host=options.host,
-                port=bound or (wanted + behind if wanted else 0),
-                node_id=node.node_id,
-                tls=self._security.tls if options.needs_tls else None,
-                needs_sasl=options.needs_sasl,
-            )
-            self._held.let_go(bound)
-            port = self._bound[node.node_id, options.name] = await self._server.listen(listener)
-            node.endpoints[options.name] = Endpoint(*options.told(port))
 
     def _metrics_text(self, _: object) -> Text:
         from kafkaframes.broker.http_server import Text
@@ -390,59 +278,33 @@ class Broker:
         """Where metrics are served, as a URL; None if they are not."""
         return None if self._metrics is None else f"{self._metrics.url}/metrics"
 
-    async def _stop_metrics(self) -> None:
+    async def _close(self, *, flushes: bool = True) -> None:
+        """Answer nothing any more, and leave the logs, flushed or as a crash does."""
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
             await asyncio.get_running_loop().run_in_executor(None, metrics.close)
-
-    def _hold_ports(self, node_id: int | None = None) -> None:
-        """Keep the ports of a node, or of all, for when they come back."""
-        hosts = {one.name: one.host for one in self._listeners}
-        for (node, name), port in self._bound.items():
-            if node_id in (None, node):
-                self._held.hold(hosts[name], port)
-
-    async def _close(self) -> None:
-        await self._stop_metrics()
         if self._server is None or self._state is None:
             return
         await self._server.close()
-        if self._comes_back:
-            self._hold_ports()
+        self._ports.comes_back |= not flushes
+        if self._ports.comes_back:
+            self._ports.hold()
         else:
-            self._held.let_all_go()
-        await self._stop_cleaning()
-        state = self._let_go(self._state)
-        if state.logs.disk.failure is None:
-            state.logs.close(now_ms=self._clock.now_ms)
-        else:  # the disk has failed, producers were told; what can still be written would be half of the truth
-            state.logs.abandon()
-
-    def _let_go(self, state: BrokerState) -> BrokerState:
-        """Answer nothing any more; the logs are still open."""
+            self._ports.held.let_all_go()
+        if self._cleaning is not None:
+            await self._cleaning.stop()
+        state = self._state
         self._remarks += not_served(state.logs)
         self._state = self._server = None
         state.changes.stop()
         if state.store is not None:
             state.store.close()
-        return state
-
-    async def _break_off(self) -> None:
-        assert self._server is not None
-        assert self._state is not None
-        await self._stop_metrics()
-        await self._server.close()
-        self._hold_ports()
-        self._comes_back = True
-        await self._stop_cleaning()
-        state = self._let_go(self._state)
-        state.logs.abandon()
+        if flushes and state.logs.disk.failure is None:
+            state.logs.close(now_ms=self._clock.now_ms)
+        else:  # a disk has failed, and producers know: what can still be written would be half of the truth
+            state.logs.abandon()
 
     # ---------------------------------------------------------------------------------------------- questions
-
-    def _on_loop(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_START_SECONDS)
 
     def call(self, ask: Callable[[BrokerState], _Answer]) -> _Answer:
         """Ask the broker's state something, on the broker's own thread; return the answer.
@@ -450,16 +312,16 @@ class Broker:
         Raises:
             OptionError: the broker does not run.
         """
-        if self._state is None or self._loop is None:
+        if self._state is None or self._loop.loop is None:
             raise OptionError("the broker does not run")
         state = self._state
-        if threading.get_ident() == self._loop_thread:
+        if self._loop.is_current:
             return ask(state)
 
         async def asking() -> _Answer:
             return ask(state)
 
-        return self._on_loop(asking())
+        return self._loop.call(asking())
 
     @property
     def is_running(self) -> bool:
@@ -473,18 +335,17 @@ class Broker:
     @property
     def port(self) -> int:
         """The port of the first node, on its first listener."""
-        return self._bound.get((min(self._nodes.by_id), self._listeners[0].name), self._wanted_port)
+        return self._ports.first
 
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` of every node, as clients take it."""
-        found = [node.endpoints for node in self._nodes.by_id.values() if node.endpoints]
-        return ",".join(f"{at.host}:{at.port}" for endpoints in found for at in list(endpoints.values())[:1])
+        return self._ports.addresses
 
     @property
     def durability(self) -> str:
         """What an ack means: ``memory``, ``log`` or ``fsync``."""
-        return self._durability or (MEMORY if self._data_dir is None else LOG)
+        return self._opening.durability or (MEMORY if self._opening.data_dir is None else LOG)
 
     # ---------------------------------------------------------------------------------------------- for tests
 
@@ -561,7 +422,7 @@ class Broker:
         Raises:
             OptionError: the broker does not run in a thread of its own, or serves somebody's directory.
         """
-        if self._thread is None or self._serve:
+        if not self._loop.is_own or self._opening.serve:
             raise OptionError("only a broker in a thread of its own, that serves nobody's directory, can be set back")
         self.kill()
         self._snapshot = snapshot
@@ -638,9 +499,9 @@ class Broker:
             self._server.stop_listening(node_id)
 
         self.call(stop)
-        if self._thread is not None and self._server is not None:
-            self._on_loop(self._server.wait_closed())
-            self._hold_ports(node_id)
+        if self._loop.is_own and self._server is not None:
+            self._loop.call(self._server.wait_closed())
+            self._ports.hold(node_id)
 
     def start_node(self, node_id: int) -> None:
         """Bring a virtual node back, on its port; it leads again what is moved to it.
@@ -648,11 +509,11 @@ class Broker:
         Raises:
             OptionError: there is no such node, or the broker does not run in a thread of its own.
         """
-        if self._thread is None:
+        if not self._loop.is_own:
             raise OptionError("a node is brought back from outside the broker's loop")
         node = self.call(lambda state: controls.node_of(state, node_id))
-        if not node.is_up:
-            self._on_loop(self._listen_as(node))
+        if not node.is_up and self._server is not None:
+            self._loop.call(self._ports.open(self._server, node))
             self.call(lambda state: setattr(node, "is_up", True))
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
@@ -684,9 +545,9 @@ class Broker:
         Raises:
             OptionError: the broker runs, has no ``data_dir``, or there are not that many bytes.
         """
-        if self._server is not None or self._data_dir is None:
+        if self._server is not None or self._opening.data_dir is None:
             raise OptionError("a tail is torn in the data_dir of a broker that does not run: kill() it first")
-        return controls.tear_tail(self._data_dir, topic, partition, count)
+        return controls.tear_tail(self._opening.data_dir, topic, partition, count)
 
     def clear_faults(self) -> None:
         """Remove every rule, of requests and of the disk."""
@@ -699,7 +560,7 @@ class Broker:
     @property
     def clock(self) -> BrokerClock:
         """The broker's time."""
-        return BrokerClock(self, self._clock)
+        return BrokerClock(self.call, self._clock)
 
     def wait_for(self, condition: Callable[[], Any], *, timeout: float = 60.0, what: str = "") -> Any:
         """Ask until the answer is true; return it.
@@ -718,29 +579,3 @@ class Broker:
     def report(self) -> str:
         """Return, as text, which clients and versions were seen, and what Kafka 4 would refuse of theirs."""
         return report(self.journal)
-
-
-def _let_go_at_once(opening: asyncio.Future[BrokerState]) -> None:
-    """Let go what was opened for somebody who waits no more."""
-    if not opening.cancelled() and opening.exception() is None:
-        state = opening.result()
-        state.logs.abandon()
-        if state.store is not None:
-            state.store.close()
-
-
-class BrokerClock:
-    """A running broker's clock, as another thread holds it."""
-
-    def __init__(self, broker: Broker, clock: Clock) -> None:
-        self._broker = broker
-        self._clock = clock
-
-    @property
-    def now_ms(self) -> int:
-        """Milliseconds since 1970, by the broker's clock."""
-        return self._clock.now_ms
-
-    def advance(self, seconds: float) -> None:
-        """Move the broker's time forward; what becomes due happens before this returns."""
-        self._broker.call(lambda state: self._clock.advance(seconds))

@@ -6,15 +6,12 @@ nothing. What the specs do not have is the catalog's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from kafkaframes.broker.api import Api
-from kafkaframes.broker.request import ClassOf
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.table import ServedApis, all_apis
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
@@ -24,19 +21,7 @@ from kafkaframes.protocol.spec.model import MessageSpec
 _FLEXIBLE_HEADER = 2  # of a request
 
 
-class OwnSpecs(NamedTuple):
-    """What a broker serves of a user's specs: ``apis`` by key, and the classes of their messages."""
-
-    apis: Mapping[int, Api]
-    class_of: ClassOf
-
-    @property
-    def advertised(self) -> dict[int, tuple[int, int]]:
-        """What ApiVersions says."""
-        return {key: api.range for key, api in self.apis.items() if api.is_advertised}
-
-
-def serve_specs(specs: Specs) -> OwnSpecs:
+def serve_specs(specs: Specs) -> ServedApis:
     """Return the APIs as a user's specs have them, the catalog's where they have none.
 
     Raises:
@@ -51,7 +36,8 @@ def serve_specs(specs: Specs) -> OwnSpecs:
 
     halves = {(spec.api_key, spec.type): spec for spec in reversed(known.values())}  # the first of a key, as class_of
     apis = {key: _rewritten(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
-    return OwnSpecs(MappingProxyType(apis), class_of)
+    advertised = {key: api.range for key, api in apis.items() if api.is_advertised}
+    return ServedApis(apis, advertised, class_of)
 
 
 def _rewritten(api: Api, request: MessageSpec, response: MessageSpec) -> Api:

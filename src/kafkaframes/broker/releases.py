@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from kafkaframes.broker.api import Api
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.table import ServedApis, all_apis
 from kafkaframes.protocol.spec.releases import release
 
 _FORMAT = "log.message.format.version"
 _FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
 
 
-class Played(NamedTuple):
-    """What a release serves here: ``apis`` by key, and what ApiVersions says of it."""
-
-    apis: dict[int, Api]
-    advertised: dict[int, tuple[int, int]]
-
-
-def play(name: str, settings: BrokerSettings) -> Played:
+def play(name: str, settings: BrokerSettings) -> ServedApis:
     """Return the APIs of a release, as far as they are served here; a topic is written in its format by default.
 
     Raises:
@@ -31,7 +23,8 @@ def play(name: str, settings: BrokerSettings) -> Played:
     version = tuple(int(part) for part in chosen.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
     settings.given.setdefault(_FORMAT, _format_of(version))
-    apis, advertised = {}, {}
+    apis: dict[int, Api] = {}
+    advertised = {}
     for key, said in chosen.apis().items():
         api = all_apis().get(key)
         if api is None:
@@ -40,7 +33,7 @@ def play(name: str, settings: BrokerSettings) -> Played:
         if low <= high:
             apis[key] = replace(api, versions=(low, high))
             advertised[key] = said.advertised.lowest, min(said.advertised.highest, high)
-    return Played(apis, advertised)
+    return ServedApis(apis, advertised)
 
 
 def _format_of(version: tuple[int, ...]) -> str:

@@ -7,9 +7,19 @@ import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kafkaframes.broker import apis
 from kafkaframes.broker.api import Api
+from kafkaframes.broker.request import ClassOf, class_in_catalog
+
+
+class ServedApis(NamedTuple):
+    """What a broker serves instead of everything: ``apis`` by key, what ApiVersions says, and the messages' classes."""
+
+    apis: Mapping[int, Api]
+    advertised: dict[int, tuple[int, int]]
+    class_of: ClassOf = class_in_catalog
 
 
 @cache

@@ -1,0 +1,64 @@
+"""An event loop that other threads give work to: in a thread of its own, or somebody's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+_Answer = TypeVar("_Answer")
+_SECONDS = 60.0
+
+
+class LoopThread:
+    """The loop of one broker.
+
+    Attributes:
+        loop: None while it has none.
+        is_own: it runs in a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._ident = 0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the loop runs in a thread of its own."""
+        return self._thread is not None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on the loop."""
+        return threading.get_ident() == self._ident
+
+    def join_running(self) -> None:
+        """Take the loop that runs now, in its thread."""
+        self.loop = asyncio.get_running_loop()
+        self._ident = threading.get_ident()
+
+    def start(self) -> None:
+        """Begin a loop in a new thread."""
+        loop = self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, args=(loop,), name="kafkaframes-broker", daemon=True)
+        self._thread.start()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ident = threading.get_ident()
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+
+    def call(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Do work on the loop, from another thread; return its result."""
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(_SECONDS)
+
+    def end(self) -> None:
+        """End the thread, if there is one, and let the loop go."""
+        if self._thread is not None and self.loop is not None:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(_SECONDS)
+            self.loop.close()
+        self._thread = self.loop = None

@@ -1,0 +1,91 @@
+"""The ports of a broker's nodes: bound, kept while a node is down for a moment, and the same when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kafkaframes.broker.held_ports import HeldPorts
+from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.broker.nodes import Endpoint, Node, Nodes
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.server import Listener, Server
+from kafkaframes.errors import OptionError
+
+
+def checked_listeners(
+    listeners: Sequence[ListenerOptions], security: Security, host: str
+) -> tuple[ListenerOptions, ...]:
+    """Return the listeners; by default one, secured as ``security`` says.
+
+    Raises:
+        OptionError: two of a name, or one that needs TLS without a certificate.
+    """
+    if len({one.name for one in listeners}) < len(listeners):
+        raise OptionError("each listener has a name of its own")
+    if any(one.needs_tls for one in listeners) and security.tls is None:
+        raise OptionError("a listener of SSL needs security with a certificate")
+    return tuple(listeners) or (ListenerOptions(protocol=security.listener_name, host=host),)
+
+
+@dataclass(slots=True)
+class Ports:
+    """The ports of one broker.
+
+    Attributes:
+        listeners: of each node.
+        first_port: of the first listener of the first node; 0 for a free one.
+        bound: the ports that were bound last, by node and listener.
+        comes_back: the broker is to listen on the same ports again.
+    """
+
+    listeners: tuple[ListenerOptions, ...]
+    nodes: Nodes
+    security: Security
+    first_port: int
+    bound: dict[tuple[int, str], int] = field(default_factory=dict)
+    comes_back: bool = False
+    held: HeldPorts = field(default_factory=HeldPorts)
+
+    @property
+    def first(self) -> int:
+        """The port of the first node, on its first listener."""
+        return self.bound.get((min(self.nodes.by_id), self.listeners[0].name), self.first_port)
+
+    @property
+    def addresses(self) -> str:
+        """``host:port`` of every node, as clients take it."""
+        endpoints = [next(iter(node.endpoints.values())) for node in self.nodes.by_id.values() if node.endpoints]
+        return ",".join(f"{at.host}:{at.port}" for at in endpoints)
+
+    async def open_all(self, server: Server) -> None:
+        """Listen as every node."""
+        for node in self.nodes.by_id.values():
+            node.is_up = True
+            await self.open(server, node)
+        self.comes_back = False
+
+    async def open(self, server: Server, node: Node) -> None:
+        """Open the ports of a node: those that it had, or those of its options."""
+        behind = node.node_id - min(self.nodes.by_id)
+        for index, options in enumerate(self.listeners):
+            configured = options.port if index else self.first_port
+            bound = self.bound.get((node.node_id, options.name), 0) if self.comes_back or not node.is_up else 0
+            listener = Listener(
+                name=options.name,
+                host=options.host,
+                port=bound or (configured + behind if configured else 0),
+                node_id=node.node_id,
+                tls=self.security.tls if options.needs_tls else None,
+                needs_sasl=options.needs_sasl,
+            )
+            self.held.let_go(bound)
+            port = self.bound[node.node_id, options.name] = await server.listen(listener)
+            node.endpoints[options.name] = Endpoint(*options.told(port))
+
+    def hold(self, node_id: int | None = None) -> None:
+        """Keep the ports of a node, or of all, for when they come back."""
+        hosts = {one.name: one.host for one in self.listeners}
+        for (node, name), port in self.bound.items():
+            if node_id in (None, node):
+                self.held.hold(hosts[name], port)
