@@ -135,12 +135,21 @@ def test_a_fetch_of_two_partitions_of_the_nil_id_fails_whole(broker):
     assert [row.partitions[0].error_code for row in answer.responses] == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
-@pytest.mark.parametrize("fields", [{"isolation_level": 2}, {"max_bytes": -1}])
-def test_a_fetch_that_reads_fails_with_senseless_limits(broker, fields):
-    """Fetch 5 with isolation 2, or -1 bytes: UNKNOWN_SERVER_ERROR for each partition, unless there is none to read."""
-    answer = fetch(broker, 5, {"orders": [0]}, **fields)
+def test_a_negative_size_fails_where_there_is_something_to_read(broker):
+    """Fetch 5 of orders-0 with -1 bytes: no error while the log is empty, UNKNOWN_SERVER_ERROR with a record."""
+    codes = [fetch(broker, 5, {"orders": [0]}, max_bytes=-1).responses[0].partitions[0].error_code]
+    made = types("Produce")
+    row = made.PartitionProduceData(index=0, records=build_records({"key": [b"k"], "value": [b"v"]}))
+    broker.send("Produce", 8, acks=-1, topic_data=[made.TopicProduceData(name="orders", partition_data=[row])])
+    codes.append(fetch(broker, 5, {"orders": [0]}, max_bytes=-1).responses[0].partitions[0].error_code)
+    assert codes == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
+
+
+def test_a_fetch_that_reads_fails_without_a_known_isolation(broker):
+    """Fetch 5 with isolation 2: UNKNOWN_SERVER_ERROR for each partition, unless there is none to read."""
+    answer = fetch(broker, 5, {"orders": [0]}, isolation_level=2)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    answer = fetch(broker, 5, {"none": [0]}, **fields)
+    answer = fetch(broker, 5, {"none": [0]}, isolation_level=2)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -220,7 +229,10 @@ def test_filters_of_rules_with_unknown_elements_close_the_connection(broker, wro
 
 
 def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
-    """DescribeTopicPartitions 0 of orders: limit -1 is 1; a cursor at another topic is INVALID_REQUEST."""
+    """DescribeTopicPartitions 0 of orders: limit -1 is 1; a cursor at another topic is INVALID_REQUEST.
+
+    With an empty name beside it Kafka fails for all topics (UNKNOWN_SERVER_ERROR); here all are INVALID_REQUEST.
+    """
     made = types("DescribeTopicPartitions")
     topics = [made.TopicRequest(name="orders")]
     (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, response_partition_limit=-1).topics
@@ -228,6 +240,8 @@ def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
     cursor = made.Cursor(topic_name="p", partition_index=0)
     (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, cursor=cursor).topics
     assert (row.name, row.error_code) == ("orders", ErrorCode.INVALID_REQUEST)
+    rows = broker.send("DescribeTopicPartitions", 0, topics=[*topics, made.TopicRequest(name="")]).topics
+    assert {one.error_code for one in rows} == {ErrorCode.INVALID_REQUEST}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -351,3 +365,113 @@ def test_a_share_session_begins_without_acknowledgements(broker):
     for member_id, topics in (("m", [topic]), ("m" * 37, [])):
         answer = broker.send("ShareFetch", 1, group_id="s", member_id=member_id, topics=topics)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_member_id_of_a_share_group_is_no_longer_than_a_uuid(broker):
+    """ShareGroupHeartbeat 1 with a member id of 37 characters: INVALID_REQUEST."""
+    fields = {"group_id": "s", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
+    codes = [broker.send("ShareGroupHeartbeat", 1, member_id="m" * size, **fields).error_code for size in (36, 37)]
+    assert codes == [0, ErrorCode.INVALID_REQUEST]
+
+
+# ------------------------------------------------------------------------------------------- groups of different kinds
+
+
+def join(broker, group_id, **fields):
+    """Send a JoinGroup 5; return the error, and the member id that the answer has."""
+    made = types("JoinGroup").JoinGroupRequestProtocol(name="range", metadata=b"")
+    sent = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer", **fields}
+    answer = broker.send("JoinGroup", 5, group_id=group_id, protocols=[made], **sent)
+    return answer.error_code, answer.member_id
+
+
+def beat(broker, group_id, epoch, topics=()):
+    """Send a ConsumerGroupHeartbeat 1 of the member m."""
+    fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics), "topic_partitions": []}
+    return broker.send("ConsumerGroupHeartbeat", 1, group_id=group_id, member_id="m", member_epoch=epoch, **fields)
+
+
+def test_a_group_whose_first_member_reads_nothing_is_in_its_first_epoch(broker):
+    """ConsumerGroupHeartbeat 1 of a new group, without topics: epoch 1; with topics: 2."""
+    assert [beat(broker, "none", 0).member_epoch, beat(broker, "some", 0, ["orders"]).member_epoch] == [1, 2]
+
+
+def test_a_classic_member_of_another_name_ends_an_empty_consumer_group(broker):
+    """JoinGroup 5 with a member id to a consumer group that is empty: UNKNOWN_MEMBER_ID, and the group is gone."""
+    beat(broker, "g", 0, ["orders"])
+    beat(broker, "g", -1)
+    assert join(broker, "g", member_id="nobody") == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
+    assert broker.send("ListGroups", 4).groups == []
+
+
+def test_groups_of_other_kinds_refuse_classic_members_without_a_member_id(broker):
+    """JoinGroup 5 to a share group that is empty, and to a consumer group by the type connect: 23, no member id."""
+    broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", subscribed_topic_names=["orders"])
+    broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", member_epoch=-1)
+    beat(broker, "g", 0, ["orders"])
+    refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
+    assert [join(broker, "s"), join(broker, "s", member_id="nobody")] == [refused, refused]
+    assert join(broker, "g", member_id="nobody", protocol_type="connect") == refused
+
+
+def test_leave_group_removes_members_of_the_consumer_protocol(broker):
+    """LeaveGroup 4 of a member of ConsumerGroupHeartbeat, named twice: no error for either."""
+    beat(broker, "g", 0, ["orders"])
+    members = [types("LeaveGroup").MemberIdentity(member_id="m")] * 2
+    assert [one.error_code for one in broker.send("LeaveGroup", 4, group_id="g", members=members).members] == [0, 0]
+
+
+def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(broker):
+    """OffsetDelete 0 of orders [], none []: none is echoed."""
+    beat(broker, "g", 0, ["orders"])
+    made = types("OffsetDelete")
+    topics = [made.OffsetDeleteRequestTopic(name=name) for name in ("orders", "none")]
+    assert [one.name for one in broker.send("OffsetDelete", 0, group_id="g", topics=topics).topics] == ["none"]
+
+
+# ------------------------------------------------------------------------------------------------- epochs and sequences
+
+
+def test_earlier_epochs_of_an_empty_log_end_where_it_ends(broker):
+    """OffsetForLeaderEpoch 4 of epochs 0 and -2: (0, 0), (-2, 0); Fetch 12 behind epoch 0: no error."""
+    made = types("OffsetForLeaderEpoch")
+    rows = [made.OffsetForLeaderPartition(partition=0, leader_epoch=epoch) for epoch in (0, -2)]
+    topic = made.OffsetForLeaderTopic(topic="orders", partitions=rows)
+    (found,) = broker.send("OffsetForLeaderEpoch", 4, topics=[topic]).topics
+    assert [(one.leader_epoch, one.end_offset) for one in found.partitions] == [(0, 0), (-2, 0)]
+    made = types("Fetch")
+    row = made.FetchPartition(partition=0, last_fetched_epoch=0, partition_max_bytes=1000)
+    topics = [made.FetchTopic(topic="orders", partitions=[row])]
+    (done,) = broker.send("Fetch", 12, session_epoch=-1, max_bytes=1000, topics=topics).responses
+    assert done.partitions[0].error_code == 0
+
+
+def test_a_batch_behind_one_of_a_transaction_that_was_refused_is_out_of_order(broker):
+    """Produce 8: sequence 0 of a transaction that there is not, then 3 without one, and 0: 48 or 49, 45, 0."""
+    made = types("Produce")
+
+    def send(sequence, *, transactional):
+        records = build_records(
+            {"key": [b"k"], "value": [b"v"]},
+            producer_id=987_654_321,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        row = made.PartitionProduceData(index=0, records=records)
+        topics = [made.TopicProduceData(name="orders", partition_data=[row])]
+        answer = broker.send("Produce", 8, transactional_id="t", acks=-1, topic_data=topics)
+        return answer.responses[0].partition_responses[0].error_code
+
+    assert send(0, transactional=True) != 0
+    assert send(3, transactional=False) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(0, transactional=False) == 0
+
+
+def test_a_quota_has_one_value(broker):
+    """AlterClientQuotas 1 with request_percentage twice: INVALID_REQUEST."""
+    made = types("AlterClientQuotas")
+    ops = [made.OpData(key="request_percentage", value=value) for value in (1000.0, 5.5)]
+    row = made.EntryData(entity=[made.EntityData(entity_type="user", entity_name="u")], ops=ops)
+    (done,) = broker.send("AlterClientQuotas", 1, entries=[row]).entries
+    assert done.error_code == ErrorCode.INVALID_REQUEST

@@ -265,9 +265,9 @@ ORDINARY_FETCH = {
     "nothing wanted": lambda v: fetch_frame(v, [("orders", [(0, 0)])], max_wait_ms=500, min_bytes=0),
     "a rack": lambda v: fetch_frame(v, [("orders", [(1, 0)])], rack_id="here"),
     "no client": lambda v: fetch_frame(v, [("orders", [(1, 0)])], client_id=None),
-    "a negative limit": lambda v: fetch_frame(v, [("orders", [(1, 0, {"partition_max_bytes": -5})])]),
 }
 ODD_FETCH = {
+    "a negative limit": (4, lambda v: fetch_frame(v, [("orders", [(1, 0, {"partition_max_bytes": -5})])])),
     "a negative size": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], max_bytes=-1)),
     "an unknown isolation": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=5)),
     "aborted transactions": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=1)),

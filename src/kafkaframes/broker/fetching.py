@@ -128,6 +128,9 @@ def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first
         )
     except KafkaframesError as error:
         return Read(code_of(error)), b""
+    end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
+    if size < 0 and offset < end:
+        return Read(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # what Kafka's segment says to a negative size
     records: bytes | Stretch = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
@@ -153,8 +156,7 @@ def _diverging(partition: Partition, asked: Any) -> Read | None:
     """Tell a consumer whose last record was written by another leader where the logs part (KIP-595, KIP-392)."""
     if asked.last_fetched_epoch < 0:
         return None
-    log = partition.log
-    end = log.leader_epochs.end_offset_for(asked.last_fetched_epoch, log_end_offset=log.log_end_offset)
+    log, end = partition.log, partition.end_of_epoch(asked.last_fetched_epoch)
     if end.leader_epoch < 0 or end.end_offset < 0:
         return Read(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:

@@ -102,9 +102,11 @@ def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
 
 
 def led(topic: Topic, index: int, session: Session) -> Partition | None:
-    """Return a partition that is there and led here."""
+    """Return a partition that is there and led here, and in which no transaction's batch was refused."""
     partition = topic.partition(index)
-    return partition if partition is not None and partition.leader_id == session.node_id else None
+    if partition is None or partition.leader_id != session.node_id or partition.refused_sequences:
+        return None
+    return partition
 
 
 def is_usual(sent: Produced, version: int) -> bool:

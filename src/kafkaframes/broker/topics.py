@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import PartitionLog
+from kafkaframes.storage.partition.epochs import UNDEFINED, EpochEnd
 
 GROUP_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -27,6 +28,7 @@ class Partition:
         is_offline: deleted, or its disk has failed.
         min_insync_replicas: ``min.insync.replicas``; more than the one that there is refuses acks=all, as in Kafka.
         may_down_convert: ``message.downconversion.enable``.
+        refused_sequences: epoch and lowest sequence of a producer's batches that its transaction did not admit.
     """
 
     topic_partition: TopicPartition
@@ -37,11 +39,19 @@ class Partition:
     is_offline: bool = False
     min_insync_replicas: int = 1
     may_down_convert: bool = True
+    refused_sequences: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def index(self) -> int:
         """The partition's number in its topic."""
         return self.topic_partition.partition
+
+    def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
+        """Return where a leader epoch ends; that of the leader has begun, even without a record."""
+        epochs, end = self.log.leader_epochs, self.log.log_end_offset
+        if not epochs.entries and UNDEFINED != leader_epoch <= self.leader_epoch:
+            return EpochEnd(leader_epoch, end)
+        return epochs.end_offset_for(leader_epoch, log_end_offset=end)
 
     def notify(self) -> None:
         """Wake all who wait."""

@@ -25,7 +25,6 @@ from kafkaframes.coordination.groups.ports import Record
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
-_FIRST_EPOCH = 2
 
 
 @dataclass(slots=True)
@@ -85,8 +84,8 @@ class LookingAtEverything(ConsumerGroups):
         has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
         known = ((key, _by_pattern(group, one)) for key, one in group.members.items() if key in members)
         has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in known)
-        if has_changed or not group.epoch:
-            plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
+        if has_changed:
+            plan.epoch = group.epoch + 1
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     def _resolved(
@@ -203,24 +202,26 @@ class LookingAtEverything(ConsumerGroups):
             group.assignment_epoch = max(plan.epoch, group.assignment_epoch)
         group.epoch = plan.epoch
 
-    def fence(self, group: ConsumerGroup, member_id: str) -> None:
-        if self.on_leave is not None and self.on_leave(group, member_id):
+    def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
+        if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
-        left = {key: one for key, one in group.members.items() if key != member_id}
+        left = {key: one for key, one in group.members.items() if key not in member_ids}
         unused = group.regexes.keys() - {one.regex for one in left.values()}
         names = _all_topics(left.values(), group.regexes)
         metadata_hash = hash_of_topics(self.topics, names)
-        written = rows.member_tombstones(group.group_id, member_id)
+        written = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]
         written += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused)]
         written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         self.write(group.group_id, written)
-        group.remove(member_id)
+        for member_id in member_ids:
+            group.remove(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 
 def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:
     """Whether the group has to be assigned anew for what the member asks for."""
-    return old is None or (old.topics, old.regex) != (new.topics, new.regex)
+    before = (old.topics, old.regex) if old is not None else ((), None)
+    return before != (new.topics, new.regex)
 
 
 def _all_topics(members: Iterable[ConsumerMember], regexes: Mapping[str, frozenset[str]]) -> frozenset[str]:

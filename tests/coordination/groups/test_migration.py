@@ -204,12 +204,21 @@ def test_wrong_generations_and_members_are_refused(bench):
 
 def test_classic_members_leave_and_time_out(bench):
     again, _, _ = upgraded(bench)
-    left = [Leaving(again.member_id), Leaving("nobody"), Leaving("m")]
-    assert bench.coordinator.leave("g", left) == [0, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID]
+    left = [Leaving(again.member_id), Leaving("nobody")]
+    epoch = bench.group().epoch
+    assert bench.coordinator.leave("g", left) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.group().epoch == epoch + 1
     other = classic_member(bench, "other")
     assert other.error == 0
     bench.clock.advance(11)  # the session of the classic protocol
     assert list(bench.group().members) == ["m"]
+
+
+def test_members_of_both_protocols_leave_at_once_by_one_request(bench):
+    again, _, _ = upgraded(bench)
+    epoch = bench.group().epoch
+    assert bench.coordinator.leave("g", [Leaving("m"), Leaving(again.member_id), Leaving("m")]) == [0, 0, 0]
+    assert (bench.group().is_empty, bench.group().epoch) == (True, epoch + 1)
 
 
 def test_who_does_not_join_again_is_given_up(bench):

@@ -19,7 +19,12 @@ from tests.interop.random_differential.requests import Asked
 from kafkaframes.broker import Broker
 
 VERSION = "4.3.1"
+# A new assignment of a group is there at once, as it is here: Kafka waits a second between two, and computes beside.
 PROPERTIES = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.assignor.offload.enable": "false",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.assignor.offload.enable": "false",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",

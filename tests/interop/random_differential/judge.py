@@ -16,7 +16,6 @@ from tests.interop.random_differential.requests import Asked, draw_request, open
 from tests.interop.random_differential.symbols import Memory
 
 _PER_EPISODE = 60
-_BARRIER = "__barrier"
 _PATIENCE_SECONDS = 60.0
 _MOST_REPLAYS = 25
 # Requests after which Kafka's controller tells its broker something, later than the answer.
@@ -164,17 +163,28 @@ class Judge:
             for side in (ours, theirs):
                 side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
 
+    @property
+    def _barrier(self) -> str:
+        """The topic whose setting is changed to wait for Kafka; each run has its own."""
+        return f"zz-barrier-{self._run}"  # the last by name: cursors come to it last
+
     def wait_for_kafka(self) -> None:
         """Wait until Kafka's broker has heard of all that its controller answered: two changes, one after the other."""
         if self._aside is None:
             self._aside = Side(self.theirs, Memory(""))
-            topic = {"name": _BARRIER, "numPartitions": 1, "replicationFactor": 1, "assignments": [], "configs": []}
+            topic = {
+                "name": self._barrier,
+                "numPartitions": 1,
+                "replicationFactor": 1,
+                "assignments": [],
+                "configs": [],
+            }
             self._aside.ask("CreateTopics", 5, topics=[topic], timeoutMs=20_000, validateOnly=False)
         for _ in range(2):
             self._barriers += 1
             value = str(1_000_000 + self._barriers)
             config = {"name": "retention.ms", "configOperation": 0, "value": value}
-            row = {"resourceType": 2, "resourceName": _BARRIER, "configs": [config]}
+            row = {"resourceType": 2, "resourceName": self._barrier, "configs": [config]}
             end = time.monotonic() + _PATIENCE_SECONDS
             while (
                 self._aside.ask("IncrementalAlterConfigs", 1, resources=[row], validateOnly=False)
@@ -182,7 +192,7 @@ class Judge:
                 .error_code
             ):
                 assert time.monotonic() < end
-            asked = {"resourceType": 2, "resourceName": _BARRIER, "configurationKeys": ["retention.ms"]}
+            asked = {"resourceType": 2, "resourceName": self._barrier, "configurationKeys": ["retention.ms"]}
             fields = {"resources": [asked], "includeSynonyms": False, "includeDocumentation": False}
             while True:
                 seen = self._aside.ask("DescribeConfigs", 4, **fields).results[0].configs

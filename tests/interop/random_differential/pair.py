@@ -18,7 +18,7 @@ from kafkaframes.protocol.spec.catalog import api as catalog_api
 
 CLOSED, SILENT, NOTHING = "connection closed", "no answer yet", "no answer, as is right"
 _PATIENCE_SECONDS = 60.0
-_PARKED_SECONDS = 1.0  # neither broker answers: the request waits for another
+_PARKED_SECONDS = 0.3  # neither broker answers: the request waits for another
 _AGAIN_SECONDS = 0.02
 BUSY = {6, 14, 15, 16, 51}  # not leader, not coordinator yet, loading; the last transaction is still being ended
 

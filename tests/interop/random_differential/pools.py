@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.random_differential.symbols import NIL, UNKNOWN_ID, symbol, uuid_text
+from tests.interop.random_differential.symbols import NIL, symbol, unknown_id, uuid_text
 
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 NOW = 1_700_000_000_000
@@ -34,7 +34,8 @@ class Draw:
     oddness: float
 
     def __post_init__(self) -> None:
-        self.group = self.odd_or(GROUPS, WRONG_GROUPS)
+        # A commit would make the group without a name, which all episodes share.
+        self.group = self.odd_or(GROUPS, WRONG_GROUPS[:1] if self.api == "OffsetCommit" else WRONG_GROUPS)
         self.transaction = self.odd_or(TRANSACTIONS, ("~nobody", ""))
         self.topic = ""
 
@@ -69,7 +70,7 @@ def topic_name(draw: Draw) -> Any:
 def topic_id(draw: Draw) -> Any:
     """Draw a topic's id."""
     known = symbol("topic", draw.of(*TOPICS, *TOPICS, *LATER_TOPICS))
-    return known if draw.random.random() >= draw.oddness else draw.of(uuid_text(NIL), uuid_text(UNKNOWN_ID))
+    return known if draw.random.random() >= draw.oddness else draw.of(uuid_text(NIL), uuid_text(unknown_id("")))
 
 
 def producer_id(draw: Draw) -> Any:

@@ -175,6 +175,8 @@ def _names_and_ids(draw: Draw, body: dict[str, Any]) -> None:
     for row in body.get("topics") or ():
         if row.get("topicId") not in (None, uuid_text(NIL)) and draw.random.random() >= draw.oddness:
             row["name"] = None
+    if body.get("topics"):
+        body["topics"] = _distinct(body["topics"])
         if draw.api == "Metadata" and draw.version < 10 and row.get("name") is None:
             row["name"] = "~a"
     if draw.api == "Metadata" and body.get("topics", ()) is None and draw.version == 0:

@@ -17,9 +17,8 @@ from kafkaframes.records.build import build_records
 
 SYMBOL = "@"
 NIL = str(uuid.UUID(int=0))
-UNKNOWN_ID = str(uuid.UUID(int=7))
 UNKNOWN_PRODUCER = 987_654_321
-_KAFKA_TEXT = re.compile(r"^r\d+x\d+-")  # names of all episodes
+_KAFKA_TEXT = re.compile(r"^(r\d+x\d+|zz-barrier)-")  # names of all episodes, and what runs wait by
 
 
 def symbol(*words: Any) -> dict[str, Any]:
@@ -34,6 +33,14 @@ def uuid_text(text: str) -> str:
     'AAAAAAAAAAAAAAAAAAAAAA'
     """
     return base64.urlsafe_b64encode(uuid.UUID(text).bytes).decode().rstrip("=")
+
+
+def unknown_id(topic: str) -> str:
+    """Return the id that stands for a topic which no broker has: another for each, as a request names none twice."""
+    return str(uuid.UUID(int=7 + sum(topic.encode())))
+
+
+_UNTOLD = re.compile(r"^(\w+-)?[0-9a-f]{8}-[0-9a-f]{4}-")
 
 
 class Memory:
@@ -54,7 +61,7 @@ class Memory:
     def own(self, value: Any) -> Any:
         """Return a request with this broker's values in it."""
         if isinstance(value, list):
-            return [self.own(one) for one in value]
+            return _each_id_once([self.own(one) for one in value])
         if isinstance(value, str):
             return value.replace("~", self.prefix)
         if isinstance(value, dict):
@@ -67,7 +74,7 @@ class Memory:
         if kind == "records":
             return self._records(words[0])
         if kind == "topic":
-            return uuid_text(str(self.latest.get(("topic", words[0]), UNKNOWN_ID)))
+            return uuid_text(str(self.latest.get(("topic", words[0])) or unknown_id(words[0])))
         owner, *rest = words
         default = {"producer": UNKNOWN_PRODUCER, "member": "nobody"}.get(kind, 0)
         value = self.latest.get((kind, owner), default)
@@ -98,6 +105,8 @@ class Memory:
         kind = _NAMED.get(key)
         if kind is not None and (kind, str(value)) in self.names:
             return self.names[kind, str(value)]
+        if kind == "member" and _UNTOLD.match(str(value)):
+            return "<member>"  # its own answer waits still
         return value.replace(self.prefix, "~") if isinstance(value, str) else value
 
     def _is_foreign(self, row: Any) -> bool:
@@ -105,9 +114,17 @@ class Memory:
             str(row.get(key)).startswith("__") for key in ("name", "topic", "resourceName")
         ):
             return True  # a coordinator's topic, which all episodes share
+        if isinstance(row, dict) and any(map(self._is_foreign, row.get("entity") or ())):
+            return True  # quotas of another episode
         texts = [row] if isinstance(row, str) else row.values() if isinstance(row, dict) else ()
         texts = [one for one in texts if isinstance(one, str) and _KAFKA_TEXT.match(one)]
         return bool(texts) and not any(one.startswith(self.prefix) for one in texts)
+
+
+def _each_id_once(rows: list[Any]) -> list[Any]:
+    """Drop rows of topics that come again: what no broker has may be an older topic's id."""
+    ids = [row.get("topicId") if isinstance(row, dict) else None for row in rows]
+    return [row for position, row in enumerate(rows) if ids[position] is None or ids[position] not in ids[:position]]
 
 
 _MEMBER_ID_REQUIRED = 79

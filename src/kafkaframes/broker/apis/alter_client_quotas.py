@@ -48,15 +48,9 @@ def _row(
 
 def _change(request: Request, broker: BrokerState, asked: AlterClientQuotasRequest.EntryData) -> tuple[int, str | None]:
     entity = {one.entity_type: one.entity_name for one in asked.entity}
-    if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
-        return ErrorCode.INVALID_REQUEST, f"no such entity: {', '.join(entity) or 'nobody'}"
-    if "ip" in entity and not _is_address(entity["ip"]):
-        return ErrorCode.INVALID_REQUEST, f"{entity['ip']} is no address"
-    if "" in entity.values():
-        return ErrorCode.INVALID_REQUEST, "an entity has a name, or is the default"
-    wrong = next((one for one in asked.ops if not one.remove and not _is_quota(one, entity)), None)
+    wrong = _why_not(entity, asked.ops)
     if wrong is not None:
-        return ErrorCode.INVALID_REQUEST, f"no such quota: {wrong.key} = {wrong.value}"
+        return ErrorCode.INVALID_REQUEST, wrong
     if request.body.validate_only:
         return ErrorCode.NONE, None
     quotas: list[Any] = broker.metadata.entities.setdefault("quotas", [])
@@ -72,6 +66,20 @@ def _change(request: Request, broker: BrokerState, asked: AlterClientQuotasReque
     if not stored["values"]:
         quotas.remove(stored)
     return ErrorCode.NONE, None
+
+
+def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
+    """Return why an entity's quotas cannot be changed so; None if they can."""
+    if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
+        return f"no such entity: {', '.join(entity) or 'nobody'}"
+    if "ip" in entity and not _is_address(entity["ip"]):
+        return f"{entity['ip']} is no address"
+    if "" in entity.values():
+        return "an entity has a name, or is the default"
+    if len({one.key for one in ops}) < len(ops):
+        return "a quota has two values"
+    wrong = next((one for one in ops if not one.remove and not _is_quota(one, entity)), None)
+    return None if wrong is None else f"no such quota: {wrong.key} = {wrong.value}"
 
 
 def _is_address(text: str | None) -> bool:

@@ -26,13 +26,16 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     if not body.group_id:
         return request.response(error_code=ErrorCode.INVALID_GROUP_ID)
     code, reason = ErrorCode.NONE, None
-    if any(topic.partitions and topic.topic_name in broker.topics for topic in body.topics):
+    is_there = body.group_id in broker.groups.groups
+    if is_there or any(topic.partitions and topic.topic_name in broker.topics for topic in body.topics):
         broker.groups.make_share_group(body.group_id)
         code, reason = without_members(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=reason)
     topics = []
     for asked in body.topics:
+        if not asked.partitions and asked.topic_name not in broker.topics:
+            continue  # Kafka answers partition by partition, and a known topic as a whole
         refusal = denied(request, broker.access, "TOPIC", asked.topic_name)
         topic = None if refusal else broker.topics.get(asked.topic_name)
         rows = [

@@ -35,11 +35,10 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]) -> tuple[int, str | None]:
     if not user:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name"
-    scram, seen = broker.credentials.scram, set()
+    scram = broker.credentials.scram
     for place, one in enumerate((*deletions, *upsertions)):  # the first that is wrong is answered, in Kafka's order
-        if one.mechanism in seen:
-            return ErrorCode.DUPLICATE_RESOURCE, "a mechanism of the user is changed twice"
-        seen.add(one.mechanism)
+        if place:
+            return ErrorCode.DUPLICATE_RESOURCE, "a user is changed once in a request"
         if one.mechanism not in NUMBERS:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {one.mechanism}"
         is_deletion = place < len(deletions)

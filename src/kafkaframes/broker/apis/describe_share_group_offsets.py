@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
@@ -10,7 +10,6 @@ from kafkaframes.broker.apis._groups import GROUP, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.share_state import ShareKey
-from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,38 +33,19 @@ def _group(
     request: Request, broker: BrokerState, asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
     made = request.response.DescribeShareGroupOffsetsResponseGroup
-    code, reason = refused(request, broker, GROUP, asked.group_id), None
-    if code == ErrorCode.NONE:
-        try:
-            broker.groups.share_group(asked.group_id)
-        except RefusedError as error:
-            if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
-                return made(group_id=asked.group_id, topics=_nothing(request, broker, asked.topics or ()))
-            code, reason = error.code, error.reason
+    code = refused(request, broker, GROUP, asked.group_id)
+    if code == ErrorCode.NONE and any(
+        not one.partitions and one.topic_name in broker.topics for one in asked.topics or ()
+    ):
+        code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails: UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
-        return made(group_id=asked.group_id, error_code=code, error_message=reason)
+        return made(group_id=asked.group_id, error_code=code)
     if asked.topics is None:
         wanted = _everything(request, broker, asked.group_id)
     else:
         wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
     topics = [_topic(request, broker, asked.group_id, name, indexes) for name, indexes in wanted.items()]
     return made(group_id=asked.group_id, topics=topics)
-
-
-def _nothing(
-    request: Request, broker: BrokerState, topics: Any
-) -> list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]:
-    """Return what is known of a group that is not there: Kafka does not look whether the partitions are."""
-    types = request.response
-    partition = types.DescribeShareGroupOffsetsResponsePartition
-    return [
-        types.DescribeShareGroupOffsetsResponseTopic(
-            topic_name=topic.topic_name,
-            topic_id=broker.topics[topic.topic_name].topic_id if topic.topic_name in broker.topics else NO_UUID,
-            partitions=[partition(partition_index=index, start_offset=_NONE) for index in topic.partitions],
-        )
-        for topic in topics
-    ]
 
 
 def _everything(request: Request, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
@@ -91,9 +71,7 @@ def _topic(
         partition = None if topic is None else topic.partition(index)
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
-        elif topic is None or partition is None:
-            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
+        elif topic is not None and partition is not None:  # of others nothing is known, which is no error
             key = ShareKey(group_id, topic.topic_id, index)
             row.start_offset = states.start_of(key)
             if row.start_offset >= 0:

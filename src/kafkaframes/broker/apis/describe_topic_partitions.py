@@ -23,13 +23,14 @@ _MOST_ROWS = 2_000
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with a page."""
     body, types = request.body, request.response
-    names = sorted({one.name for one in body.topics} or _visible(request, broker))
+    requested = {one.name for one in body.topics}
+    names = sorted(requested or _visible(request, broker))
     start = 0
     if body.cursor is not None:
         names = [name for name in names if name >= body.cursor.topic_name]
         start = body.cursor.partition_index
     is_elsewhere = body.cursor is not None and body.topics and body.cursor.topic_name not in names
-    if start < 0 or is_elsewhere:
+    if start < 0 or is_elsewhere or "" in requested:
         row = types.DescribeTopicPartitionsResponseTopic
         return request.response(
             topics=[row(name=one.name, error_code=ErrorCode.INVALID_REQUEST) for one in body.topics]

@@ -81,12 +81,13 @@ def _answered(request: Request, broker: BrokerState) -> Steps[Answer]:
 
 
 def _kafka_fails(request: Request, broker: BrokerState) -> bool:
-    """Return whether Kafka's handler fails: on partitions of the nil id; to read with no known isolation or size."""
+    """Return whether Kafka's handler fails: at the nil id beside other unknown ones, or without a known isolation."""
     body, by_id = request.body, request.version >= _FIRST_BY_ID
-    nil = {one.partition for topic in body.topics if topic.topic_id == NO_UUID for one in topic.partitions}
-    if by_id and len(nil) > 1:
+    unknown = [topic for topic in body.topics if topic.topic_id not in broker.topics_by_id] if by_id else []
+    has_nil = any(topic.topic_id == NO_UUID and topic.partitions for topic in unknown)
+    if has_nil and len({(topic.topic_id, one.partition) for topic in unknown for one in topic.partitions}) > 1:
         return True
-    if body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED) and body.max_bytes >= 0:
+    if body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
         return False
     names = {topic.topic: topic.partitions for topic in body.topics}
     if by_id:
@@ -246,6 +247,8 @@ class Fetch:
             return Read(code), known
         self.partitions.append(partition)
         limits = self._limits.left(size, held)
+        if limits.max_bytes < 0 and len(self.partitions) > 1:
+            limits = limits._replace(max_bytes=0)  # a negative limit is the first partition's
         return read_partition(self._broker, partition, asked, limits, first=not size), partition
 
     def _row(self, index: int, read: Read, partition: Partition | None) -> FetchResponse.PartitionData:

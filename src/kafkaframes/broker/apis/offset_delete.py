@@ -38,6 +38,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         return request.response(error_code=error_of(error))
     topics = []
     for topic in body.topics:
+        if not topic.partitions and topic.name in broker.topics:
+            continue  # Kafka answers partition by partition, and an unknown topic as a whole
         places = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
         places.sort(key=there.__contains__)  # those that are refused come first, as in Kafka's answers
         rows = [

@@ -10,7 +10,6 @@ from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import ErrorCode
-from kafkaframes.storage.partition.epochs import EpochEnd
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -36,10 +35,7 @@ def _row(
         partition, code = led_here(request, topic, asked.partition, current_leader_epoch=asked.current_leader_epoch)
     row = request.response.EpochEndOffset(error_code=code, partition=asked.partition)
     if partition is not None:
-        log = partition.log
-        end = log.leader_epochs.end_offset_for(asked.leader_epoch, log_end_offset=log.log_end_offset)
-        if not log.leader_epochs.entries and asked.leader_epoch == partition.leader_epoch:
-            end = EpochEnd(partition.leader_epoch, log.log_end_offset)  # the epoch has begun, without a record
+        end = partition.end_of_epoch(asked.leader_epoch)
         row.error_code, row.leader_epoch, row.end_offset = ErrorCode.NONE, end.leader_epoch, end.end_offset
     return row
 

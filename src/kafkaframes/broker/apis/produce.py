@@ -20,7 +20,9 @@ from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP
+from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.limits import ContentBudget
+from kafkaframes.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ProduceRequest, ProduceResponse
@@ -32,6 +34,7 @@ _FIRST_WITH_LEADER = 10
 _FIRST_IMPLICIT = 12
 _FIRST_ABORTABLE = 11
 _ACKS = (-1, 0, 1)
+_MOST_REFUSED = 1_000  # producers of a partition that are remembered
 
 
 class TopicOutcomes(NamedTuple):
@@ -122,14 +125,16 @@ def _outcome(
     if wrong is not None:
         return wrong
     code = _transaction_code(request, broker, topic.name, index, sent)
-    if code == ErrorCode.NONE and request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, sent):
-        return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log_start_offset=partition.log.log_start_offset)
     if code != ErrorCode.NONE:
+        _remember_refused(partition, sent)
         return Outcome(code)
     if body.acks not in _ACKS:
         return refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
         return refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
+    begins_behind = request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, sent)
+    if (begins_behind or _is_behind_refused(partition, sent)) and _is_sound(sent):
+        return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log_start_offset=partition.log.log_start_offset)
     return produce.append(broker, partition, sent, acks=body.acks, content=content)
 
 
@@ -184,6 +189,33 @@ def _skips_sequences(partition: Partition, sent: Produced) -> bool:
     state = partition.log.producers.states.get(sent.header.producer_id)
     is_new = state is None or state.producer_epoch != sent.header.producer_epoch
     return is_new and sent.header.base_sequence > 0
+
+
+def _remember_refused(partition: Partition, sent: Produced) -> None:
+    """Keep the lowest sequence of the batches of a transaction that were refused, of a producer's latest epoch."""
+    if sent.header is None:
+        return
+    known, new = partition.refused_sequences, (sent.header.producer_epoch, sent.header.base_sequence)
+    old = known.get(sent.header.producer_id, new)
+    known[sent.header.producer_id] = (old[0], min(old[1], new[1])) if old[0] == new[0] else max(old, new)
+    if len(known) > _MOST_REFUSED:
+        del known[next(iter(known))]
+
+
+def _is_behind_refused(partition: Partition, sent: Produced) -> bool:
+    """Return whether a batch lies behind a refused one of its producer, which has to come first (KIP-890)."""
+    if sent.header is None or sent.header.producer_id not in partition.refused_sequences:
+        return False
+    _, lowest = partition.refused_sequences[sent.header.producer_id]
+    if sent.header.base_sequence <= lowest and sent.is_transactional:
+        del partition.refused_sequences[sent.header.producer_id]
+    return sent.header.base_sequence > lowest
+
+
+def _is_sound(sent: Produced) -> bool:
+    """Return whether a batch has its CRC: one that has not is refused for that."""
+    records, at = sent.records, BATCH_V2.place_of("crc")
+    return crc32c(records[at + 4 :]) == int.from_bytes(records[at : at + 4], "big")
 
 
 def _row(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkaframes.broker.access import all_denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
+from kafkaframes.broker.apis._share import is_member_id
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import by_topic
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the member's epoch, and its assignment where it has changed."""
     body, types = request.body, request.response
+    if not is_member_id(body.member_id):
+        return request.response(error_code=ErrorCode.INVALID_REQUEST)
     code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
     code = code or elsewhere(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:

@@ -44,8 +44,7 @@ class ClassicMembers:
         try:
             return self._joined(group, request)
         except RefusedError as refused:
-            is_protocol = refused.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            return JoinResult(refused.code, "" if is_protocol else request.member_id)
+            return JoinResult(refused.code)
 
     def _joined(self, group: ConsumerGroup, request: Join) -> JoinResult:
         names = frozenset(name for name, _ in request.protocols)
@@ -54,12 +53,12 @@ class ClassicMembers:
         member_id = request.member_id or f"{request.instance_id or request.client_id}-{self.new_id()}"
         if not request.member_id and request.instance_id is None and request.needs_member_id:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        if request.member_id and request.instance_id is not None:
+            group.member(request.member_id, request.instance_id)
         try:
             subscription = read_subscription(request.protocols[0][1])
         except DecodeError as error:
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-        if request.member_id and request.instance_id is not None:
-            group.member(request.member_id, request.instance_id)
         known = group.members.get(member_id)
         beat = self._beat(request, member_id, known, subscription)
         answer = self.groups.heartbeat(group, beat)
@@ -143,21 +142,19 @@ class ClassicMembers:
         return not any(map(group.is_taken_from(member.member_id), wanted))
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Let members go; return an error code for each."""
-        return [self._leave_one(group, one) for one in leaving]
-
-    def _leave_one(self, group: ConsumerGroup, one: Leaving) -> ErrorCode:
-        member_id = one.member_id
-        try:
-            if not member_id:
-                member_id = group.static_members.get(one.instance_id or "", "")
-            member = group.member(member_id, one.instance_id)
-            if member.classic is None and one.member_id:
-                raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        except RefusedError as refused:
-            return refused.code
-        self.groups.fence(group, member_id)
-        return ErrorCode.NONE
+        """Let members of either protocol go, all at once; return an error code for each."""
+        codes: list[ErrorCode] = []
+        gone: set[str] = set()
+        for one in leaving:
+            try:
+                member_id = one.member_id or group.static_members.get(one.instance_id or "", "")
+                gone.add(group.member(member_id, one.instance_id).member_id)
+                codes.append(ErrorCode.NONE)
+            except RefusedError as refused:
+                codes.append(refused.code)
+        if gone:
+            self.groups.fence(group, *sorted(gone))
+        return codes
 
     def keep_alive(self, group: ConsumerGroup, member_id: str) -> None:
         """Begin the session of a member anew: it has committed."""

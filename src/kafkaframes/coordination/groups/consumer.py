@@ -159,7 +159,7 @@ class ConsumerGroup:
     """One consumer group.
 
     Attributes:
-        epoch: grows with every change of members, subscriptions or topics.
+        epoch: grows with every change of members, subscriptions or topics; a new group begins with 1, as Kafka 4.3's.
         assignment_epoch: the epoch that ``targets`` were made for.
         metadata_hash: of the topics that are subscribed to, when the epoch was decided.
         regexes: patterns, and the topics that they stand for, for whoever may see most.
@@ -174,7 +174,7 @@ class ConsumerGroup:
     """
 
     group_id: str
-    epoch: int = 0
+    epoch: int = 1
     assignment_epoch: int = 0
     metadata_hash: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
@@ -248,10 +248,10 @@ class ConsumerGroup:
         mine = NOTHING if own is None else own.assigned | own.revoking
         return lambda one: self._held[one] > (one in mine)
 
-    def names_without(self, member: ConsumerMember | None) -> frozenset[str]:
+    def names_without(self, *members: ConsumerMember | None) -> frozenset[str]:
         """Return the topics that the other members subscribe to by name."""
-        own = frozenset[str]() if member is None else frozenset(member.topics)
-        return frozenset(name for name, count in self.readers.items() if count > (name in own))
+        own = Counter(name for one in members if one is not None for name in one.topics)
+        return frozenset(name for name, count in self.readers.items() if count > own[name])
 
     def has_same_names(self, old: ConsumerMember | None, new: ConsumerMember | None) -> bool:
         """Return whether the group subscribes to the same topics by name when a member changes, comes or goes."""
@@ -259,9 +259,10 @@ class ConsumerGroup:
         goes = any(self.readers[name] == 1 and name not in after for name in before)
         return not goes and all(name in self.readers for name in after)
 
-    def unused_without(self, member: ConsumerMember) -> list[str]:
-        """Return the pattern of a member, if no other has it."""
-        return [member.regex] if member.regex and self._patterns[member.regex] == 1 else []
+    def unused_without(self, *members: ConsumerMember) -> list[str]:
+        """Return the patterns that no other member has."""
+        own = Counter(one.regex for one in members if one.regex)
+        return [regex for regex, count in own.items() if self._patterns[regex] == count]
 
     def member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """Return the member that a request names.

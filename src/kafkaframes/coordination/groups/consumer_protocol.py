@@ -37,7 +37,6 @@ from kafkaframes.errors import ErrorCode, KafkaframesError
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
-_FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
 _SMALL_GROUP = 100  # members; it is assigned anew with every change, a larger one once in an interval
 
 
@@ -135,14 +134,14 @@ class ConsumerGroups:
 
     Attributes:
         write: puts a group's records into the log.
-        on_leave: asked before a member is removed; it returns True where it did so itself, by a downgrade.
+        on_leave: called before members are removed; it returns True where it did so itself, by a downgrade.
     """
 
     clock: Clock
     settings: GroupSettings
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
-    on_leave: Callable[[ConsumerGroup, str], bool] | None = None
+    on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
 
     # ---------------------------------------------------------------------------------------------- the request
 
@@ -236,8 +235,8 @@ class ConsumerGroups:
             for key in plan.visible
             if (one := group.members.get(key)) is not None and one is not plan.replaced
         )
-        if has_changed or not group.epoch:
-            plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
+        if has_changed:
+            plan.epoch = group.epoch + 1
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     def _hash(self, group: ConsumerGroup, plan: _Plan) -> int:
@@ -363,25 +362,27 @@ class ConsumerGroups:
         self.fence(group, member.member_id)
         return Beaten(member.member_id, LEAVE)
 
-    def fence(self, group: ConsumerGroup, member_id: str) -> None:
-        """Remove a member; the others get what it had with their next heartbeats.
+    def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
+        """Remove members; the others get what they had with their next heartbeats.
 
         Raises:
             KafkaframesError: the log did not take it.
         """
-        if self.on_leave is not None and self.on_leave(group, member_id):
+        if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
-        member, metadata_hash = group.members[member_id], group.metadata_hash
-        unused = group.unused_without(member)
+        gone, metadata_hash = [group.members[one] for one in member_ids], group.metadata_hash
+        unused = group.unused_without(*gone)
         known = group.expressions
-        if unused or known is None or known.version[0] != self.topics.version or not group.has_same_names(member, None):
+        is_current = known is not None and known.version[0] == self.topics.version
+        if unused or not is_current or len(gone) > 1 or not group.has_same_names(gone[0], None):
             by_pattern = (names for regex, names in group.regexes.items() if regex not in unused)
-            metadata_hash = hash_of_topics(self.topics, group.names_without(member).union(*by_pattern))
-        written = rows.member_tombstones(group.group_id, member_id)
+            metadata_hash = hash_of_topics(self.topics, group.names_without(*gone).union(*by_pattern))
+        written = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]
         written += [rows.regex_record(group.group_id, regex, None) for regex in unused]
         written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         self.write(group.group_id, written)
-        group.remove(member_id)
+        for member_id in member_ids:
+            group.remove(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
     # ---------------------------------------------------------------------------------------------- time
@@ -484,7 +485,8 @@ def _subscribed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
 
 def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:
     """Whether the group has to be assigned anew for what the member asks for."""
-    return old is None or (old.topics, old.regex) != (new.topics, new.regex)
+    before = (old.topics, old.regex) if old is not None else ((), None)
+    return before != (new.topics, new.regex)
 
 
 def _change(kept: dict[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]) -> None:

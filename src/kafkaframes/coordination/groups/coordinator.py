@@ -97,14 +97,16 @@ class GroupCoordinator:
             reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
             return
         group = self.groups.get(request.group_id)
-        is_empty_other = group is not None and not isinstance(group, ClassicGroup) and group.is_empty
-        if group is None or is_empty_other:
+        if isinstance(group, ConsumerGroup) and group.is_empty:  # goes in any case, as in Kafka
+            self.write(request.group_id, self._tombstones(group))
+            self._drop(group)
+            group = None
+        if group is None:
             if request.member_id:
                 reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
-            before = [] if group is None else self._tombstones(group)
             group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
-            self.write(request.group_id, [*before, records.empty_group_record(group)])
+            self.write(request.group_id, [records.empty_group_record(group)])
             self._replace(group)
         if isinstance(group, ConsumerGroup):
             reply(self.classic_members.join(group, request))
@@ -208,19 +210,19 @@ class GroupCoordinator:
             return old, []
         return group, before + consumer_records.group_records(group, self.clock.now_ms)
 
-    def _downgrade(self, group: ConsumerGroup, leaving: str | None = None) -> bool:
-        """Make a classic group of a consumer group of which, without a member, all speak the classic protocol.
+    def _downgrade(self, group: ConsumerGroup, leaving: frozenset[str] = frozenset()) -> bool:
+        """Make a classic group of a consumer group of which, without those who leave, all speak the classic protocol.
 
         Raises:
             KafkaframesError: the log did not take it; nothing has changed.
         """
-        left = [one for one in group.members.values() if one.member_id != leaving]
-        gone = group.members.get(leaving) if leaving is not None else None
-        if not left or any(one.classic is None for one in left) or (gone is not None and gone.classic is not None):
+        left = [one for one in group.members.values() if one.member_id not in leaving]
+        gone = [one for one in group.members.values() if one.member_id in leaving]
+        if not left or any(one.classic is None for one in left) or any(one.classic is not None for one in gone):
             return False
         if self.settings.consumer_migration_policy not in DOWNGRADES or len(left) > self.settings.max_size:
             return False
-        made = classic_group_of(group, frozenset({leaving or ""}), self.topics, self.clock.now_ms)
+        made = classic_group_of(group, leaving, self.topics, self.clock.now_ms)
         assignments = {one.member_id: one.assignment for one in made.members.values()}
         rows = [*consumer_records.group_tombstones(group), records.group_record(made, assignments)]
         self.write(group.group_id, rows)

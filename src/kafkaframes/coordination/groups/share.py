@@ -46,14 +46,14 @@ class ShareGroup:
     """One share group.
 
     Attributes:
-        epoch: grows with every change of members, subscriptions or topics.
+        epoch: grows with every change of members, subscriptions or topics; a new group begins with 1, as Kafka 4.3's.
         assignment_epoch: the epoch that ``targets`` were made for.
         initialized: topics whose partitions the group has begun to read: name and partitions, by id.
         sessions: when a member is given up that is not heard of.
     """
 
     group_id: str
-    epoch: int = 0
+    epoch: int = 1
     assignment_epoch: int = 0
     metadata_hash: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)

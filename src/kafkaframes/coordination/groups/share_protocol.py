@@ -17,8 +17,6 @@ from kafkaframes.coordination.groups.share import ShareGroup, ShareMember, assig
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode, KafkaframesError
 
-_FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
-
 
 class ShareBeat(NamedTuple):
     """A ShareGroupHeartbeat request; None where nothing has changed since the last."""
@@ -80,7 +78,7 @@ class ShareGroups:
         metadata_hash = hash_of_topics(self.topics, names)
         epoch, targets = group.epoch, group.targets
         if old is None or old.topics != member.topics or metadata_hash != group.metadata_hash:
-            epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
+            epoch = group.epoch + 1
             records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
         initialized = self._initialized(group, names)
         if initialized != group.initialized:
