@@ -251,6 +251,26 @@ def bombs(subject: Subject, clients: int) -> str:
     return "".join(lines)
 
 
+def stop_while_creating(subject: Subject, clients: int) -> str:
+    """Stop it in the middle of 2,000 topics: when another client's connection ends, and when the process does."""
+    types = message("CreateTopicsRequest")
+    topics = [
+        types.CreatableTopic(name=f"c-{number}", num_partitions=1, replication_factor=1) for number in range(2000)
+    ]
+    with connect(subject.port) as creating, connect(subject.port) as other:
+        creating.sendall(frame("CreateTopics", 6, topics=topics, timeout_ms=60_000))
+        time.sleep(2)
+        stopping = threading.Thread(target=subject.stop)
+        began = time.perf_counter()
+        stopping.start()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                call(other, "Metadata", 9, topics=[])
+        refused = time.perf_counter() - began
+        stopping.join()
+    return f"no answer any more after {refused:.2f} s, stopped in {time.perf_counter() - began:.2f} s"
+
+
 def many_bombs(subject: Subject, clients: int) -> str:
     """A bomb for each of 200 partitions, each a little below what a batch may hold."""
     types = message("CreateTopicsRequest")
@@ -278,6 +298,7 @@ SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
         fetch_unknown,
         bombs,
         many_bombs,
+        stop_while_creating,
     )
 }
 
