@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from tests.cli.calling import ask
 
-from kafkaframes.cli import kernels_pack
+from kafkaframes.cli import kernels
 from kafkaframes.kernels import directories as places
 from kafkaframes.kernels import link
 
@@ -17,7 +17,7 @@ def one_ready(tmp_path, monkeypatch):
     ready = tmp_path / "ready" / f"unit{places.SUFFIX}"
     ready.parent.mkdir()
     ready.write_bytes(b"library")
-    monkeypatch.setattr(kernels_pack.stock, "modules", lambda: ["kafkaframes.wire._kernels"])
+    monkeypatch.setattr(kernels.stock, "modules", lambda: ["kafkaframes.wire._kernels"])
     monkeypatch.setattr(places, "file_name", lambda module: ready.name)
     monkeypatch.setattr(places, "find", lambda name: ready)
     monkeypatch.setattr(link, "compiler", lambda: ["cc"])

@@ -14,7 +14,7 @@ from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
-from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, PERMISSIVE
+from kafkaframes.records.reasons import DROPMALFORMED, FAILFAST, PERMISSIVE
 from kafkaframes.records.scan import as_array
 
 # These decide what a kernel does, and which one runs; every other column is made of batch headers and offsets.

@@ -12,7 +12,7 @@ import kafkaframes
 from kafkaframes.records import fused
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.records.modes import MODES
+from kafkaframes.records.reasons import MODES
 from kafkaframes.records.scan import as_array
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -19,7 +19,7 @@ from typing import Self
 from kafkaframes.broker.occasions import Occasions
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.disk import Disk, DiskFile, LocalDisk
-from kafkaframes.storage.files.over import FileSystemOver
+from kafkaframes.storage.files.filesystem import FileSystemOver
 
 EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
 _Write = Callable[[int], None]  # writes the first N bytes, given N

@@ -19,8 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.broker.api import Answer, Later
-from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
-from kafkaframes.storage.files.over import FileSystemOver
+from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt
 from kafkaframes.storage.files.overlay_disk import HasDescriptors
 
 _THREADS: Final = 8  # reads of a store at once, each of another file

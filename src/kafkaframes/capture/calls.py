@@ -38,8 +38,7 @@ from kafkaframes.capture.layout import (
 )
 from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
-from kafkaframes.capture.streams import Pass
-from kafkaframes.capture.stretches import Span
+from kafkaframes.capture.streams import Pass, Span
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import has_secrets
 from kafkaframes.protocol.spec import catalog

@@ -14,8 +14,7 @@ from kafkaframes.capture.columns import Column, choose, schema_of
 from kafkaframes.capture.files import find_files
 from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
-from kafkaframes.capture.streams import Streams
-from kafkaframes.capture.stretches import Span
+from kafkaframes.capture.streams import Span, Streams
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import OptionError

@@ -14,8 +14,7 @@ from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
-from kafkaframes.capture.streams import Pass, Streams
-from kafkaframes.capture.stretches import Span
+from kafkaframes.capture.streams import Pass, Span, Streams
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.wire.primitives import uuid_to_text
 

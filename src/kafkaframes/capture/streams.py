@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from kafkaframes.capture.layout import (
     API_LOWEST,
     APIS,
     AT,
+    BROKEN,
     CALL_COLUMNS,
+    CALL_REQUEST,
+    CALL_RESPONSE,
     CAPTURED,
     CONNECTION_COLUMNS,
     DIRECTION,
@@ -31,11 +34,14 @@ from kafkaframes.capture.layout import (
     F_BEGIN,
     F_CONNECTION,
     F_DONE,
+    F_END_NUMBER,
+    F_FLAGS,
     F_HAVE,
     F_PLACE,
     FRAME_COLUMNS,
     GAP_COLUMNS,
     KAFKA,
+    NO_REPLY,
     OFFSET,
     PENDING_END,
     PENDING_START,
@@ -47,7 +53,7 @@ from kafkaframes.capture.layout import (
     UNDECIDED,
     UNSORTED,
 )
-from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
+from kafkaframes.capture.packets import FILE_SHIFT, Bytes, Ints, PacketReader, Window
 from kafkaframes.protocol.spec import catalog
 
 PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
@@ -274,3 +280,31 @@ def ports_of(text: str | Sequence[int]) -> tuple[int, ...]:
         low, _, high = part.strip().partition("-")
         found += range(int(low), int(high or low) + 1)
     return tuple(found)
+
+
+class Span(NamedTuple):
+    """Which calls are given of a stretch of files that others go before or after (a stream), so that each is once.
+
+    The files before ``first`` were read before, ``wait`` of them and the one before these, or all there were. A call
+    with all that it needs, and a response without a request, is given with the files in which it ends. What is open (a
+    request without response, a frame that is not whole) is given ``wait`` files later, whenever it was decided: what is
+    decided when depends on the files that are at hand.
+    """
+
+    first: int
+    last: int
+    wait: int = 1
+
+    def chosen(self, made: Pass, calls: Ints) -> Any:
+        """Tell which calls of a pass are given."""
+        frames = made.frames
+        ends, broken = np.full(len(calls), -1), np.zeros(len(calls), bool)
+        for column in (CALL_REQUEST, CALL_RESPONSE):
+            there = calls[:, column] >= 0
+            ends = np.maximum(ends, np.where(there, frames[calls[:, column], F_END_NUMBER] >> FILE_SHIFT, -1))
+            broken |= there & (frames[calls[:, column], F_FLAGS] & BROKEN != 0)
+        asked = calls[:, CALL_REQUEST] >= 0
+        no_reply = asked & (frames[calls[:, CALL_REQUEST], F_FLAGS] & NO_REPLY != 0)
+        is_open = asked & (broken | ((calls[:, CALL_RESPONSE] < 0) & ~no_reply))
+        before = self.first - 1 - self.wait  # up to which what is open was given with the files before
+        return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)

@@ -10,7 +10,7 @@ import click
 
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
-from kafkaframes.storage.files.sizes import parse_size
+from kafkaframes.storage.files.units import parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"

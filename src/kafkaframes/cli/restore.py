@@ -16,7 +16,7 @@ from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
-from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
+from kafkaframes.records.reasons import DROPMALFORMED, FAILFAST
 from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.records.layout import CODECS
-from kafkaframes.records.modes import FAILFAST, PERMISSIVE
+from kafkaframes.records.reasons import FAILFAST, PERMISSIVE
 from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import click
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.report.words import count_text, size_text, time_text
 from kafkaframes.storage.files.names import printable
-from kafkaframes.storage.files.times import parse_time
+from kafkaframes.storage.files.units import parse_time
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer

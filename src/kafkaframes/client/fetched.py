@@ -13,7 +13,7 @@ from kafkaframes.errors import BrokerError, CorruptRecordError
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.memory import Recycler
-from kafkaframes.records.modes import FAILFAST
+from kafkaframes.records.reasons import FAILFAST
 from kafkaframes.records.scan import Batches, as_array, scan_all
 from kafkaframes.storage.log.transactions import TransactionState, transactions_of_fetched
 

@@ -1,4 +1,4 @@
-"""What a worker process does: compile one unit. Imported by ``worker.py`` only, for numba is set up for good here."""
+"""What a process of ``workers.py`` does: compile one unit. Imported there only, for numba is set up for good here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafkaframes.kernels import demand, link
 from kafkaframes.kernels import directories as places
-from kafkaframes.kernels.entries import DECLARED, Kernel
+from kafkaframes.kernels.deferred import DECLARED, Kernel
 
 
 def unit(module: str, folder: str) -> None:

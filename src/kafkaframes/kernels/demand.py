@@ -2,7 +2,7 @@
 
 The first call of a kernel that is not ready compiles the kernels of every module that has been imported so far, which
 are those of the command at hand. One process at a time compiles (a lock in the cache folder); others wait for it and
-then find its work. The compiling itself is done by processes of its own (``worker.py``).
+then find its work. The compiling itself is done by processes of its own (``workers.py``).
 
 With a C compiler the result is a library for each module, as in a wheel. Without one it is numba's own cache: the same
 kernels, but numba has to be imported to load them.
@@ -23,8 +23,7 @@ from typing import Any, Final
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.kernels import directories as places
 from kafkaframes.kernels import link, ready, workers
-from kafkaframes.kernels.deferred import OPTIONS, real, rehomed
-from kafkaframes.kernels.entries import DECLARED, Kernel
+from kafkaframes.kernels.deferred import DECLARED, OPTIONS, Kernel, real, rehomed
 
 LONGEST_WAIT_SECONDS: Final = 900
 _LOCK: Final = "compiling.lock"

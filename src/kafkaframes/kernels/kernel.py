@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkaframes.kernels import ready
-from kafkaframes.kernels.deferred import LOADED
-from kafkaframes.kernels.entries import DECLARED, Kernel
+from kafkaframes.kernels.deferred import DECLARED, LOADED, Kernel
 
 
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -22,8 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.np import arrayobj
 
-from kafkaframes.kernels.deferred import INSIDE, OPTIONS, real, rehomed
-from kafkaframes.kernels.entries import Kernel
+from kafkaframes.kernels.deferred import INSIDE, OPTIONS, Kernel, real, rehomed
 from kafkaframes.kernels.target import Target, target
 
 _C_LIBRARY = frozenset(("memcpy", "memmove", "memset", "memcmp"))

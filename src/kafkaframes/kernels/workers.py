@@ -1,7 +1,11 @@
-"""Run jobs that compile in processes of their own, as many as there are cores. A job is (module:function, text...)."""
+"""Run jobs that compile in processes of their own, as many as there are cores. A job is (module:function, text...).
+
+This module is what each process runs, too: a job a line on its input, an answer a line on its output.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -54,7 +58,26 @@ def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) 
 def _start() -> subprocess.Popen[str]:
     """Start a worker with this process's search path; it ends when its input does."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "kafkaframes.kernels.worker"]
+    command = [sys.executable, "-m", "kafkaframes.kernels.workers"]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, close_fds=True
     )
+
+
+def main() -> None:
+    """Do one job after the other until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed is no answer
+    for line in sys.stdin:
+        place, *args = json.loads(line)
+        module, _, function = place.partition(":")
+        try:
+            getattr(importlib.import_module(module), function)(*args)
+            answer = "done"
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}".replace("\n", " ")
+        print(answer, file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

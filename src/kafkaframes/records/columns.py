@@ -36,8 +36,7 @@ from kafkaframes.records.fused import (
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
-from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
-from kafkaframes.records.reasons import CRC_MISMATCH
+from kafkaframes.records.reasons import CRC_MISMATCH, DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
 from kafkaframes.records.scan import DAMAGED_ENDS, FILE, MEMORY, Batches, End, Ints
 
 

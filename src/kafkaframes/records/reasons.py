@@ -1,4 +1,4 @@
-"""Why a scan ended and why a batch's records did: numbers for kernels, words for people.
+"""Why a scan ended and why a batch's records did: numbers for kernels, words for people; and the modes.
 
 The classes of damage are Kafka's; ``reference`` behaviour stands beside each where it is not plain.
 """
@@ -71,3 +71,9 @@ RECORD_REASONS = {
     TOO_MANY_HEADERS: f"the records of the batch have more than {MOST_HEADERS} headers",
 }
 CRC_MISMATCH = "the CRC is not that of the bytes"
+
+
+# What to do where a log is damaged, in Spark's words: PERMISSIVE gives what Kafka's own reader would hand out, or keeps
+# the damaged bytes as they are; DROPMALFORMED leaves damaged batches out; FAILFAST stops at the first damage.
+PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
+MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)

@@ -24,7 +24,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
-from kafkaframes.kernels.offers import OFFERS
+from kafkaframes.kernels.directories import OFFERS
 from kafkaframes.spark.query_ids import is_connect
 from kafkaframes.spark.shipping import ship, unpacked
 

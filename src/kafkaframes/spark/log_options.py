@@ -33,7 +33,7 @@ from kafkaframes.spark.option_values import (
 from kafkaframes.spark.storage_options import NAMES as STORAGE_NAMES
 from kafkaframes.spark.storage_options import split_storage
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
-from kafkaframes.storage.files.sizes import parse_size
+from kafkaframes.storage.files.units import parse_size
 
 TABLES = ("records", "batches", "segments")
 ISOLATIONS = ("read_uncommitted", "read_committed")

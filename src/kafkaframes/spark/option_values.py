@@ -14,7 +14,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import shown
 from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, PartitionOffsets
-from kafkaframes.storage.files.times import parse_time
+from kafkaframes.storage.files.units import parse_time
 
 
 @dataclass(frozen=True, slots=True)

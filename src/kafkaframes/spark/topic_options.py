@@ -27,7 +27,7 @@ from kafkaframes.spark.option_values import (
     starting_value,
     whole_number,
 )
-from kafkaframes.storage.files.sizes import parse_size
+from kafkaframes.storage.files.units import parse_size
 
 # What Spark itself adds or uses.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})

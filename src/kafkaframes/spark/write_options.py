@@ -15,7 +15,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.columns import RECORDS
 from kafkaframes.spark.option_values import Option, parsed, positive, whole_number
-from kafkaframes.storage.files.sizes import parse_size
+from kafkaframes.storage.files.units import parse_size
 
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 

@@ -7,8 +7,7 @@ from kafkaframes.coordination.groups.commits import Fetched, Offset, Producer
 from kafkaframes.coordination.groups.membership import Committer
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode
-from kafkaframes.storage.files.coordinators import coordinator_partition
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 NOBODY = Committer("g")

@@ -19,8 +19,7 @@ from kafkaframes.coordination.groups.records import Commit
 from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode
-from kafkaframes.storage.files.coordinators import coordinator_partition
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _NONE = -1
 

@@ -28,8 +28,7 @@ from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import check as check_share
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
-from kafkaframes.storage.files.coordinators import coordinator_partition
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup)
 

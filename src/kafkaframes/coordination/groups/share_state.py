@@ -17,7 +17,7 @@ from kafkaframes.coordination.groups.share_partition import Batch, SharePartitio
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
-from kafkaframes.storage.files.coordinators import coordinator_partition
+from kafkaframes.storage.files.names import coordinator_partition
 
 SHARE_STATE_TOPIC = "__share_group_state"
 _SNAPSHOT, _UPDATE = 0, 1

@@ -27,8 +27,7 @@ from kafkaframes.coordination.transactions.state import (
     Transaction,
 )
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
-from kafkaframes.storage.files.coordinators import coordinator_partition
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _RETRY_MS = 1_000
 CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(

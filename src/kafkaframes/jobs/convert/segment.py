@@ -24,8 +24,7 @@ from kafkaframes.records.decode import count_records
 from kafkaframes.records.decoded import Allocate, Decoded
 from kafkaframes.records.layout import PLACE
 from kafkaframes.records.memory import lent_memory
-from kafkaframes.records.modes import FAILFAST
-from kafkaframes.records.reasons import TORN
+from kafkaframes.records.reasons import FAILFAST, TORN
 from kafkaframes.records.scan import FILE, Bytes, Ints, as_array, scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Segment

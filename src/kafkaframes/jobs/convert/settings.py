@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kafkaframes.errors import OptionError
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import CODECS, Codec
-from kafkaframes.records.modes import FAILFAST, PERMISSIVE
+from kafkaframes.records.reasons import FAILFAST, PERMISSIVE
 
 MODES = (FAILFAST, PERMISSIVE)
 ON_LOSS = ("error", "warn", "drop")

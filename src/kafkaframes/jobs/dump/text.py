@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.dump import index_text, state_text
+from kafkaframes.errors import KafkaframesError, LogDirError
+from kafkaframes.jobs.dump import index_text
 from kafkaframes.jobs.dump.chunks import ChunkReader, cut_lines, errors_in
 from kafkaframes.jobs.dump.decoders import decoder_for
 from kafkaframes.jobs.dump.files import DumpFile, kind_of
@@ -21,6 +21,8 @@ from kafkaframes.jobs.dump.records_text import RecordOptions, chunk_text, not_co
 from kafkaframes.jobs.dump.styles import Style, style_for
 from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.names import FileName, printable
+from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
+from kafkaframes.storage.files.txn_index import read_txn_index
 from kafkaframes.storage.log.where import filesystem_for
 from kafkaframes.wire.text import java_text
 
@@ -167,12 +169,12 @@ def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], in
 
 def _producers(dump: TextDump) -> Iterator[bytes]:
     raw = dump.file.filesystem.read(dump.file.path)
-    yield from (f"{line}\n".encode() for line in state_text.producer_lines(raw, dump.style, dump.findings))
+    yield from (f"{line}\n".encode() for line in producer_lines(raw, dump.style, dump.findings))
 
 
 def _transactions(dump: TextDump) -> Iterator[bytes]:
     raw = dump.file.filesystem.read(dump.file.path)
-    yield from (f"{line}\n".encode() for line in state_text.transaction_lines(raw, dump.findings))
+    yield from (f"{line}\n".encode() for line in transaction_lines(raw, dump.findings))
 
 
 _PRINTERS: dict[str, Callable[[TextDump], Iterator[bytes]]] = {
@@ -183,3 +185,56 @@ _PRINTERS: dict[str, Callable[[TextDump], Iterator[bytes]]] = {
     "snapshot": _producers,
     "txnindex": _transactions,
 }
+
+
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+_MOST_SEQUENCE = 2**31 - 1
+
+
+def producer_lines(raw: bytes, style: Style, findings: Findings) -> Iterator[str]:
+    """Yield a line for each producer of a snapshot; a corrupt one is a note and no line."""
+    try:
+        producers = read_producer_snapshot(raw, file=findings.file)
+    except LogDirError as error:
+        findings.notes.append(f"Snapshot is corrupt: {error}")
+        return
+    for producer in producers:
+        yield _producer_line(producer, style)
+
+
+def _producer_line(producer: ProducerEntry, style: Style) -> str:
+    first = producer.current_txn_first_offset
+    transaction = style.absent if first == NO_OFFSET else style.present.format(first)
+    line = (
+        f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch} "
+        f"coordinatorEpoch: {producer.coordinator_epoch} currentTxnFirstOffset: {transaction}"
+    )
+    if style.producer_timestamp:
+        line += f" lastTimestamp: {producer.timestamp}"
+    if producer.last_offset == NO_OFFSET:  # it has no data batch
+        return line + (" " if style.trailing_space else "")
+    return line + (
+        f" firstSequence: {_first_sequence(producer)} lastSequence: {producer.last_sequence} "
+        f"lastOffset: {producer.last_offset} offsetDelta: {producer.offset_delta} timestamp: {producer.timestamp}"
+    )
+
+
+def _first_sequence(producer: ProducerEntry) -> int:
+    """Return the first sequence of the last batch: sequences wrap from 2^31-1 to 0."""
+    first = producer.last_sequence - producer.offset_delta
+    return first if first >= 0 else first + _MOST_SEQUENCE + 1
+
+
+def transaction_lines(raw: bytes, findings: Findings) -> Iterator[str]:
+    """Yield a line for each aborted transaction; a damaged index is a fault after the entries that are whole."""
+    try:
+        transactions = read_txn_index(raw, file=findings.file, strict=False)
+    except LogDirError as error:
+        findings.faults.append(error)
+        return
+    for one in transactions:
+        yield (
+            f"version: 0 producerId: {one.producer_id} firstOffset: {one.first_offset} "
+            f"lastOffset: {one.last_offset} lastStableOffset: {one.last_stable_offset}"
+        )

@@ -25,9 +25,8 @@ from kafkaframes.records.build import build_records
 from kafkaframes.records.control import control_type
 from kafkaframes.records.decode import in_turn
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.storage.files.coordinators import coordinator_partition
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 from kafkaframes.storage.log.segment_writer import PartitionWriter
 
 OFFSETS_TOPIC = "__consumer_offsets"

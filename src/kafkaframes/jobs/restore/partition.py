@@ -17,7 +17,7 @@ from kafkaframes.jobs.restore.source import Lost, Run, SegmentPart, good_batches
 from kafkaframes.jobs.restore.translation import Translation
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decode import count_records
-from kafkaframes.records.modes import DROPMALFORMED
+from kafkaframes.records.reasons import DROPMALFORMED
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.files.row_counts import check_row_counts

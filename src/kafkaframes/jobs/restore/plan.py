@@ -19,7 +19,7 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.names import ABORT, KRAFT
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart
-from kafkaframes.records.modes import DROPMALFORMED
+from kafkaframes.records.reasons import DROPMALFORMED
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import one_log_of
 from kafkaframes.storage.files import names

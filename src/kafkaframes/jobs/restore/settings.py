@@ -10,7 +10,7 @@ from kafkaframes.jobs.restore.kraft import uuid_of
 from kafkaframes.jobs.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import codec_of
-from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
+from kafkaframes.records.reasons import DROPMALFORMED, FAILFAST
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
 from kafkaframes.storage.log.segment_writer import LARGEST_SEGMENT
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkaframes.kernels import build, demand, ready, workers
 from kafkaframes.kernels import directories as places
-from kafkaframes.kernels.entries import Kernel
+from kafkaframes.kernels.deferred import Kernel
 from kafkaframes.protocol.messages import _kernels_decode, _specialised
 from kafkaframes.protocol.messages._kernels_decode import FULL_DATA, FULL_ROWS, NEGATIVE_SIZE, TRUNCATED
 from kafkaframes.protocol.messages._kernels_memory import at, get32, load_u16, put32

@@ -2,7 +2,7 @@
 
 Making a context costs more than an append, so contexts are kept and used again: ``borrow`` takes an idle one (or makes
 one) for a single caller, ``give_back`` returns it. A context keeps the settings that were put into it last, because
-appends in a row share them, all but the time.
+appends in a row share them, all but the time. Below: where the compressed stream of a batch or wrapper starts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import numpy as np
 from kafkaframes.records import native
 from kafkaframes.records.append import _kernels_context as places
 from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
-from kafkaframes.records.codecs import codec_of
+from kafkaframes.records.codecs import Codec, codec_of
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.records.scan import Bytes
 
 # How much memory a context has for decompressed content, and as much again for output: when it is made, and the most
@@ -134,3 +135,22 @@ def give_back(context: KernelContext) -> None:
     """Clear a context and return it, so that other callers can use it."""
     context.clear()
     _idle.append(context)
+
+
+_LENGTHS = 8  # of key and value
+# Where a compressed stream starts and where the byte with the codec is, by format.
+_STARTS = (
+    (MESSAGE_V0.size + _LENGTHS, MESSAGE_V0.place_of("attributes")),
+    (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.place_of("attributes")),
+    (BATCH_V2.size, BATCH_V2.end_of("attributes") - 1),
+)
+
+
+def start_of_stream(data: bytes) -> int:
+    """Return where the compressed records of a whole batch or wrapper start."""
+    return _STARTS[data[BYTES_TO_MAGIC - 1]][0]
+
+
+def codec_in(data: bytes) -> Codec:
+    """Return the codec of a whole batch or wrapper."""
+    return Codec(data[_STARTS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)

@@ -14,11 +14,10 @@ from typing import Any, Final
 from kafkaframes.errors import OptionError
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as places
-from kafkaframes.records.append.context import KernelContext, borrow, give_back
+from kafkaframes.records.append.context import KernelContext, borrow, codec_in, give_back, start_of_stream
 from kafkaframes.records.append.refusal import of_content
 from kafkaframes.records.append.result import Appended, DownConverted
 from kafkaframes.records.append.settings import AppendSettings
-from kafkaframes.records.append.stream import codec_in, start_of_stream
 from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
 from kafkaframes.records.limits import CONTENT

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from kafkaframes.records.append import _kernels_context as places
 from kafkaframes.records.append import _kernels_rebuild as kernels
-from kafkaframes.records.append.context import KernelContext
+from kafkaframes.records.append.context import KernelContext, codec_in
 from kafkaframes.records.append.result import Appended
 from kafkaframes.records.append.settings import AppendSettings
-from kafkaframes.records.append.stream import codec_in
 from kafkaframes.records.codecs import compress
 from kafkaframes.records.layout import BATCH_V2
 

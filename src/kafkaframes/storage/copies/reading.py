@@ -19,8 +19,7 @@ from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.chunks import Chunks, Memory, Source
 from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.records.modes import FAILFAST, PERMISSIVE
-from kafkaframes.records.reasons import TORN
+from kafkaframes.records.reasons import FAILFAST, PERMISSIVE, TORN
 from kafkaframes.records.scan import FILE, Batches, as_array, check_crcs, scan_all
 from kafkaframes.storage.copies.blocks import (
     NO_BLOCKS,

@@ -18,8 +18,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
 from kafkaframes.storage.files.broker_lock import take_lock
-from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, ReadAt, split
-from kafkaframes.storage.files.over import FileSystemOver
+from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt, split
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.scan import Bytes, as_array
-from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
-from kafkaframes.storage.files.over import FileSystemOver
+from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt
 from kafkaframes.storage.files.segment_file import Meter
 from kafkaframes.storage.tiered.chunks import ChunkReader
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem

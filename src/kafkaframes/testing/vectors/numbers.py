@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.records.partitioner import murmur2, partition_of
-from kafkaframes.storage.files.coordinators import coordinator_partition
+from kafkaframes.storage.files.names import coordinator_partition
 from kafkaframes.wire import varint
 
 Row = dict[str, Any]
