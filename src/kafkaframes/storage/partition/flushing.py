@@ -10,13 +10,8 @@ from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.state import LogState
 
 
-def flush(state: LogState, *, now_ms: int, with_directory: bool = True) -> None:
+def flush(state: LogState, *, now_ms: int) -> None:
     """Flush everything to the disk; afterwards the recovery point is the log end offset.
-
-    Args:
-        state: of the log.
-        now_ms: the clock.
-        with_directory: also what files there are; a caller that makes one more syncs the directory behind it.
 
     Raises:
         StorageError: the disk fails. The recovery point stays.
@@ -24,7 +19,7 @@ def flush(state: LogState, *, now_ms: int, with_directory: bool = True) -> None:
     segments = state.segments.from_floor(state.recovery_point)
     for segment in segments:
         segment.flush()
-    if with_directory and segments[-1].base_offset >= state.recovery_point:
+    if segments[-1].base_offset >= state.recovery_point:
         state.disk.sync_directory(state.directory)
     state.recovery_point = state.log_end_offset
     state.last_flush_ms = now_ms

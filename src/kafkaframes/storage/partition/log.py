@@ -228,7 +228,7 @@ class PartitionLog:
             return
         state = self.state
         state.segments.active.close()
-        flushing.flush(state, now_ms=now_ms, with_directory=False)
+        self.flush(now_ms=now_ms)
         state.snapshots.take(self.log_end_offset, state.producers.entries())
         state.disk.sync_directory(state.directory)
         state.epochs.write()
