@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 def test_the_page_on_kip_636_does_what_it_says():
     results = doctest.testfile(str(DOCS / "kip-636.md"), module_relative=False)
-    assert results.attempted > 8
+    assert results.attempted >= 8
     assert results.failed == 0
 
 

@@ -73,7 +73,7 @@ class ClaimRules:
         return user
 
 
-UNSECURED_RULES: Final = ClaimRules(clock_skew_seconds=1)
+UNSECURED_RULES: Final = ClaimRules(clock_skew_seconds=0)
 
 
 def unsecured_token(token: str, now_ms: int) -> str:
