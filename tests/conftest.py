@@ -11,6 +11,8 @@ from collections import defaultdict
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kafkaframes.kernels import link
+
 settings.register_profile(
     "quick",
     max_examples=25,
@@ -88,3 +90,12 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("time of each folder")
         for folder in sorted(seconds, key=seconds.get, reverse=True):
             terminalreporter.write_line(f"{seconds[folder]:7.1f} s  {counts[folder]:6} tests  {folder}")
+
+
+@pytest.fixture
+def compiled_ahead():
+    """Skip where kernels are numba's and no libraries: there is no C compiler, or Python's headers are missing."""
+    try:
+        link.compiler()
+    except link.LinkError as error:
+        pytest.skip(f"kernels are not libraries here: {error}")

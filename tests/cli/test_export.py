@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from tests.cli.export_calls import ask, damaged_log, files
+from tests.processes import processes
 from tests.spark.truth import LOGS, SHOP, rows_of
 
 import kafkaframes
@@ -50,8 +51,7 @@ def big_log(tmp_path_factory):
 
 
 def _children(pid):
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
+    return [each.pid for each in processes() if each.parent == pid]
 
 
 def _is_alive(pid):

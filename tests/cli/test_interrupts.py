@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from tests.processes import processes
 
 from kafkaframes import build_records
 
@@ -67,9 +68,7 @@ def said(process, errors):
 
 def group_of(process):
     """Return the live processes of a command's session."""
-    found = subprocess.run(["ps", "-ewwo", "pid=,sid=,stat=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 3) for line in found.splitlines()]
-    return [(int(pid), args) for pid, sid, stat, args in rows if int(sid) == process.pid and not stat.startswith("Z")]
+    return [(each.pid, each.arguments) for each in processes() if each.session == process.pid]
 
 
 def wait_until_gone(process):

@@ -44,7 +44,7 @@ def finish(process):
     return out, err
 
 
-def test_processes_that_start_together_compile_once_and_what_they_import_only(start, tmp_path):
+def test_processes_that_start_together_compile_once_and_what_they_import_only(start, tmp_path, compiled_ahead):
     told = [finish(process) for process in [start() for _ in range(3)]]
     assert len({out for out, _ in told}) == 1
     lines = "".join(err for _, err in told)
@@ -94,7 +94,7 @@ def test_a_lock_whose_holder_hangs_is_not_waited_for_for_ever(tmp_path, monkeypa
     assert said == ["waiting for another process that compiles kernels"]
 
 
-def test_a_compiler_that_fails_says_so(tmp_path, monkeypatch):
+def test_a_compiler_that_fails_says_so(tmp_path, monkeypatch, compiled_ahead):
     monkeypatch.setenv("KAFKAFRAMES_CC", "false")
     link.compiler.cache_clear()
     with pytest.raises(link.LinkError, match="false failed"):

@@ -24,7 +24,7 @@ print(json.dumps([rows > 0, sorted({"pandas", "numba", "llvmlite", "fsspec"} & s
 """
 
 
-def test_the_first_batch_needs_neither_pandas_nor_numba():
+def test_the_first_batch_needs_neither_pandas_nor_numba(compiled_ahead):
     command = [sys.executable, "-c", READ, str(LOG)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
     assert json.loads(done.stdout) == [True, []]

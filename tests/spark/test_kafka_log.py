@@ -10,6 +10,7 @@ import time
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
+from tests.processes import processes
 from tests.spark import truth
 from tests.spark.truth import CLICKS, LOGS, SHOP
 
@@ -223,7 +224,7 @@ print(frame.count(), frame.selectExpr("sum(length(value))").first()[0])
 print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 spark.stop()
 """
-TOOLS = ("sh", "bash", "env", "dirname", "basename", "head", "cat", "ls", "ps", "rm", "mkdir", "sed", "grep", "uname")
+TOOLS = ("sh", "bash", "env", "dirname", "basename", "head", "cat", "ls", "rm", "mkdir", "sed", "grep", "uname")
 TOOLS += ("tr", "readlink", "nice", "nohup")
 
 
@@ -256,8 +257,7 @@ def test_a_machine_without_java_runs_executors_in_processes_of_their_own_and_lea
 def processes_of(group):
     """Return what still runs of a process group, a while after its leader has ended."""
     for _ in range(500):
-        listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True, check=True).stdout
-        left = [line for line in listed.splitlines() if line.split(None, 1)[0] == str(group)]
+        left = [each.arguments for each in processes() if each.group == group]
         if not left:
             break
         time.sleep(0.2)

@@ -1,0 +1,26 @@
+"""The processes of this machine, from /proc: a small system has no ``ps``."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """One that is alive, zombies left out."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    arguments: str
+
+
+def processes() -> Iterator[Process]:
+    """Yield the processes that are alive."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, *numbers = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            if state != "Z":
+                yield Process(int(folder.name), *map(int, numbers), arguments)
