@@ -45,11 +45,17 @@ def validate_and_assign(
     """
     if not 0 <= offset <= _LARGEST_START:
         raise OptionError(f"{offset} cannot be a log end offset")
+    settings = settings or AppendSettings()
+    if named:
+        settings = _with_named(settings, named)
+    return assign_at(bytes(records), offset, settings, settings.now_ms)
+
+
+def _with_named(settings: AppendSettings, named: dict[str, Any]) -> AppendSettings:
     known = [field.name for field in fields(AppendSettings)]
     if unknown := [name for name in named if name not in known]:
         raise OptionError(f"no setting {', '.join(unknown)}; there are {', '.join(known)}")
-    settings = replace(settings or AppendSettings(), **named)
-    return assign_at(bytes(records), offset, settings, settings.now_ms)
+    return replace(settings, **named)
 
 
 def assign_at(records: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended:
