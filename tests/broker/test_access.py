@@ -117,7 +117,6 @@ class TestPatterns:
 
     @pytest.fixture
     def both(self, pair):
-        pytest.importorskip("re2")
         both = pair(rule("READ", "GROUP", "g"), rule("DESCRIBE", "TOPIC", "a-open"))
         for name in ("a-open", "a-secret"):
             both.admin.state.create_topic(name, 1)

@@ -20,7 +20,7 @@ from kafkaframes.coordination.groups.consumer import (
     Viewer,
 )
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed, hash_of_topics
-from kafkaframes.coordination.groups.patterns import compile_pattern
+from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Record
 
 _NONE = -1
@@ -98,16 +98,16 @@ class LookingAtEverything(ConsumerGroups):
 
         A member that has not been heard of since the start sees what its pattern stood for before.
         """
-        matching: dict[str, frozenset[str]] = {}
+        resolved: dict[str, frozenset[str]] = {}
         seen: dict[tuple[str, Viewer | None], frozenset[str]] = {}
         found: dict[str, frozenset[str]] = {}
         visible: dict[str, frozenset[str]] = {}
         for key, one in members.items():
             if not one.regex:
                 continue
-            if one.regex not in matching:
-                matching[one.regex] = frozenset(filter(compile_pattern(one.regex), self.topics.names()))
-            names, viewer = matching[one.regex], viewers.get(key)
+            if one.regex not in resolved:
+                resolved[one.regex] = matching(one.regex, self.topics.names())
+            names, viewer = resolved[one.regex], viewers.get(key)
             if key not in viewers:
                 names &= _by_pattern(group, one)
             elif viewer is not None:

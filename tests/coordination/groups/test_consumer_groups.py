@@ -141,7 +141,6 @@ def test_topics_that_come_and_grow_are_seen_by_the_next_heartbeat(bench):
 
 
 def test_a_pattern_is_all_topics_that_match_it(bench):
-    pytest.importorskip("re2", reason="the package google-re2 is not installed")
     assert len(beat(bench, topics=None, regex="orders|pay.*").assignment) == 6
     bench.topics.add("pay-2", 3)
     assert len(beat(bench, epoch=2).assignment) == 9
@@ -285,7 +284,6 @@ def test_commits_and_fetches_name_the_epoch(bench):
 
 
 def test_a_group_without_members_is_deleted_and_gone_after_a_restart(bench):
-    pytest.importorskip("re2", reason="the package google-re2 is not installed")
     beat(bench, topics=None, regex="o.*")
     with pytest.raises(RefusedError):
         bench.coordinator.delete_group("g")

@@ -142,7 +142,6 @@ class Pair:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_kept_between_heartbeats_changes_nothing(seed):
-    pytest.importorskip("re2")
     pair = Pair(seed)
     pair.join("a")
     for number in range(120):
@@ -195,8 +194,6 @@ SUBSCRIPTIONS = [{"topics": ["orders"]}, {"topics": [], "regex": "ord.*"}]
 
 @pytest.mark.parametrize("fields", SUBSCRIPTIONS, ids=["names", "pattern"])
 def test_a_heartbeat_of_a_large_group_costs_what_one_of_a_small_group_does(fields):
-    if "regex" in fields:
-        pytest.importorskip("re2")
     costs = []
     for count in (200, 800):
         bench = group_of(count, **fields)
@@ -207,8 +204,6 @@ def test_a_heartbeat_of_a_large_group_costs_what_one_of_a_small_group_does(field
 
 @pytest.mark.parametrize("fields", SUBSCRIPTIONS, ids=["names", "pattern"])
 def test_members_that_join_together_cost_in_proportion(fields):
-    if "regex" in fields:
-        pytest.importorskip("re2")
     costs = []
     for count in (400, 800):
         bench = Bench()

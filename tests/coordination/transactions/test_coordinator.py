@@ -360,7 +360,7 @@ def test_transactions_are_listed_by_state_producer_age_and_name(bench):
     assert names(producer_ids=[1001]) == {"other"}
     assert names(states=["Ongoing"], longer_than_ms=2_999) == {"t"}
     assert names(states=["Ongoing"], longer_than_ms=3_000) == set()
-    assert names(pattern=lambda name: name.startswith("o")) == {"other"}
+    assert names(among={"other", "absent"}) == {"other"}
 
 
 def test_records_have_the_version_that_the_feature_asks_for(bench):

@@ -83,7 +83,6 @@ API = Api(
             "does it a moment later"
         ),
     },
-    gaps=("patterns need the extra re2",),
     rights=(
         Right("READ", "GROUP", "group_id"),
         Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to by name; all or none"),

@@ -8,7 +8,7 @@ from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.coordination.groups.patterns import compile_pattern
+from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.state import BY_NAME
 from kafkaframes.errors import ErrorCode
@@ -24,14 +24,15 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     unknown = [name for name in body.state_filters if name not in BY_NAME]
     known = [name for name in body.state_filters if name in BY_NAME]
+    pattern = body.transactional_id_pattern
     try:
-        pattern = compile_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+        among = matching(pattern, broker.transactions.transactions) if pattern else None
     except RefusedError:
         return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     found = []
     if known or not unknown:
         found = broker.transactions.listed(
-            states=known, producer_ids=body.producer_id_filters, longer_than_ms=body.duration_filter, pattern=pattern
+            states=known, producer_ids=body.producer_id_filters, longer_than_ms=body.duration_filter, among=among
         )
     rows = [
         types.TransactionState(
@@ -55,6 +56,5 @@ API = Api(
         "v1+": "by duration (KIP-994)",
         "v2+": "by a pattern for the id (KIP-1152), which must match it whole",
     },
-    gaps=("patterns need the extra re2",),
     rights=(Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=LEFT_OUT),),
 )

@@ -29,7 +29,7 @@ from kafkaframes.coordination.groups.consumer import (
     MemberState,
     Viewer,
 )
-from kafkaframes.coordination.groups.patterns import compile_pattern
+from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.coordination.refusal import RefusedError
@@ -216,7 +216,7 @@ class ConsumerGroups:
         version = self.topics.version, rights
         if known is not None and known.version == version:
             return known
-        return Expressions(version, lambda regex: frozenset(filter(compile_pattern(regex), self.topics.names())))
+        return Expressions(version, lambda regex: matching(regex, self.topics.names()))
 
     def _plan_epoch(self, group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
         """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""

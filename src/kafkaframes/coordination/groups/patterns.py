@@ -1,39 +1,38 @@
-"""Regular expressions of requests (KIP-848, KIP-1152): RE2's language, in linear time, by the package ``google-re2``.
+"""Regular expressions of requests (KIP-848, KIP-1152): RE2's language, in linear time, by the RE2 that pyarrow carries.
 
-Kafka reads them with RE2/J. Without the package, the extra ``re2``, every expression is refused.
+Kafka reads them with RE2/J, which differs in a few expressions: ``docs/broker.md`` names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, MissingExtraError
+from kafkaframes.errors import ErrorCode
 
 
-def compile_pattern(text: str) -> Callable[[str], bool]:
-    """Return what says whether an expression matches the whole of a text.
+def matching(text: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that an expression matches as a whole.
 
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION.
     """
+    column = pa.array(["", *names], pa.string())  # an expression is not even read for no names
     try:
-        re2: Any = import_module("re2")
-    except ImportError:
-        raise _refused(text, f"the package google-re2 is missing: {MissingExtraError('it', 're2')}") from None
-    options = re2.Options()
-    options.log_errors, options.never_capture = False, True
-    try:
-        compiled = re2.compile(text, options)
-    except re2.error as error:
-        raise _refused(text, error.args[0].decode(errors="replace")) from None
-    finally:
-        re2.purge()  # it would keep 128 of them, of up to 8 MiB each
-    return lambda name: compiled.fullmatch(name) is not None
+        pc.match_substring_regex(column, text)  # alone, so that `a)|(b` stays wrong
+        matches = _whole(column, text)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        words = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}."
+        raise RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, words) from None
+    return frozenset(column[1:].filter(matches[1:]).to_pylist())
 
 
-def _refused(text: str, reason: str) -> RefusedError:
-    words = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}."
-    return RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, words)
+def _whole(column: pa.Array, text: str) -> pa.Array:
+    try:
+        return pc.match_substring_regex(column, rf"\A(?:{text})\z")
+    except pa.ArrowInvalid:  # a quotation that the text leaves open reaches to its end
+        return pc.match_substring_regex(column, rf"\A(?:{text}\E)\z")

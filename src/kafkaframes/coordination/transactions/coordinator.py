@@ -334,7 +334,7 @@ class TransactionCoordinator:
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         longer_than_ms: int = NONE,
-        pattern: Callable[[str], bool] | None = None,
+        among: Collection[str] | None = None,
     ) -> list[Transaction]:
         """Return the transactional ids that pass every filter that is given (KIP-664, KIP-994, KIP-1152).
 
@@ -342,7 +342,7 @@ class TransactionCoordinator:
             states: Kafka's names of states.
             producer_ids: only of these.
             longer_than_ms: only what has begun longer ago.
-            pattern: whether an id matches.
+            among: only of these transactional ids.
         """
         now_ms = self.clock.now_ms
         return [
@@ -351,7 +351,7 @@ class TransactionCoordinator:
             if (not states or one.state.shown in states)
             and (not producer_ids or one.producer_id in producer_ids)
             and (longer_than_ms < 0 or now_ms - one.start_ms > longer_than_ms)
-            and (pattern is None or pattern(one.transactional_id))
+            and (among is None or one.transactional_id in among)
         ]
 
     # ---------------------------------------------------------------------------------------------- time
