@@ -10,7 +10,7 @@ export PYTHONPATH := $(CURDIR)/src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run look test check format agreement bench interop dist fuzz deep soak soak-producer soak-broker soak-spark clean
+.PHONY: help setup lock run look test check format agreement bench interop docs dist fuzz deep soak soak-producer soak-broker soak-spark clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -70,6 +70,11 @@ bench: setup ## each script in benchmarks/: both sides in a run, a ratio
 
 interop: setup ## real Kafka, its classes, real clients; skipped where missing
 	$(PY) -m tests.interop
+
+docs: $(READY) ## the site, in out/site; a link that leads nowhere is an error
+	@$(SYNC) --group docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo "open out/site/index.html, or serve it: $(VENV)/bin/mkdocs serve"
 
 dist: $(READY) ## wheels with compiled kernels for x86-64 and aarch64, and the pure one, in dist/
 	@$(SYNC) --group dist

@@ -20,7 +20,7 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 _COMMAND = re.compile(r"^(?:    |\$ |\.venv/bin/)?(?:\$ )?(kafkaframes [a-z][^\n]*)$", re.MULTILINE)
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
