@@ -35,7 +35,7 @@ from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.client import Producer
+from kafkaframes.client import Consumer, Producer, TopicPartition
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -249,6 +249,46 @@ def test_guesses_of_passwords_wait_on_the_wire_in_both_versions():
                 while client.recv(4096):
                     pass
                 assert time.monotonic() - began >= 0.29
+
+
+def test_a_session_ends_unless_it_authenticates_anew(make_asker):
+    asker = make_asker(config={"connections.max.reauth.ms": "5000"})
+    asker.session.is_authenticated = False
+    asker.state.credentials = Credentials({"alice": "secret"})
+
+    def authenticate():
+        asker.ask("SaslHandshake", 1, mechanism="PLAIN")
+        return asker.ask("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").session_lifetime_ms
+
+    assert authenticate() == 5_000
+    asker.state.clock.advance(4)
+    assert authenticate() == 5_000
+    asker.state.clock.advance(4)
+    assert asker.ask("Metadata", 9, topics=None).brokers
+    asker.state.clock.advance(1)
+    with pytest.raises(CloseConnection, match="session's end"):
+        asker.ask("Metadata", 9, topics=None)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_clients_go_on_over_the_end_of_their_sessions(mechanism):
+    settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
+    settings |= {"sasl_username": "alice", "sasl_password": "secret"}
+    security, config = Security(users={"alice": "secret"}), {"connections.max.reauth.ms": 200}
+    with Broker(security=security, config=config, journal=True) as broker:
+        with Producer(broker.bootstrap_servers, **settings) as producer:
+            sent = 0
+            with Consumer(broker.bootstrap_servers, **settings) as consumer:
+                producer.send("t", b"0", partition=0).result()
+                consumer.assign({TopicPartition("t", 0): 0})
+                read = []
+                while sum(entry.api == "SaslHandshake" for entry in broker.journal) < 8:
+                    sent += 1
+                    assert producer.send("t", b"%d" % sent, partition=0).result().offset == sent
+                    read += consumer.poll(20)
+                while len(read) <= sent:
+                    read += consumer.poll(100)
+        assert [record.offset for record in read] == list(range(sent + 1))
 
 
 def frame(key, version, body):

@@ -370,6 +370,17 @@ def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_
     assert asker.session.memory["close"]
 
 
+@pytest.mark.parametrize(("expires", "lifetime_ms"), [(NOW + 3, 3_000), (NOW + 60, 5_000)])
+def test_a_session_holds_for_no_longer_than_its_token_and_the_setting(make_asker, expires, lifetime_ms):
+    asker = make_asker(config={"connections.max.reauth.ms": "5000"})
+    asker.session.is_authenticated = False
+    asker.state.credentials = Credentials(mechanisms=("OAUTHBEARER",), check_token=unsecured_token)
+    text = token({"sub": "alice", "exp": expires}, algorithm="none", signature=b"")
+    asker.ask("SaslHandshake", 1, mechanism="OAUTHBEARER")
+    answer = asker.ask("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
+    assert answer.session_lifetime_ms == lifetime_ms
+
+
 @pytest.mark.parametrize(
     ("known", "reason"),
     [

@@ -48,13 +48,13 @@ _BY_TYPE: Mapping[int, str] = {
     """,
     SHORT: "offsets.topic.replication.factor transaction.state.log.replication.factor",
     LONG: """
-        connections.max.idle.ms delete.retention.ms file.delete.delay.ms flush.messages flush.ms local.retention.bytes
-        local.retention.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
-        log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms log.flush.interval.messages
-        log.flush.interval.ms log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms
-        log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms log.retention.bytes
-        log.retention.check.interval.ms log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.delete.delay.ms
-        max.compaction.lag.ms message.timestamp.after.max.ms message.timestamp.before.max.ms
+        connections.max.idle.ms connections.max.reauth.ms delete.retention.ms file.delete.delay.ms flush.messages
+        flush.ms local.retention.bytes local.retention.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
+        log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms
+        log.flush.interval.messages log.flush.interval.ms log.local.retention.bytes log.local.retention.ms
+        log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms
+        log.retention.bytes log.retention.check.interval.ms log.retention.ms log.roll.jitter.ms log.roll.ms
+        log.segment.delete.delay.ms max.compaction.lag.ms message.timestamp.after.max.ms message.timestamp.before.max.ms
         message.timestamp.difference.max.ms min.compaction.lag.ms retention.bytes retention.ms segment.jitter.ms
         segment.ms
     """,

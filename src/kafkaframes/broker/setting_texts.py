@@ -50,6 +50,7 @@ _OF_BROKERS: Mapping[str, str] = {
     "broker.id": "The node's number, under its older name.",
     "connection.failed.authentication.delay.ms": "How long the answer to a failed authentication waits.",
     "connections.max.idle.ms": "After how many milliseconds an idle connection is closed.",
+    "connections.max.reauth.ms": "For how long an authentication holds at most; 0: as long as its token, or for ever.",
     "default.replication.factor": "The replication factor of topics that do not name one.",
     "delete.topic.enable": "Whether topics can be deleted.",
     "fetch.max.bytes": "How large an answer to Fetch becomes at most, in bytes.",

@@ -65,6 +65,7 @@ DEFAULTS: Mapping[str, str] = {
     "log.cleaner.backoff.ms": "15000",
     "sasl.server.max.receive.size": "524288",
     "connection.failed.authentication.delay.ms": "100",
+    "connections.max.reauth.ms": "0",
     "super.users": "",
     "allow.everyone.if.no.acl.found": "false",
 }

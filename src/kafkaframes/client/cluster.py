@@ -48,6 +48,7 @@ class ClusterClient:
         self.settings = settings
         self.cluster = Cluster()
         self._connections: dict[int, Connection] = {}
+        self._retired: list[Connection] = []  # their authentication does not hold, and answers are under way
         self._opening: dict[int, asyncio.Lock] = {}
         self._failures: dict[int, tuple[int, float]] = {}  # node id: how often in a row, when it may be tried again
         self._coordinators: dict[tuple[int, str], Broker] = {}
@@ -89,6 +90,9 @@ class ClusterClient:
             opened.close()
             raise NetworkError("this client was closed")
         self._failures.pop(broker.node_id, None)
+        if (before := self._connections.get(broker.node_id)) is not None:
+            before.retire()
+            self._retired = [one for one in (*self._retired, before) if not one.has_ended]
         self._connections[broker.node_id] = opened
         return opened
 
@@ -125,7 +129,7 @@ class ClusterClient:
         self._closed = True
         for task in self._refreshing.values():
             task.cancel()
-        for one in self._connections.values():
+        for one in (*self._connections.values(), *self._retired):
             one.close()
         self._connections.clear()
 

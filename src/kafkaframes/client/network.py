@@ -62,6 +62,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_Waiting] = deque()
         self.ended: Exception | None = None
+        self._is_retired = False
         self.hint = ""  # what to add should the broker hang up before its next answer
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -82,6 +83,8 @@ class _Wire(asyncio.BufferedProtocol):
                 future = self.waiting.popleft().answer
                 if not future.done():
                     future.set_result(response)
+            if self._is_retired:
+                self.retire()
         except KafkaframesError as error:
             self.end(NetworkError(f"{self.where} answers what cannot be read: {error}"))
         except Exception as error:
@@ -132,6 +135,16 @@ class _Wire(asyncio.BufferedProtocol):
             self.end(NetworkError(f"{self.where} did not answer {first.what} in {first.wait_ms} ms"))
         else:
             self._look_at(first.deadline)
+
+    def retire(self) -> None:
+        """End when nothing waits for an answer any more; what was written is sent."""
+        self._is_retired = True
+        if self.waiting or self.ended is not None or self.transport is None:
+            return
+        self.ended = NetworkError(f"the connection to {self.where} was replaced")
+        if self._timer is not None:
+            self._timer.cancel()
+        self.transport.close()
 
     def end(self, error: Exception) -> None:
         """End everything that waits."""
@@ -208,7 +221,12 @@ class Connection:
     def is_usable(self) -> bool:
         """Whether requests can be sent: it has not ended, and its authentication holds (KIP-368)."""
         until = self._authenticated_until
-        return self._wire.ended is None and (until is None or time.monotonic() < until)
+        return not self.has_ended and (until is None or time.monotonic() < until)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing can be sent or received any more."""
+        return self._wire.ended is not None
 
     @property
     def where(self) -> str:
@@ -219,6 +237,10 @@ class Connection:
     def in_flight(self) -> int:
         """How many requests wait for an answer."""
         return len(self._wire.waiting)
+
+    def retire(self) -> None:
+        """End the connection once all that was sent on it is answered: another has taken its place."""
+        self._wire.retire()
 
     def close(self) -> None:
         """End the connection; what waits ends in ``NetworkError``."""

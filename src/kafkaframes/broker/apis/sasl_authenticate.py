@@ -35,9 +35,10 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     except AuthenticationError as error:
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
         return refused(session, broker, request.response(error_code=code, error_message=str(error)))
+    lifetime_ms = 0
     if exchange.user is not None:
-        finish(session, exchange)
-    lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.now_ms, 1)
+        finish(session, exchange, broker)
+        lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.now_ms, 1)
     return request.response(
         error_code=ErrorCode.NONE, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms
     )
@@ -50,9 +51,10 @@ API = Api(
     behaviour="A failure is answered after a delay, and closes the connection.",
     notes={
         "v1+": (
-            "how long the session lasts (KIP-368): as long as the token of OAUTHBEARER; 0, for ever, with passwords"
+            "how long the session lasts (KIP-368): as long as the token of OAUTHBEARER, and connections.max.reauth.ms "
+            "at most; 0: for ever"
         ),
     },
-    gaps=("connections.max.reauth.ms",),
+    gaps=("connections.max.reauth.ms of one listener or mechanism",),
     before_authentication=True,
 )

@@ -45,7 +45,7 @@ def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[
         except AuthenticationError:
             return refused(session, broker, None)
         if exchange.user is not None:
-            finish(session, exchange)
+            finish(session, exchange, broker)
         return [len(reply).to_bytes(4, "big"), reply]
 
     return answer
@@ -65,10 +65,14 @@ def refused(session: Session, broker: BrokerState, answer: Message | None) -> La
     return later
 
 
-def finish(session: Session, exchange: Exchange) -> None:
-    """Let a client in who has proven who it is."""
+def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
+    """Let a client in who has proven who it is, until its token or ``connections.max.reauth.ms`` ends (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
-    session.expires_ms = exchange.expires_ms
+    ends = [] if exchange.expires_ms is None else [exchange.expires_ms]
+    longest_ms = broker.settings.number("connections.max.reauth.ms")
+    if longest_ms > 0:
+        ends.append(broker.clock.now_ms + longest_ms)
+    session.expires_ms = min(ends, default=None)
     session.memory.pop("raw", None)
     session.memory.pop("sasl", None)
 
