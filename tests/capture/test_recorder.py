@@ -30,6 +30,7 @@ from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.apis import Apis
 from kafkaframes.protocol.messages.headers import decode_response, encode_request, encode_response
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.kip_636 import rewrite
@@ -331,7 +332,7 @@ class Talk:
         self.unknown, self.requests = [], Requests()
         self.strict = strict
         self.answers = Answers(
-            self.requests, lambda address: ("local", 1), addresses=BrokerAddresses(specs), on_unknown=self.note
+            self.requests, lambda address: ("local", 1), addresses=BrokerAddresses(Apis(specs)), on_unknown=self.note
         )
 
     def note(self, what):
@@ -488,7 +489,7 @@ def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
                     with contextlib.suppress(ConnectionResetError):
                         assert client.recv(65536) == b""
         assert said == [f"Metadata version {version} is in none of the specs"]
-        settings = Settings("127.0.0.1", (0,), upstream, specs=specs, strict=True)
+        settings = Settings("127.0.0.1", (0,), upstream, apis=Apis(specs), strict=True)
         with Recorder(settings, io.BytesIO()) as recorder, socket.create_connection(recorder.start(), 60) as client:
             client.sendall(asked)
             got = client.recv(65536)

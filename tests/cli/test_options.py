@@ -1,11 +1,17 @@
 """The options that many commands share."""
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
+from tests.capture.own_specs import write_specs, write_traffic
+from tests.cli.calling import ask
 
 from kafkaframes.cli.options import opens_batches, reads, size, spark_storage, storage_of, times_of, with_options
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.records.limits import current_budget
 
 
@@ -68,3 +74,28 @@ def test_a_budget_holds_while_the_command_runs():
     before = current_budget()
     CliRunner().invoke(command, ["--budget", "3m"], catch_exceptions=False)
     assert (seen, current_budget()) == ([3 << 20], before)
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path):
+    return write_specs(tmp_path / "specs")
+
+
+def test_decode_takes_own_specs_before_the_catalogs(folder):
+    request = encode_request(message("GreetRequest", specs=folder)(words="hi"), 1)
+    assert "GreetRequest.Words" in ask("decode", request.hex(), "--specs", str(folder)).output
+    heartbeat = encode_request(message("HeartbeatRequest")(group_id="g"), 4)
+    assert "HeartbeatRequest.MemberId" in ask("decode", heartbeat.hex(), "--specs", str(folder)).output
+    response = encode_response(message("GreetResponse", specs=folder)(mood=3), 1)
+    shown = ask("decode", response.hex(), "--api", "Greet", "--version", "1", "--specs", str(folder)).output
+    assert "GreetResponse.Mood" in shown
+
+
+def test_audit_names_own_apis_and_redact_keeps_them(folder, tmp_path):
+    trace = write_traffic(tmp_path / "own.pcapng", folder)
+    audited = ask("audit", trace, "--target", "4.0.1", "--format", "json", "--specs", str(folder)).output
+    assert {"Greet 0", "Greet 1", "Heartbeat 5"} <= {
+        one["what"] for client in json.loads(audited)["clients"] for one in client["findings"]
+    }
+    out = tmp_path / "share.pcapng"
+    assert "4 calls" in ask("redact", trace, "-o", str(out), "--specs", str(folder)).output

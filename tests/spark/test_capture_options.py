@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
+from tests.capture.own_specs import write_specs
 
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.capture_options import capture_options
@@ -21,3 +24,12 @@ def test_options_are_checked_before_anything_is_read():
     ]:
         with pytest.raises(OptionError, match=words):
             capture_options(options)
+
+
+def test_own_specs_are_read_where_options_are(tmp_path):
+    folder = write_specs(tmp_path / "specs")
+    options = capture_options({"path": "/x.pcap", "specs": str(folder), "api": "Greet"})
+    assert options.read.apis.name(120) == "Greet"
+    assert options.read == pickle.loads(pickle.dumps(options.read))
+    with pytest.raises(OptionError, match="nowhere"):
+        capture_options({"path": "/x.pcap", "specs": str(tmp_path / "nowhere")})

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.traffic import read_traffic
@@ -54,6 +55,14 @@ def test_one_api_as_typed_columns_in_sql(spark):
         t["name"] for row in plain(LOSS, api="Metadata") if row["response"] for t in row["response"]["topics"] or []
     }
     assert {row.name for row in found.collect()} == names - {None}
+
+
+@pytest.mark.spark
+def test_the_workers_read_by_own_specs(spark, tmp_path):
+    folder = write_specs(tmp_path / "specs")
+    trace = write_traffic(tmp_path / "own.pcapng", folder)
+    frame = spark.read.format("kafka-capture").option("specs", str(folder)).load(trace)
+    assert [row.apiName for row in frame.collect()] == ["Greet", "Greet", "Heartbeat", "Heartbeat"]
 
 
 @pytest.mark.parametrize(("wait", "most"), [(1, None), (3, None), (2, 2)])

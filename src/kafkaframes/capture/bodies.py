@@ -22,11 +22,11 @@ from kafkaframes.capture._kernels_frames import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan, request_columns, response_columns
 from kafkaframes.protocol.messages.headers import (
     Frame,
-    body_class,
     decode_request,
     decode_response,
     request_header_class,
@@ -65,18 +65,27 @@ def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
     )
 
 
-def texts_of(raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, *, secrets: bool) -> TextColumns:
+def texts_of(
+    raw: Bytes,
+    starts: Ints,
+    api_key: int,
+    api_version: int,
+    direction: str,
+    *,
+    secrets: bool,
+    apis: Apis = CATALOG,
+) -> TextColumns:
     """Return the JSON of messages of one API and version: by kernel, and what it leaves out object by object."""
     count = len(starts) - 1
     hides = not secrets and has_secrets(api_key)
     headers = bodies = pa.nulls(count, pa.string())
-    if not hides and is_known(api_key, api_version, direction):
-        headers, bodies = _texts_of_columns(raw, starts, api_key, api_version, direction)
+    if not hides and is_known(api_key, api_version, direction, apis):
+        headers, bodies = _texts_of_columns(raw, starts, api_key, api_version, direction, apis)
     left = np.flatnonzero((headers.is_null() if not bodies.null_count else bodies.is_null()).to_numpy(False))
     if not len(left):
         return TextColumns(headers, bodies, {})
     found = [
-        _text(raw[starts[place] : starts[place + 1]].tobytes(), api_key, api_version, direction, hides=hides)
+        _text(raw[starts[place] : starts[place + 1]].tobytes(), api_key, api_version, direction, apis, hides=hides)
         for place in left.tolist()
     ]
     places = np.arange(count)
@@ -89,12 +98,12 @@ def texts_of(raw: Bytes, starts: Ints, api_key: int, api_version: int, direction
 
 
 def _texts_of_columns(
-    raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str
+    raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, apis: Apis
 ) -> tuple[pa.Array, pa.Array]:
     """Return headers and bodies as JSON, both null where one of them is left to objects."""
-    body = body_class(api_key, direction)
+    body = apis.message_class(api_key, direction, api_version)
     header = request_header_class() if direction == REQUEST else response_header_class()
-    found = decode_columns(frame_plan(api_key, api_version, direction), as_array(raw, starts))
+    found = decode_columns(frame_plan(api_key, api_version, direction, apis), as_array(raw, starts))
     odd = found.field("_error").is_valid().to_numpy(zero_copy_only=False)
     records = "size" if (api_key, direction) in _SIZED else "empty"
     bodies = to_json_text(found.field("body"), body.codec(api_version), odd=odd, records=records)
@@ -105,9 +114,9 @@ def _texts_of_columns(
     return headers, bodies
 
 
-def _text(data: bytes, api_key: int, api_version: int, direction: str, *, hides: bool) -> Texts:
+def _text(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis, *, hides: bool) -> Texts:
     try:
-        frame, note = _frame(data, api_key, api_version, direction)
+        frame, note = _frame(data, api_key, api_version, direction, apis)
         header = _json(frame.header.to_json(frame.header_version))
         if isinstance(frame.body, bytes):
             return Texts(header, _kept(frame.body), note)
@@ -118,24 +127,25 @@ def _text(data: bytes, api_key: int, api_version: int, direction: str, *, hides:
     return Texts(header, _json(without_secrets(api_key, direction, body) if hides else body), note)
 
 
-def _frame(data: bytes, api_key: int, api_version: int, direction: str) -> tuple[Frame, str | None]:
+def _frame(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> tuple[Frame, str | None]:
     """Return a message, and what is odd about it. Kafka reads past bytes that are left over, and so does this."""
     try:
-        return _strict_frame(data, api_key, api_version, direction), None
+        return _strict_frame(data, api_key, api_version, direction, apis), None
     except DecodeError:
-        if not is_known(api_key, api_version, direction):
+        if not is_known(api_key, api_version, direction, apis):
             raise
-        end = _end_of(data, api_key, api_version, direction)
+        end = _end_of(data, api_key, api_version, direction, apis)
         if end >= len(data):
             raise
         note = f"{direction}: {len(data) - end} bytes left over after the message"
-        return _strict_frame(data[:end], api_key, api_version, direction), note
+        return _strict_frame(data[:end], api_key, api_version, direction, apis), note
 
 
-def _strict_frame(data: bytes, api_key: int, api_version: int, direction: str) -> Frame:
+def _strict_frame(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> Frame:
+    spec = apis.spec(api_key, direction, api_version) if apis.is_own(api_key) else None
     if direction == REQUEST:
-        return decode_request(data)
-    return decode_response(data, api_key, api_version)
+        return decode_request(data, specs=spec)
+    return decode_response(data, api_key, api_version, specs=spec)
 
 
 def _kept(data: bytes) -> str:
@@ -159,13 +169,15 @@ Paths = Callable[[Ints], pa.Array]  # from places in an array to where they are 
 class Decoded:
     """Messages of one API, version and direction as columns; a message that cannot be read has no values."""
 
-    def __init__(self, raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str) -> None:
-        self.plan = frame_plan(api_key, api_version, direction).root.fields[1].struct
+    def __init__(
+        self, raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, apis: Apis = CATALOG
+    ) -> None:
+        self.plan = frame_plan(api_key, api_version, direction, apis).root.fields[1].struct
         columns = request_columns if direction == REQUEST else response_columns
-        found = columns(as_array(raw, starts), api_key, api_version)
-        trimmed = _trimmed(raw, starts, found.field("_error"), api_key, api_version, direction)
+        found = columns(as_array(raw, starts), api_key, api_version, apis=apis)
+        trimmed = _trimmed(raw, starts, found.field("_error"), api_key, api_version, direction, apis)
         if trimmed is not None:
-            found = columns(trimmed, api_key, api_version)
+            found = columns(trimmed, api_key, api_version, apis=apis)
         self.errors: pa.Array = found.field("_error")
         self.frames: pa.StructArray = found  # header and body
         self.body: pa.StructArray = found.field("body")
@@ -197,7 +209,7 @@ class Decoded:
 
 
 def _trimmed(
-    raw: Bytes, starts: Ints, errors: pa.Array, api_key: int, api_version: int, direction: str
+    raw: Bytes, starts: Ints, errors: pa.Array, api_key: int, api_version: int, direction: str, apis: Apis
 ) -> list[bytes] | None:
     """Return messages without the bytes that are left over behind some of them: Kafka does not look at those."""
     bad = np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False)).tolist()
@@ -206,13 +218,13 @@ def _trimmed(
     data = [raw[starts[place] : starts[place + 1]].tobytes() for place in range(len(starts) - 1)]
     for place in bad:
         with contextlib.suppress(KafkaframesError):
-            data[place] = data[place][: _end_of(data[place], api_key, api_version, direction)]
+            data[place] = data[place][: _end_of(data[place], api_key, api_version, direction, apis)]
     return data
 
 
-def _end_of(data: bytes, api_key: int, api_version: int, direction: str) -> int:
+def _end_of(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> int:
     """Return where a message ends."""
-    cls = body_class(api_key, direction)
+    cls = apis.message_class(api_key, direction, api_version)
     header = request_header_class() if direction == REQUEST else response_header_class()
     _, position = header.decode_prefix(data, cls.spec.header_version(api_version))
     return int(cls.decode_prefix(data, api_version, position=position)[1])
@@ -295,10 +307,10 @@ def _element(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
     return path
 
 
-def is_known(api_key: int, api_version: int, direction: str) -> bool:
+def is_known(api_key: int, api_version: int, direction: str, apis: Apis = CATALOG) -> bool:
     """Tell whether there is such a message."""
     try:
-        frame_plan(api_key, api_version, direction)
+        frame_plan(api_key, api_version, direction, apis)
     except (KafkaframesError, DecodeError):
         return False
     return True

@@ -7,13 +7,13 @@ An address is a struct's ``Host`` and ``Port``. Every such pair of a response is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.protocol.messages.headers import API_VERSIONS, body_class, decode_response
-from kafkaframes.protocol.messages.objects import Message, class_of
-from kafkaframes.protocol.messages.registry import Specs, specs_by_name
+from kafkaframes.errors.sensitive import RESPONSE
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.headers import API_VERSIONS, decode_response
+from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.structs import Struct
 
 Address: TypeAlias = tuple[str, int]
@@ -32,11 +32,8 @@ class Answer(NamedTuple):
 class BrokerAddresses:
     """Finds and replaces addresses in responses of the catalog, or of a user's specs before it."""
 
-    def __init__(self, specs: Specs | None = None) -> None:
-        self._own: dict[int, type[Message]] = {}
-        for spec in specs_by_name(specs).values() if specs is not None else ():
-            if spec.type == "response" and spec.api_key is not None:
-                self._own[spec.api_key] = class_of(spec)
+    def __init__(self, apis: Apis = CATALOG) -> None:
+        self._apis = apis
         self._known: dict[tuple[int, int], Answer | None] = {}
 
     def of(self, key: int, version: int) -> Answer | None:
@@ -50,17 +47,17 @@ class BrokerAddresses:
         return found  # type: ignore[return-value]
 
     def _find(self, key: int, version: int) -> Answer | None:
-        for cls in (self._own.get(key), _in_catalog(key)):
-            if cls is not None and cls.spec.valid_versions.contains(version):
-                return _answer(cls, version)
-        cls = _in_catalog(key)
-        return Answer(cls, 0, ()) if cls is not None and key == API_VERSIONS else None
+        try:
+            cls = self._apis.message_class(key, RESPONSE, version)
+        except KafkaframesError:
+            return None
+        if cls.spec.valid_versions.contains(version):
+            return _answer(cls, version)
+        return Answer(cls, 0, ()) if key == API_VERSIONS else None
 
     def label(self, key: int, version: int) -> str:
         """Return how people call an API's version."""
-        cls = self._own.get(key) or _in_catalog(key)
-        name = f"API {key}" if cls is None else cls.spec.name.removesuffix("Response")
-        return f"{name} version {version}"
+        return f"{self._apis.name(key) or f'API {key}'} version {version}"
 
 
 def with_local_addresses(response: bytes, answer: Answer, local_of: Callable[[Address], Address]) -> bytes | None:
@@ -84,14 +81,6 @@ def _answer(cls: type[Message], version: int) -> Answer | None:
     except KafkaframesError:  # a spec of a user that contains itself
         return None
     return Answer(cls, version, tuple(_paths(cls, version)))
-
-
-@cache
-def _in_catalog(key: int) -> type[Message] | None:
-    try:
-        return body_class(key, "response")
-    except KafkaframesError:
-        return None
 
 
 def _paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator[Path]:

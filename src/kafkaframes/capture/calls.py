@@ -7,7 +7,7 @@ What is not asked for is not made: without JSON, errors and records nothing is d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.streams import Pass, Span
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import has_secrets
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 
 _ID_AT: Final = 10  # where a client id starts in a request's header
 _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHeader": RESPONSE, "response": RESPONSE}
@@ -58,8 +58,10 @@ class CallMaker:
         secrets: bool = False,
         typed: ApiTypes | None = None,
         span: Span | None = None,
+        apis: Apis = CATALOG,
     ) -> None:
         self.columns = tuple(columns)
+        self.apis = apis
         self.typed = typed
         self.span = span
         self.schema = pa.schema([(column.name, column.type) for column in columns])
@@ -205,7 +207,8 @@ class Calls:
             headers, bodies, places = [], [], []
             for key, version, rows in self.groups(direction):
                 raw, starts = self.bytes_of(direction, rows)
-                found = texts_of(raw, starts, key, version, direction, secrets=self.maker.secrets)
+                secrets, apis = self.maker.secrets, self.maker.apis
+                found = texts_of(raw, starts, key, version, direction, secrets=secrets, apis=apis)
                 headers.append(found.headers)
                 bodies.append(found.bodies)
                 places.append(rows)
@@ -229,9 +232,9 @@ class Calls:
         kind = typed.type_of(direction)
         parts, places = [], []
         for key, version, rows in self.groups(direction):
-            if is_known(key, version, direction):
+            if is_known(key, version, direction, self.maker.apis):
                 raw, starts = self.bytes_of(direction, rows)
-                decoded = Decoded(raw, starts, key, version, direction)
+                decoded = Decoded(raw, starts, key, version, direction, self.maker.apis)
                 parts.append(typed.aligned(decoded.body, decoded.errors, direction))
                 places.append(rows)
                 for place in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
@@ -242,16 +245,17 @@ class Calls:
     def decoded(self) -> dict[tuple[str, int, int], tuple[Ints, Decoded]]:
         """Return the columns of what errors and records are taken from."""
         found = {}
+        apis = self.maker.apis
         for direction in (REQUEST, RESPONSE):
             only = None if direction == RESPONSE and "errors" in self.wanted else _has_records(direction)
             if direction == REQUEST and "records" not in self.wanted:
                 continue
             for key, version, rows in self.groups(direction, only=only):
-                if key == API_VERSIONS and not is_known(key, version, direction):
-                    version = catalog.api(API_VERSIONS).versions.highest  # answered at version 0, whatever was asked
-                if is_known(key, version, direction):
+                if key == API_VERSIONS and not is_known(key, version, direction, apis):
+                    version = apis.table[API_VERSIONS].versions.highest  # answered at version 0, whatever was asked
+                if is_known(key, version, direction, apis):
                     raw, starts = self.bytes_of(direction, rows)
-                    found[direction, key, int(rows[0])] = rows, Decoded(raw, starts, key, version, direction)
+                    found[direction, key, int(rows[0])] = rows, Decoded(raw, starts, key, version, direction, apis)
         return found
 
     @cached_property
@@ -307,14 +311,14 @@ class Calls:
     def software(self) -> tuple[pa.Array, pa.Array]:
         """Return name and version of the clients' software, from the ApiVersions requests of their connections."""
         facts = self.maker.software
-        events = software_events(self.made, facts)
+        events = software_events(self.made, facts, self.maker.apis)
         return facts.pairs(facts.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=False))
 
     @cached_property
     def principals(self) -> pa.Array:
         """Return who logged in on the connection of each call."""
         facts = self.maker.principals
-        events = self.maker.logins.events(self.made, facts)
+        events = self.maker.logins.events(self.made, facts, self.maker.apis)
         return facts.column(facts.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=True))
 
     # ------------------------------------------------------------------------------------------ plain columns
@@ -344,11 +348,11 @@ class Calls:
 
     def api_names(self) -> pa.Array:
         """Return the names of the APIs."""
-        return self.by_kind(lambda kind: _api_name(kind >> 16) if kind >= 0 else None, pa.string())
+        return self.by_kind(lambda kind: self.maker.apis.name(kind >> 16) if kind >= 0 else None, pa.string())
 
     def flexible(self) -> pa.Array:
         """Return whether the versions are flexible; null where the API or version is not known."""
-        return self.by_kind(_is_flexible, pa.bool_())
+        return self.by_kind(lambda kind: _is_flexible(self.maker.apis, kind), pa.bool_())
 
     def correlation_ids(self) -> pa.Array:
         """Return the correlation ids, of the response where there is no request."""
@@ -386,7 +390,7 @@ class Calls:
         if "errors" in self.wanted:
             _ = self.error_codes
         for kind, rows in self.kinds_of_calls[1]:
-            if kind >= 0 and _api_name(kind >> 16) is None:
+            if kind >= 0 and self.maker.apis.name(kind >> 16) is None:
                 for row in rows.tolist():
                     self.add_error(row, f"request: Kafka has no API {kind >> 16}")
         if not self.errors:
@@ -407,18 +411,9 @@ def _has_records(direction: str) -> Callable[[int], bool]:
     return lambda key: (key, direction) in WITH_RECORDS
 
 
-@cache
-def _apis() -> dict[int, Any]:
-    return {api.key: api for api in catalog.apis()}
-
-
-def _api_name(key: int) -> str | None:
-    return _apis()[key].name if key in _apis() else None
-
-
-def _is_flexible(kind: int) -> bool | None:
+def _is_flexible(apis: Apis, kind: int) -> bool | None:
     key, version = kind >> 16, kind & 0xFFFF
-    api = _apis().get(key) if kind >= 0 else None
+    api = apis.table.get(key) if kind >= 0 else None
     if api is None or not api.versions.contains(version):
         return None
     return api.flexible_since is not None and version >= api.flexible_since

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture.bodies import REQUEST, Decoded, is_known
+from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, is_known
 from kafkaframes.capture.layout import (
     BROKEN,
     CALL_REQUEST,
@@ -31,8 +31,9 @@ from kafkaframes.capture.layout import (
 from kafkaframes.capture.names import sasl_user
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass
-from kafkaframes.errors import ErrorCode
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.errors import DecodeError, ErrorCode
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.headers import decode_request, decode_response
 
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
@@ -143,7 +144,7 @@ def events_of(events: Iterable[Event]) -> Ints:
 # ------------------------------------------------------------------------------------------------------ software
 
 
-def software_events(made: Pass, facts: ClientFacts) -> Ints:
+def software_events(made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
     """Return what the ApiVersions requests of a pass say.
 
     From the frames, since a call is not there before its response. A broker registers what each ApiVersions request
@@ -154,17 +155,17 @@ def software_events(made: Pass, facts: ClientFacts) -> Ints:
     asks = (frames[:, F_API] == API_VERSIONS) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
     rows = np.flatnonzero(asks)
     versions = frames[rows, F_VERSION]
-    found = [_registered(made, facts, int(one), rows[versions == one]) for one in np.unique(versions)]
+    found = [_registered(made, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)]
     return np.concatenate([events_of(()), *found])
 
 
-def _registered(made: Pass, facts: ClientFacts, version: int, rows: Ints) -> Ints:
+def _registered(made: Pass, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
     frames = made.frames
     values, later = np.full(len(rows), NOTHING), np.zeros(len(rows), bool)
     if version >= 3:
-        later = _refused(made, rows, version)
-        if is_known(API_VERSIONS, version, REQUEST):
-            body = Decoded(*made.bytes_of(rows), API_VERSIONS, version, REQUEST).body
+        later = _refused(made, rows, version, apis)
+        if is_known(API_VERSIONS, version, REQUEST, apis):
+            body = Decoded(*made.bytes_of(rows), API_VERSIONS, version, REQUEST, apis).body
             values = _software_numbers(body, facts)
     return np.stack([frames[rows, F_CONNECTION], frames[rows, F_OFFSET] + later, values, frames[rows, F_DONE]], axis=1)
 
@@ -177,9 +178,9 @@ def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[places], NOTHING)
 
 
-def _refused(made: Pass, rows: Ints, version: int) -> Ints:
+def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
     """Tell which ApiVersions requests a broker did not take; without an answer: those newer than its release."""
-    newest = catalog.api(API_VERSIONS).current_versions.highest
+    newest = apis.table[API_VERSIONS].current_versions.highest
     answers = _answers(made)[rows]
     there = (answers >= 0) & (made.frames[answers, F_HAVE] >= 6)
     found = np.full(len(rows), version >= newest)
@@ -211,11 +212,11 @@ class Logins:
         """Take the new numbers of connections, -1 for those that are forgotten."""
         self._waiting = {int(numbers[one]): user for one, user in self._waiting.items() if numbers[one] >= 0}
 
-    def events(self, made: Pass, facts: ClientFacts) -> Ints:
+    def events(self, made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
         """Return who has logged in."""
-        return events_of([*self._by_authenticate(made, facts), *_by_tokens(made, facts)])
+        return events_of([*self._by_authenticate(made, facts, apis), *_by_tokens(made, facts)])
 
-    def _by_authenticate(self, made: Pass, facts: ClientFacts) -> Iterator[Event]:
+    def _by_authenticate(self, made: Pass, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
         frames = made.frames
         asks = (
             (frames[:, F_API] == SASL_AUTHENTICATE) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
@@ -227,11 +228,11 @@ class Logins:
                 continue
             connection, version = int(frames[row, F_CONNECTION]), int(frames[row, F_VERSION])
             raw, _ = made.bytes_of(np.array([row]))
-            token = _token_of(raw.tobytes(), version)
+            token = _token_of(raw.tobytes(), version, apis)
             user = sasl_user(token)
             if user is not None:
                 self._waiting[connection] = user
-            code = _error_of_authenticate(made, answer, version)
+            code = _error_of_authenticate(made, answer, version, apis)
             is_scram_first = user is not None and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self._waiting:
                 number = facts.number(f"User:{self._waiting.pop(connection)}")
@@ -249,7 +250,15 @@ def _by_tokens(made: Pass, facts: ClientFacts) -> Iterator[Event]:
             yield Event(*place, facts.number(f"User:{user}"), int(frames[frame, F_DONE]))
 
 
-def _error_of_authenticate(made: Pass, answer: int, version: int) -> int:
+def _error_of_authenticate(made: Pass, answer: int, version: int, apis: Apis) -> int:
+    """Return the error code of an answer, which may be cut behind it; -1 where it cannot be read."""
+    if apis.is_own(SASL_AUTHENTICATE):
+        raw, _ = made.bytes_of(np.array([answer]))
+        spec = apis.spec(SASL_AUTHENTICATE, RESPONSE, version)
+        try:
+            return int(decode_response(raw.tobytes(), SASL_AUTHENTICATE, version, specs=spec).body.error_code)
+        except DecodeError:
+            return -1
     lead = 5 if version >= 2 else 4  # a flexible header ends with a tag section
     if made.frames[answer, F_HAVE] < lead + 2:
         return -1
@@ -257,12 +266,9 @@ def _error_of_authenticate(made: Pass, answer: int, version: int) -> int:
     return int.from_bytes(raw[:2].tobytes(), "big")
 
 
-def _token_of(request: bytes, version: int) -> bytes:
+def _token_of(request: bytes, version: int, apis: Apis) -> bytes:
     """Return the token of a SaslAuthenticate request; empty where it cannot be read."""
-    from kafkaframes.errors import DecodeError
-    from kafkaframes.protocol.messages.headers import decode_request
-
     try:
-        return bytes(decode_request(request).body.auth_bytes)
+        return bytes(decode_request(request, specs=apis.spec(SASL_AUTHENTICATE, REQUEST, version)).body.auth_bytes)
     except DecodeError:
         return b""

@@ -1,4 +1,4 @@
-"""Read captures: the front of this room. Files in, Arrow batches of one table out, in bounded memory."""
+"""Read captures. Files in, Arrow batches of one table out, in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from kafkaframes.capture.streams import Span, Streams
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 
 Paths = str | Iterable[str]
 
@@ -36,6 +37,7 @@ class CaptureOptions:
         lead_files: how many of the first files were read before; give what comes after them (a stream).
         wait_files: how many files a stream waits for what is not whole or not answered, before it is given so.
         window_bytes: how much of a file is looked at at once.
+        apis: by whose specs messages are read; the catalog's by default.
     """
 
     table: str = "calls"
@@ -48,6 +50,15 @@ class CaptureOptions:
     lead_files: int | None = None
     wait_files: int = 1
     window_bytes: int = WINDOW_BYTES
+    apis: Apis = CATALOG
+
+    def types(self) -> ApiTypes | None:
+        """Return the types of the bodies of ``api``, None where it is not set.
+
+        Raises:
+            OptionError: there is no such API.
+        """
+        return None if self.api is None else ApiTypes(self.api, secrets=self.secrets, apis=self.apis)
 
     def chosen(self) -> tuple[Column, ...]:
         """Return the columns.
@@ -56,11 +67,11 @@ class CaptureOptions:
             OptionError: there is no such table or column.
         """
         columns = choose(self.table, self.columns)
-        if self.api is None:
+        types = self.types()
+        if types is None:
             return columns
         if self.table != "calls":
             raise OptionError(f"api={self.api} is for table=calls, not for {self.table}")
-        types = ApiTypes(self.api, secrets=self.secrets)
         kinds = {"request": types.request, "response": types.response}
         return tuple(one._replace(type=kinds.get(one.name, one.type)) for one in columns)
 
@@ -98,7 +109,7 @@ class CaptureBatches:
         return pa.Table.from_batches(list(self), self.schema)
 
     def _streams(self) -> Streams:
-        return Streams(self._packets, ports=self.options.ports)
+        return Streams(self._packets, ports=self.options.ports, apis=self.options.apis)
 
     def _span(self) -> Span | None:
         lead = self.options.lead_files
@@ -107,8 +118,14 @@ class CaptureBatches:
     def calls(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of calls."""
         options = self.options
-        typed = None if options.api is None else ApiTypes(options.api, secrets=options.secrets)
-        maker = CallMaker(self.columns, self.files, secrets=options.secrets, typed=typed, span=self._span())
+        maker = CallMaker(
+            self.columns,
+            self.files,
+            secrets=options.secrets,
+            typed=options.types(),
+            span=self._span(),
+            apis=options.apis,
+        )
         for made in self._streams():
             rows = maker.rows(made)  # of none, too: frames that wait for their response may say whose they are
             if rows.num_rows:
@@ -116,8 +133,9 @@ class CaptureBatches:
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of records."""
-        names = topic_names(self.files, ports=self.options.ports)  # of the connections of all shares
-        maker = RecordMaker(self.columns, self.files, names, secrets=self.options.secrets, span=self._span())
+        secrets, apis = self.options.secrets, self.options.apis
+        names = topic_names(self.files, ports=self.options.ports, apis=apis)  # of the connections of all shares
+        maker = RecordMaker(self.columns, self.files, names, secrets=secrets, span=self._span(), apis=apis)
         for made in self._streams():
             if len(made.calls):
                 yield from maker.rows(made)
@@ -125,7 +143,7 @@ class CaptureBatches:
     def connections(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of connections: those that ended long ago meanwhile, the others when all packets are read."""
         columns = choose("calls", ("softwareName", "principal"))
-        maker = CallMaker(columns, self.files)
+        maker = CallMaker(columns, self.files, apis=self.options.apis)
 
         def facts_of(number: int) -> tuple[str | None, str | None, str | None]:
             software = maker.software.last(number)

@@ -21,7 +21,7 @@ from kafkaframes.capture.relay import Answers, Requests
 from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.registry import Specs
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 
 CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0
@@ -41,7 +41,7 @@ class Settings:
         upstream: the first broker.
         server_tls: ends TLS for clients; None: they speak plain text.
         upstream_tls: begins TLS to brokers.
-        specs: a user's own specs, which answers are read by before the catalog's.
+        apis: by whose specs answers are read; the catalog's by default.
         strict: end a connection rather than pass on an answer that may hold an address and is not understood.
     """
 
@@ -50,7 +50,7 @@ class Settings:
     upstream: Address
     server_tls: ssl.SSLContext | None = None
     upstream_tls: ssl.SSLContext | None = None
-    specs: Specs | None = None
+    apis: Apis = CATALOG
     strict: bool = False
 
 
@@ -77,7 +77,7 @@ class Recorder:
     ) -> None:
         self.settings, self.on_slow, self.on_unknown = settings, on_slow, on_unknown
         self.unknown: dict[str, None] = {}  # what was not understood, each once
-        self._addresses = BrokerAddresses(settings.specs)
+        self._addresses = BrokerAddresses(settings.apis)
         self.counts = Counts()
         self.listeners: dict[Address, socket.socket] = {}
         self._writer = CaptureWriter(out, application="kafkaframes record")

@@ -15,6 +15,7 @@ from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Span, Streams
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.wire.primitives import uuid_to_text
 
@@ -43,20 +44,20 @@ class _Sets(NamedTuple):
     sizes: Ints
 
 
-def topic_names(files: Sequence[str], *, ports: Iterable[int] = ()) -> dict[bytes, str]:
+def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis = CATALOG) -> dict[bytes, str]:
     """Return the names of topics by their ids, from all answers in a capture that have both."""
     found: dict[bytes, str] = {}
-    maker = CallMaker(choose("calls", ("errors",)), files)
-    for made in Streams(PacketReader(files), ports=ports):
+    maker = CallMaker(choose("calls", ("errors",)), files, apis=apis)
+    for made in Streams(PacketReader(files), ports=ports, apis=apis):
         for key, version, rows in Calls(maker, made).groups(RESPONSE, only=lambda key: key in _WITH_IDS):
-            if is_known(key, version, RESPONSE):
+            if is_known(key, version, RESPONSE, apis):
                 _add_names(found, made, key, version, rows, maker)
     return found
 
 
 def _add_names(found: dict[bytes, str], made: Pass, key: int, version: int, rows: Ints, maker: CallMaker) -> None:
     raw, starts = Calls(maker, made).bytes_of(RESPONSE, rows)
-    topics = Decoded(raw, starts, key, version, RESPONSE).body.field("topics").values
+    topics = Decoded(raw, starts, key, version, RESPONSE, maker.apis).body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
     for name, topic_id in zip(topics.field("name").to_pylist(), topics.field("topicId").to_pylist(), strict=True):
@@ -75,22 +76,25 @@ class RecordMaker:
         *,
         secrets: bool = False,
         span: Span | None = None,
+        apis: Apis = CATALOG,
     ) -> None:
         self.columns = tuple(columns)
         self.schema = schema_of(columns)
         self.names = names
         self.secrets = secrets
-        self._calls = CallMaker(choose("calls", ("clientId", "connection", "correlationId")), files, span=span)
+        self.apis = apis
+        columns_of_calls = choose("calls", ("clientId", "connection", "correlationId"))
+        self._calls = CallMaker(columns_of_calls, files, span=span, apis=apis)
 
     def rows(self, made: Pass) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""
         calls = Calls(self._calls, made)
         for key, (direction, *names) in _PLACES.items():
             for _, version, rows in calls.groups(direction, only=lambda one, key=key: one == key):  # type: ignore[misc]
-                if not is_known(key, version, direction):
+                if not is_known(key, version, direction, self.apis):
                     continue
                 raw, starts = calls.bytes_of(direction, rows)
-                sets = self._sets(Decoded(raw, starts, key, version, direction), rows, names)
+                sets = self._sets(Decoded(raw, starts, key, version, direction, self.apis), rows, names)
                 if sets is not None and len(sets.starts):
                     yield from self._records(calls, key, direction, sets)
 

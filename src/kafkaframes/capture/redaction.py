@@ -46,6 +46,8 @@ from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Pass, Streams, api_table
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.headers import API_VERSIONS, decode_request, decode_response
 from kafkaframes.protocol.messages.structs import Struct
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, HeaderLayout
@@ -123,10 +125,11 @@ def redact(
     keep_addresses: bool = False,
     keep_client_ids: bool = False,
     pseudonyms: Pseudonyms | None = None,
+    apis: Apis = CATALOG,
 ) -> Redacted:
     """Write the calls of captures into ``out`` without what they are about."""
-    work = _Redaction(CaptureWriter(out), pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids)
-    for made in Streams(PacketReader(files), ports=ports):
+    work = _Redaction(CaptureWriter(out), pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
+    for made in Streams(PacketReader(files), ports=ports, apis=apis):
         work.take(made)
     work.done.bytes_written = out.tell()
     return work.done
@@ -134,9 +137,14 @@ def redact(
 
 class _Redaction:
     def __init__(
-        self, writer: CaptureWriter, pseudonyms: Pseudonyms, keep_addresses: bool, keep_client_ids: bool
+        self,
+        writer: CaptureWriter,
+        pseudonyms: Pseudonyms,
+        keep_addresses: bool,
+        keep_client_ids: bool,
+        apis: Apis,
     ) -> None:
-        self.writer, self.pseudonyms = writer, pseudonyms
+        self.writer, self.pseudonyms, self.apis = writer, pseudonyms, apis
         self.keep_addresses, self.keep_client_ids = keep_addresses, keep_client_ids
         self.done = Redacted()
         self._open: dict[int, Conversation] = {}
@@ -153,7 +161,7 @@ class _Redaction:
             request, response = int(call[CALL_REQUEST]), int(call[CALL_RESPONSE])
             api = (int(frames[request, F_API]), int(frames[request, F_VERSION])) if request >= 0 else _UNKNOWN
             both = [(frame, api) for frame in (request, response) if frame >= 0]
-            if _is_known(*api):
+            if _is_known(*api, self.apis):
                 self.done.calls += 1
                 found += both
             else:  # the header may be anything
@@ -217,7 +225,11 @@ class _Redaction:
         return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.of(name))
 
     def _message(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
-        frame = decode_request(data, allow_surplus=True) if side == 0 else decode_response(data, *api)
+        spec = self.apis.spec(api[0], RESPONSE if side else REQUEST, api[1])
+        if side == 0:
+            frame = decode_request(data, allow_surplus=True, specs=spec)
+        else:
+            frame = decode_response(data, *api, specs=spec)
         if isinstance(frame.body, bytes):
             return b""
         client_id = getattr(frame.header, "client_id", None)
@@ -276,14 +288,14 @@ def _masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
     )
 
 
-def _is_known(key: int, version: int) -> bool:
+def _is_known(key: int, version: int, apis: Apis) -> bool:
     """Tell whether a frame is what it says: an API that exists, and a version whose bytes are no text.
 
     Of ApiVersions any version is known: brokers answer it (KIP-511).
     """
     if key == API_VERSIONS:
         return True
-    return 0 <= key < APIS and int(api_table()[key, API_HIGHEST]) >= 0 and 0 <= version < _FIRST_PRINTABLE
+    return 0 <= key < APIS and int(api_table(apis)[key, API_HIGHEST]) >= 0 and 0 <= version < _FIRST_PRINTABLE
 
 
 def without_payload(records: bytes) -> bytes:

@@ -15,16 +15,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.struct_text import parse_struct, typed
-from kafkaframes.errors import DecodeError
+from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
-from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.plan import StructPlan, plan_message
-from kafkaframes.protocol.spec import catalog
 
 MARK: Final = "Completed request:"
 LONGEST_LINE: Final = 256 << 20
@@ -50,7 +49,7 @@ def read_lines(path: str) -> Iterator[str]:
             yield line
 
 
-def log_rows(path: str, *, secrets: bool = False) -> Iterator[Row]:
+def log_rows(path: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Iterator[Row]:
     """Yield a row for each call of a request log, with the names of the columns of calls; other lines are left out.
 
     Raises:
@@ -58,7 +57,7 @@ def log_rows(path: str, *, secrets: bool = False) -> Iterator[Row]:
     """
     lines = calls = 0
     for lines, line in enumerate(read_lines(path), 1):  # noqa: B007
-        row = row_of(line, secrets=secrets)
+        row = row_of(line, secrets=secrets, apis=apis)
         if row is not None:
             calls += 1
             yield row | {"file": path}
@@ -66,7 +65,7 @@ def log_rows(path: str, *, secrets: bool = False) -> Iterator[Row]:
         raise DecodeError("neither a capture nor a request log: no line has a completed request", file=path, position=0)
 
 
-def row_of(line: str, *, secrets: bool = False) -> Row | None:
+def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
     """Return the call that a line tells of; ``None`` for any other line. What cannot be read is said in ``_error``."""
     place = line.find(MARK)
     if place < 0:
@@ -76,10 +75,10 @@ def row_of(line: str, *, secrets: bool = False) -> Row | None:
         prefix, text = _unwrapped(line) or (prefix, text)
     level = _LEVEL.search(prefix)
     try:
-        found = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text)
+        found = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text, apis)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         found = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
-    return _finished(found, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets)
+    return _finished(found, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
 
 
 def _unwrapped(line: str) -> tuple[str, str] | None:
@@ -132,14 +131,14 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _of_text(text: str) -> Row:
+def _of_text(text: str, apis: Apis) -> Row:
     origin = _FROM.search(text)
     if origin is None:
         raise ValueError("no connection at its end")
     call, facts = text[: origin.start()], origin.group(2)
     software = _SOFTWARE.search(facts)
     values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", facts) if ":" in part)
-    found = _old_call(call)
+    found = _old_call(call, apis)
     return found | {
         "connection": origin.group(1),
         "totalTimeMs": float(values["totalTime"]) if "totalTime" in values else None,
@@ -149,24 +148,27 @@ def _of_text(text: str) -> Row:
     }
 
 
-def _old_call(call: str) -> Row:
+def _old_call(call: str, apis: Apis) -> Row:
     scala = _SCALA.match(call.strip())
     if scala is not None:
         name, version, correlation_id, client = scala.groups()
         client = client[5:-1] if client.startswith("Some(") else client
-        return _head(_key_of(name), int(version), int(correlation_id), client) | {"request": None, "response": None}
+        return _head(_key_of(name, apis), int(version), int(correlation_id), client) | {
+            "request": None,
+            "response": None,
+        }
     head, _, bodies = call.partition(" -- ")
     match = _OLD_HEADER.match(head.strip())
     if match is not None:
-        found = _head(_key_of(match.group(1)), int(match.group(2)), int(match.group(4)), match.group(3))
+        found = _head(_key_of(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
     else:
         header = parse_struct(head.strip())
         key, version, correlation_id = (int(header[name]) for name in ("api_key", "api_version", "correlation_id"))
         found = _head(key, version, correlation_id, header.get("client_id"))
     request, separator, response = bodies.partition(",response:")
     return found | {
-        "request": _body(request, found, REQUEST),
-        "response": _body(response, found, RESPONSE) if separator else None,
+        "request": _body(request, found, REQUEST, apis),
+        "response": _body(response, found, RESPONSE, apis) if separator else None,
     }
 
 
@@ -174,53 +176,51 @@ def _head(key: int, version: int, correlation_id: int, client_id: str | None) ->
     return {"apiKey": key, "apiVersion": version, "correlationId": correlation_id, "clientId": client_id}
 
 
-def _body(text: str, head: Mapping[str, Any], direction: str) -> Any:
+def _body(text: str, head: Mapping[str, Any], direction: str, apis: Apis) -> Any:
     """Return the body of the older text forms in the shape of Kafka's JSON, as far as the text tells."""
     text = text.strip()
     if not text.startswith("{"):
         return None
-    return typed(parse_struct(text), _plan(head["apiKey"], head["apiVersion"], direction))
+    return typed(parse_struct(text), _plan(head["apiKey"], head["apiVersion"], direction, apis))
 
 
-@cache
-def _plan(key: int, version: int, direction: str) -> StructPlan | None:
-    from kafkaframes.errors import KafkaframesError
-
+@lru_cache(maxsize=512)
+def _plan(key: int, version: int, direction: str, apis: Apis) -> StructPlan | None:
     try:
-        return plan_message(body_class(key, direction).spec, version).root
+        return plan_message(apis.spec(key, direction, version), version).root
     except KafkaframesError:
         return None
 
 
-@cache
-def _keys() -> dict[str, int]:
-    return {api.name.lower(): api.key for api in catalog.apis()}
+@lru_cache(maxsize=8)
+def _keys(apis: Apis) -> dict[str, int]:
+    return {api.name.lower(): key for key, api in apis.table.items()}
 
 
-def _key_of(name: str) -> int:
+def _key_of(name: str, apis: Apis) -> int:
     """Return the key of an API as Kafka's enum writes it (``API_VERSIONS``), or as its class is called."""
-    plain = name.replace("_", "").lower()
-    return _keys()[plain if plain in _keys() else plain + "s"]
+    plain, keys = name.replace("_", "").lower(), _keys(apis)
+    return keys[plain if plain in keys else plain + "s"]
 
 
 # ------------------------------------------------------------------------------------------------- rows
 
 
-def _finished(found: Row, time: int | None, level: str, *, secrets: bool) -> Row:
+def _finished(found: Row, time: int | None, level: str, *, secrets: bool, apis: Apis) -> Row:
     errors = [found["_error"]] if "_error" in found else []
     row: Row = dict.fromkeys(_COLUMNS)
     row["responseTime"] = time
     if "apiKey" in found:
-        _fill(row, found, errors, level, secrets=secrets)
+        _fill(row, found, errors, level, secrets=secrets, apis=apis)
     row["_error"] = "; ".join(errors) or None
     row["requestState"] = "whole" if "apiKey" in found else "damaged"
     row["responseState"] = "whole" if found.get("response") is not None else "missing"
     return row
 
 
-def _fill(row: Row, found: Row, errors: list[str], level: str, *, secrets: bool) -> None:
+def _fill(row: Row, found: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
     key, version, taken = found["apiKey"], found["apiVersion"], found["totalTimeMs"]
-    api = next((one for one in catalog.apis() if one.key == key), None)
+    api = apis.table.get(key)
     known = api is not None and api.versions.contains(version)
     for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):
         row[name] = found[name]

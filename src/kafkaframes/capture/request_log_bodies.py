@@ -13,7 +13,6 @@ import pyarrow as pa
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, is_known
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.protocol.messages.headers import body_class
 
 _SIZE_SUFFIX: Final = "SizeInBytes"
 
@@ -36,28 +35,31 @@ def _typed(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> p
     for place, row in enumerate(rows):
         if row[direction] is None:
             continue  # the row says so already
-        data = _encoded(row, types.api_key, direction)
+        data = _encoded(row, types, direction)
         if data is not None:
             messages[row["apiVersion"]].append((place, data))
     kind = types.type_of(direction)
     parts, which = [pa.nulls(0, kind)], np.full(len(rows), -1, np.int64)
     count = 0
     for version, some in messages.items():
-        found = body_class(types.api_key, direction).decode_columns([data for _, data in some], version)
+        cls = types.apis.message_class(types.api_key, direction, version)
+        found = cls.decode_columns([data for _, data in some], version)
         parts.append(types.aligned(found, found.field("_error"), direction))
         which[[place for place, _ in some]] = count + np.arange(len(some))
         count += len(some)
     return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
 
-def _encoded(row: dict[str, Any], key: int, direction: str) -> bytes | None:
+def _encoded(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes | None:
     """Return a logged body as bytes; where that cannot be, say so in the row."""
-    version = row["apiVersion"]
-    if not is_known(key, version, direction):
+    key, version, apis = types.api_key, row["apiVersion"], types.apis
+    if not is_known(key, version, direction, apis):
         _add_error(row, f"{direction}: version {version} is not known")
         return None
     try:
-        body = body_class(key, direction).from_json(with_records(json.loads(row[direction]), None), version)
+        body = apis.message_class(key, direction, version).from_json(
+            with_records(json.loads(row[direction]), None), version
+        )
         data: bytes = body.encode(version)
     except (KafkaframesError, TypeError) as error:
         _add_error(row, f"{direction}: {error}")

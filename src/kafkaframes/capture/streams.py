@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ from kafkaframes.capture.layout import (
     UNSORTED,
 )
 from kafkaframes.capture.packets import FILE_SHIFT, Bytes, Ints, PacketReader, Window
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 
 PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
 PATIENCE_ROWS: Final = 200_000  # segments of one side that wait behind a hole
@@ -114,11 +114,11 @@ class Pass:
         return out
 
 
-@cache
-def api_table() -> Ints:
-    """Return the lowest, highest and first flexible version of each API that the catalog knows."""
+@lru_cache(maxsize=8)
+def api_table(apis: Apis = CATALOG) -> Ints:
+    """Return the lowest, highest and first flexible version of each API; keys from ``APIS`` on are not looked for."""
     table = np.full((APIS, 3), -1, np.int64)
-    for api in catalog.apis():
+    for api in [api for key, api in apis.table.items() if key < APIS]:
         versions = api.versions
         table[api.key, API_LOWEST] = versions.lowest
         table[api.key, API_HIGHEST] = versions.highest
@@ -137,6 +137,7 @@ class Streams:
         ports: Iterable[int] = (),
         held_bytes: int = HELD_BYTES,
         forget_above: int = FORGET_ABOVE,
+        apis: Apis = CATALOG,
     ) -> None:
         """Take packets.
 
@@ -146,8 +147,10 @@ class Streams:
             held_bytes: of what is not whole yet and of requests that wait for their responses. Above it a hole is
                 waited for less, and a request no longer than to the end of the next window.
             forget_above: how many connections are remembered whatever they are.
+            apis: by which a request is known as one.
         """
         self.packets = packets
+        self._apis = api_table(apis)
         self.held_bytes = held_bytes
         self.forget_above = self._look_at = forget_above
         self._renumbered: Ints | None = None
@@ -180,7 +183,7 @@ class Streams:
         while True:
             status, connection, into, frame, call, gap = kernels.cut_streams(
                 window.buf, rows, order, starts, known.table, connection, known.count, self.pending, extents, into,
-                tables[0], frame, tables[1], call, tables[2], gap, api_table(), self.ports, settings, self._scratch,
+                tables[0], frame, tables[1], call, tables[2], gap, self._apis, self.ports, settings, self._scratch,
                 *self._small,
             )  # fmt: skip
             if status == DONE:

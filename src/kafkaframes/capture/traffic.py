@@ -52,17 +52,18 @@ def read_traffic(files: Sequence[str], options: CaptureOptions) -> Iterator[pa.R
 
 
 def _log_batches(path: str, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
-    if options.api is not None:
-        yield from _typed_batches(path, options, ApiTypes(options.api, secrets=options.secrets))
+    types = options.types()
+    if types is not None:
+        yield from _typed_batches(path, options, types)
         return
-    rows = log_rows(path, secrets=options.secrets)
+    rows = log_rows(path, secrets=options.secrets, apis=options.apis)
     while some := list(islice(rows, _ROWS)):
         yield batch_of(some, options.chosen())
 
 
 def _typed_batches(path: str, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
     """Yield the calls of one API with their bodies as structs, which are made from the log's JSON."""
-    rows = (row for row in log_rows(path, secrets=True) if row["apiKey"] == types.api_key)
+    rows = (row for row in log_rows(path, secrets=True, apis=options.apis) if row["apiKey"] == types.api_key)
     while some := list(islice(rows, _ROWS)):
         made = typed_columns(some, types)
         yield batch_of(some, options.chosen(), made)

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.errors import OptionError, SpecError
+from kafkaframes.capture.bodies import is_known
+from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import (
     CONFIG_NAMES,
     CONFIGS,
@@ -22,8 +23,8 @@ from kafkaframes.errors.sensitive import (
     forwarded_field,
     is_secret,
 )
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.framed import request_columns, response_columns
-from kafkaframes.protocol.spec import catalog
 
 Path = tuple[str, ...]
 
@@ -31,16 +32,17 @@ Path = tuple[str, ...]
 class ApiTypes:
     """What requests and responses of an API are as Arrow structs."""
 
-    def __init__(self, api: str, *, secrets: bool = False) -> None:
+    def __init__(self, api: str, *, secrets: bool = False, apis: Apis = CATALOG) -> None:
         """Take an API by its name or number.
 
         Raises:
             OptionError: there is no such API.
         """
         try:
-            self.api = catalog.api(int(api) if api.isdecimal() else api)
-        except SpecError as error:
+            self.api = apis.named(api)
+        except OptionError as error:
             raise OptionError(f"api={api}: {error}") from None
+        self.apis = apis
         self.api_key = self.api.key
         self.secrets = secrets
 
@@ -61,7 +63,8 @@ class ApiTypes:
     def _union(self, direction: str) -> pa.DataType:
         columns = request_columns if direction == REQUEST else response_columns
         versions = range(self.api.versions.highest, self.api.versions.lowest - 1, -1)
-        return _merged([columns([], self.api_key, version).type.field("body").type for version in versions])
+        known = [version for version in versions if is_known(self.api_key, version, direction, self.apis)]
+        return _merged([columns([], self.api_key, one, apis=self.apis).type.field("body").type for one in known])
 
     def aligned(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Return bodies of one version in the type of all; null where there is an error; without credentials."""

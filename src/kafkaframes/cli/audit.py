@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kafkaframes.cli.options import ports_option
+from kafkaframes.cli.options import ports_option, specs_option
 
 TEXT, JSON, HTML = "text", "json", "html"
 
@@ -22,10 +22,18 @@ TEXT, JSON, HTML = "text", "json", "html"
 )
 @click.option("-o", "--output", metavar="FILE", help="Where it goes; standard output by default.")
 @ports_option
+@specs_option
 @click.option("-v", "--verbose", is_flag=True, help="What is fine, too.")
 @click.pass_context
 def command(
-    ctx: click.Context, paths: tuple[str, ...], target: str, kind: str, output: str | None, ports: str, verbose: bool
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    target: str,
+    kind: str,
+    output: str | None,
+    ports: str,
+    specs: str | None,
+    verbose: bool,
 ) -> None:
     """Audit clients and logs before an upgrade: which API versions and record formats the new release removed.
 
@@ -39,4 +47,4 @@ def command(
     """
     from kafkaframes.cli.auditing import run
 
-    ctx.exit(run(paths, target, kind=kind, output=output, ports=ports, verbose=verbose))
+    ctx.exit(run(paths, target, kind=kind, output=output, ports=ports, specs=specs, verbose=verbose))

@@ -16,25 +16,35 @@ from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
 from kafkaframes.jobs.audit.audit_text import as_json, lines
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.jobs.report.audit_page import audit_page
+from kafkaframes.protocol.messages.apis import Apis
 from kafkaframes.scan.log.records import read_batches
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 from kafkaframes.storage.log.discover import discover
 
 
-def run(paths: tuple[str, ...], target: str, *, kind: str, output: str | None, ports: str, verbose: bool) -> int:
+def run(
+    paths: tuple[str, ...],
+    target: str,
+    *,
+    kind: str,
+    output: str | None,
+    ports: str,
+    specs: str | None,
+    verbose: bool,
+) -> int:
     """Audit and write the verdicts; return the exit status."""
     release = target_release(target)
     if output is not None:
         refuse_inside(Path(output), paths)
     listening = _ports(ports)
-    uses = Uses()
+    uses, apis = Uses(), Apis(specs)
     traffic = [path for path in paths if not _is_log_directory(path)]
     if traffic:
-        count_uses(find_files(traffic), release, uses, ports=listening)
+        count_uses(find_files(traffic), release, uses, ports=listening, apis=apis)
     for path in paths:
         if path not in traffic:
             _count_disk(path, uses)
-    found = audit(uses, release)
+    found = audit(uses, release, apis)
     if kind == "json":
         text = json.dumps(as_json(found), indent=1)
     elif kind == "html":

@@ -10,17 +10,18 @@ from typing import Any
 
 import click
 
+from kafkaframes.cli.options import specs_option
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.framing import frame
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
-from kafkaframes.protocol.messages.registry import message
+from kafkaframes.protocol.messages.registry import message_of
 
 
 @click.command("encode")
 @click.argument("name")
 @click.argument("version", type=int)
 @click.argument("source", metavar="JSON|FILE|-")
-@click.option("--specs", type=click.Path(exists=True), help="your own spec (a file or a folder), not the catalog")
+@specs_option
 @click.option("--header", "with_header", is_flag=True, help="a request or response with its header")
 @click.option("--frame", "with_size", is_flag=True, help="with header and size, as it goes to a socket")
 @click.option("--correlation-id", type=int, default=0)
@@ -31,7 +32,7 @@ from kafkaframes.protocol.messages.registry import message
 @click.option("--raw", is_flag=True, help="write bytes, not hex")
 def command(name: str, version: int, source: str, raw: bool, tags: tuple[str, ...], **options: Any) -> None:
     """Print the bytes of the message NAME at VERSION, given in Kafka's JSON form."""
-    cls = message(name, specs=options["specs"])
+    cls = message_of(name, options["specs"])
     value = cls.from_json(_read_json(source), version)
     if tags:  # beside those of the JSON
         value.unknown_tags = sorted([*value.unknown_tags, *map(_tag, tags)], key=itemgetter(0))

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkaframes.cli.options import specs_option
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.annotate import Annotated, annotate_body, annotate_request, annotate_response
-from kafkaframes.protocol.messages.headers import body_class
-from kafkaframes.protocol.messages.registry import message, specs_by_name
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.messages.apis import Apis
+from kafkaframes.protocol.messages.registry import message_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
@@ -56,9 +56,7 @@ def which_message(command: Command) -> Command:
         click.option("--version", type=int, help="version of the API or the message"),
         click.option("--body", is_flag=True, help="with --api: the response's body, without header"),
         click.option("--request", is_flag=True, help="with --api: a request's body, without header"),
-        click.option(
-            "--specs", type=click.Path(exists=True), help="your own spec (a file or a folder), not the catalog"
-        ),
+        specs_option,
         click.option("--mode", type=click.Choice(["reference", "strict"]), default="reference", show_default=True),
     ]
     for option in reversed(options):
@@ -82,24 +80,15 @@ def annotate(
     Raises:
         OptionError: the options do not go together.
     """
+    apis = Apis(specs)
     if api is None and name is None:
-        return annotate_request(data, mode=mode, specs=specs)
+        return annotate_request(data, mode=mode, apis=apis)
     if version is None:
         raise OptionError("--version is needed: only a request says its own")
     if name is not None:
-        return annotate_body(data, message(name, specs=specs), version, mode=mode)
-    key = _api_key(str(api), specs)
+        return annotate_body(data, message_of(name, specs), version, mode=mode)
+    key = apis.named(str(api)).key
     if body or request:
-        cls = body_class(key, "request" if request else "response", specs=specs)
+        cls = apis.message_class(key, "request" if request else "response", version)
         return annotate_body(data, cls, version, mode=mode)
-    return annotate_response(data, key, version, mode=mode, specs=specs)
-
-
-def _api_key(api: str, specs: str | None) -> int:
-    if api.isdigit():
-        return int(api)
-    if specs is not None:
-        for spec in specs_by_name(specs).values():
-            if spec.api_key is not None and spec.name in (f"{api}Request", f"{api}Response"):
-                return spec.api_key
-    return catalog.api(api).key
+    return annotate_response(data, key, version, mode=mode, apis=apis)

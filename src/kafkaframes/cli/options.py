@@ -34,6 +34,9 @@ def json_option_of(help_text: str) -> Callable[[Any], Any]:
 
 
 json_option = json_option_of("Print one JSON object.")
+specs_option = click.option(
+    "--specs", type=click.Path(exists=True), help="Your own specs (a file or a folder), before the catalog's."
+)
 ports_option = click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
 workers_option = click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 master_option = click.option(

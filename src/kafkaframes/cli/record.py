@@ -13,8 +13,10 @@ from typing import IO
 import click
 
 from kafkaframes.capture.recorder import Recorder, Settings
+from kafkaframes.cli.options import specs_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.protocol.messages.apis import Apis
 
 _WRITE_BUFFER = 8 << 20
 
@@ -32,9 +34,7 @@ _WRITE_BUFFER = 8 << 20
 @click.option("--key", metavar="PEM", help="Its private key, if it is not in the same file.")
 @click.option("--upstream-tls", is_flag=True, help="Speak TLS to the brokers.")
 @click.option("--upstream-ca", metavar="PEM", help="Whom to trust there; the system's list by default.")
-@click.option(
-    "--specs", type=click.Path(exists=True), help="Your own specs (a file or a folder), before the catalog's."
-)
+@specs_option
 @click.option("--strict", is_flag=True, help="End a connection whose answer is not understood: it may name a broker.")
 def command(
     listen: str,
@@ -60,7 +60,7 @@ def command(
     """
     host, ports = _listen(listen)
     tls = {"server_tls": _server_tls(cert, key), "upstream_tls": _client_tls(upstream_tls, upstream_ca)}
-    settings = Settings(host, ports, _upstream(upstream), **tls, specs=specs, strict=strict)
+    settings = Settings(host, ports, _upstream(upstream), **tls, apis=Apis(specs), strict=strict)
     target = Path(output)
     try:
         file = target.open("xb", buffering=_WRITE_BUFFER)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kafkaframes.cli.options import ports_option
+from kafkaframes.cli.options import ports_option, specs_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 
@@ -17,7 +17,10 @@ from kafkaframes.errors import OptionError
 @click.option("--keep-addresses", is_flag=True, help="Leave IP addresses as they are.")
 @click.option("--keep-client-ids", is_flag=True, help="Leave client ids as they are, for an audit by name.")
 @ports_option
-def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_client_ids: bool, ports: str) -> None:
+@specs_option
+def command(
+    paths: tuple[str, ...], output: str, keep_addresses: bool, keep_client_ids: bool, ports: str, specs: str | None
+) -> None:
     """Write a capture without payloads, names and secrets; sizes, versions, times and errors stay.
 
     Texts and ids become others of the same length (the same one always the same), bytes become zeros, records keep
@@ -29,6 +32,7 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
     from kafkaframes.capture.streams import ports_of
+    from kafkaframes.protocol.messages.apis import Apis
     from kafkaframes.storage.files.atomic import new_file, refuse_inside
 
     target = Path(output)
@@ -39,9 +43,16 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
         listening = ports_of(ports) if ports else ()
     except ValueError:
         raise OptionError(f"--ports {ports}: must be numbers and ranges") from None
-    files = find_files(paths)
+    files, apis = find_files(paths), Apis(specs)
     with new_file(target, durable=False) as file:
-        done = redact(files, file, ports=listening, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids)
+        done = redact(
+            files,
+            file,
+            ports=listening,
+            keep_addresses=keep_addresses,
+            keep_client_ids=keep_client_ids,
+            apis=apis,
+        )
     zeroed = f"; {done.frames_zeroed} frames that cannot be read are zeros" if done.frames_zeroed else ""
     unknown = f"; {done.frames_left_out} frames of no known API are left out" if done.frames_left_out else ""
     say(f"{output}: {done.calls} calls, {size_text(done.bytes_written)}{zeroed}{unknown}")

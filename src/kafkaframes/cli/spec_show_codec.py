@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from kafkaframes.protocol.messages.registry import message
+from kafkaframes.cli.options import specs_option
+from kafkaframes.protocol.messages.registry import message_of
 
 
 @click.command("show-codec")
 @click.argument("name")
 @click.argument("version", type=int)
-@click.option("--specs", type=click.Path(exists=True), help="your own spec (a file or a folder), not the catalog")
+@specs_option
 def command(name: str, version: int, specs: str | None) -> None:
     """Print the source text of the generated functions of NAME at VERSION."""
-    click.echo(message(name, specs=specs).codec(version).show(), nl=False)
+    click.echo(message_of(name, specs).codec(version).show(), nl=False)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaframes.capture.reader import CaptureBatches
+    from kafkaframes.protocol.messages.registry import Specs
     from kafkaframes.scan.log.records import RecordBatches
 
 Path = str | PathLike[str]
@@ -115,6 +116,7 @@ def read_capture(
     api: str | None = None,
     ports: Sequence[int] | str = (),
     secrets: bool = False,
+    specs: Specs | None = None,
 ) -> CaptureBatches:
     """Return an iterator over recorded Kafka traffic as Arrow record batches (docs/captures.md).
 
@@ -126,6 +128,7 @@ def read_capture(
         api: calls of this API only, with ``request`` and ``response`` as structs instead of JSON.
         ports: on which brokers listen; by default the bytes of a connection show whether it is Kafka.
         secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
+        specs: your own specs; what they lack (an API, a version) is read by the catalog's.
 
     Returns:
         An iterator with ``schema``, ``read_all()``, and ``problems``: what is wrong with the files so far.
@@ -139,6 +142,7 @@ def read_capture(
     from kafkaframes.capture.reader import CaptureOptions
     from kafkaframes.capture.reader import read_capture as read
     from kafkaframes.capture.streams import ports_of
+    from kafkaframes.protocol.messages.apis import Apis
 
     paths = [fspath(source)] if isinstance(source, str | PathLike) else [fspath(one) for one in source]
     options = CaptureOptions(
@@ -147,5 +151,6 @@ def read_capture(
         api=api,
         ports=ports_of(ports),
         secrets=secrets,
+        apis=Apis(specs),
     )
     return read(paths, options)

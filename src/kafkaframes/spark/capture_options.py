@@ -10,6 +10,7 @@ from kafkaframes.capture.columns import TABLES
 from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages.apis import Apis
 from kafkaframes.scan.capture.options import SourceOptions
 from kafkaframes.spark.option_values import Option, boolean, load_paths, one_of, parsed, positive
 
@@ -42,6 +43,7 @@ OPTIONS: Final = (
         "false",
         "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs",
     ),
+    Option("specs", "apis", Apis, "", "your own specs (a file or a folder), read on the driver, before the catalog's"),
     Option(
         "minPartitions",
         "min_partitions",

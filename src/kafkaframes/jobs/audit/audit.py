@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.audit.libraries import Guess, guess_library
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
 
 FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"
@@ -165,12 +165,12 @@ def target_release(name: str) -> Release:
         raise OptionError(f"`target` {name}: {error}") from None
 
 
-def audit(uses: Uses, target: Release) -> Audit:
+def audit(uses: Uses, target: Release, apis: Apis = CATALOG) -> Audit:
     """Judge what was seen by what a release accepts."""
     by_client: dict[Client, list[Finding]] = {}
     versions: dict[Client, dict[int, set[int]]] = {}
     for use, seen in uses.apis.items():
-        by_client.setdefault(use.client, []).append(judge(use, seen, target))
+        by_client.setdefault(use.client, []).append(judge(use, seen, target, apis))
         versions.setdefault(use.client, {}).setdefault(use.api_key, set()).add(use.api_version)
     disk = []
     for format_use, seen in uses.formats.items():
@@ -203,14 +203,14 @@ def _notes(uses: Uses) -> Iterator[str]:
         yield f"{uses.without_api} requests are not in the input as far as their API: nothing is said of them"
 
 
-def judge(use: Use, seen: Seen, target: Release) -> Finding:
+def judge(use: Use, seen: Seen, target: Release, apis: Apis = CATALOG) -> Finding:
     """Judge one version of one API.
 
     >>> judge(Use(Client("a", None, None, None), 1, 3), Seen(1), release("4.0.1")).verdict
     'removed'
     """
     key, version = use.api_key, use.api_version
-    name = api_name(key)
+    name = apis.name(key) or api_name(key)
     what = f"{name} {version}"
     accepted = target.all_apis.get(key)
     if accepted is None:
@@ -308,7 +308,7 @@ def api_name(key: int) -> str:
     >>> api_name(3), api_name(999)
     ('Metadata', 'API 999')
     """
-    return next((api.name for api in catalog.apis() if api.key == key), f"API {key}")
+    return CATALOG.name(key) or f"API {key}"
 
 
 def _guess(client: Client, versions: Mapping[int, set[int]]) -> Guess | None:

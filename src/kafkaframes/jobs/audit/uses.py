@@ -14,6 +14,7 @@ from kafkaframes.capture.columns import TIMESTAMP
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 from kafkaframes.capture.traffic import is_request_log, read_traffic
 from kafkaframes.jobs.audit.audit import Client, FormatUse, Use, Uses
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import Release
 
 _COLUMNS: Final = (
@@ -32,14 +33,16 @@ _WHERE: Final = {0: "produce", 1: "fetch", 78: "fetch"}
 API_VERSIONS: Final = 18
 
 
-def count_uses(files: Sequence[str], target: Release, uses: Uses, *, ports: Sequence[int] = ()) -> None:
+def count_uses(
+    files: Sequence[str], target: Release, uses: Uses, *, ports: Sequence[int] = (), apis: Apis = CATALOG
+) -> None:
     """Count the calls of files into ``uses``.
 
     Raises:
         DecodeError: a file is neither a capture nor a request log.
     """
-    options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports))
-    limits = broker_limits(files, target, ports=ports)
+    options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=apis)
+    limits = broker_limits(files, target, ports=ports, apis=apis)
     for batch in read_traffic(files, options):
         _count(batch, uses, limits)
     logs = [path for path in files if is_request_log(path)]
@@ -50,10 +53,12 @@ def count_uses(files: Sequence[str], target: Release, uses: Uses, *, ports: Sequ
         )
 
 
-def broker_limits(files: Sequence[str], target: Release, *, ports: Sequence[int] = ()) -> dict[tuple[str, int], int]:
+def broker_limits(
+    files: Sequence[str], target: Release, *, ports: Sequence[int] = (), apis: Apis = CATALOG
+) -> dict[tuple[str, int], int]:
     """Return (connection, API key) -> the highest version that a broker offered, where the target takes none so low."""
     found: dict[tuple[str, int], int] = {}
-    for connection, offered in _offers(files, ports):
+    for connection, offered in _offers(files, ports, apis):
         for key, highest in offered.items():
             accepted = target.all_apis.get(key)
             if accepted is not None and highest < accepted.accepted.lowest:
@@ -61,12 +66,12 @@ def broker_limits(files: Sequence[str], target: Release, *, ports: Sequence[int]
     return found
 
 
-def _offers(files: Sequence[str], ports: Sequence[int]) -> Iterator[tuple[str, dict[int, int]]]:
+def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield for each answered ApiVersions its connection and the highest version of each API."""
     logs = [path for path in files if is_request_log(path)]
     captures = [path for path in files if path not in logs]
     if captures:
-        options = CaptureOptions(columns=("connection", "response"), api="ApiVersions", ports=tuple(ports))
+        options = CaptureOptions(columns=("connection", "response"), api="ApiVersions", ports=tuple(ports), apis=apis)
         for batch in CaptureBatches(captures, options):
             yield from _offered(batch)
     for batch in read_traffic(logs, CaptureOptions(columns=("connection", "apiKey", "response"))):

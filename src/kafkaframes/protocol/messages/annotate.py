@@ -13,16 +13,15 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, SpecError
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.codec import check_mode
 from kafkaframes.protocol.messages.headers import (
     API_VERSIONS,
-    body_class,
     peek_request,
     request_header_class,
     response_header_class,
 )
 from kafkaframes.protocol.messages.objects import Message
-from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.wire.primitives import uuid_to_text
 
 _SIZE_BYTES: Final = 4
@@ -80,12 +79,12 @@ class _Annotator:
 
         return trace
 
-    def size_prefix(self, specs: Specs | None = None, *, is_request: bool = False) -> None:
+    def size_prefix(self, apis: Apis = CATALOG, *, is_request: bool = False) -> None:
         """Take four bytes for the frame's size if they are just that, or if a request starts behind them only."""
         if len(self.data) <= _SIZE_BYTES:
             return
         size = int.from_bytes(self.data[:_SIZE_BYTES], signed=True)
-        behind_only = is_request and _starts(self.data[_SIZE_BYTES:], specs) and not _starts(self.data, specs)
+        behind_only = is_request and _starts(self.data[_SIZE_BYTES:], apis) and not _starts(self.data, apis)
         if size == len(self.data) - _SIZE_BYTES or behind_only:
             self.result.runs.append(Run(0, _SIZE_BYTES, "Size", "int32", size))
             self.position = _SIZE_BYTES
@@ -109,13 +108,13 @@ class _Annotator:
         return self.result
 
 
-def annotate_request(data: bytes, *, mode: str = "reference", specs: Specs | None = None) -> Annotated:
+def annotate_request(data: bytes, *, mode: str = "reference", apis: Apis = CATALOG) -> Annotated:
     """Return the runs of a request with its header, and with or without its size: it names itself."""
     work = _Annotator(data, mode)
-    work.size_prefix(specs, is_request=True)
+    work.size_prefix(apis, is_request=True)
     try:
         key, version, _ = peek_request(data[work.position :])
-        cls = _body(key, "request", specs)
+        cls = _body(key, "request", version, apis)
         valid = cls.spec.valid_versions
         known = valid.contains(version)
         work.message(request_header_class(), cls.spec.header_version(version if known else valid.highest))
@@ -127,13 +126,13 @@ def annotate_request(data: bytes, *, mode: str = "reference", specs: Specs | Non
 
 
 def annotate_response(
-    data: bytes, api_key: int, version: int, *, mode: str = "reference", specs: Specs | None = None
+    data: bytes, api_key: int, version: int, *, mode: str = "reference", apis: Apis = CATALOG
 ) -> Annotated:
     """Return the runs of a response with its header, and with or without its size."""
     work = _Annotator(data, mode)
     work.size_prefix()
     try:
-        cls = _body(api_key, "response", specs)
+        cls = _body(api_key, "response", version, apis)
         work.message(response_header_class(), cls.spec.header_version(version))
         work.message(cls, version)
     except DecodeError as error:
@@ -151,18 +150,18 @@ def annotate_body(data: bytes, cls: type[Message], version: int, *, mode: str = 
     return work.end()
 
 
-def _starts(data: bytes, specs: Specs | None) -> bool:
+def _starts(data: bytes, apis: Apis) -> bool:
     """Return whether the bytes start like a request that we know."""
     try:
         key, version, _ = peek_request(data)
-        return _body(key, "request", specs).spec.valid_versions.contains(version)
+        return _body(key, "request", version, apis).spec.valid_versions.contains(version)
     except DecodeError:
         return False
 
 
-def _body(key: int, type_: str, specs: Specs | None) -> type[Message]:
+def _body(key: int, type_: str, version: int, apis: Apis) -> type[Message]:
     try:
-        return body_class(key, type_, specs=specs)
+        return apis.message_class(key, type_, version)
     except SpecError as error:
         raise DecodeError(str(error), position=0) from None
 

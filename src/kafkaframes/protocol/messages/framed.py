@@ -13,22 +13,24 @@ import pyarrow as pa
 
 from kafkaframes.errors import DecodeError, OptionError, SpecError
 from kafkaframes.protocol.messages import headers
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.codec import check_mode
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.plan import Empty, FieldPlan, MessagePlan, StructPlan, plan_message
+from kafkaframes.protocol.spec.model import MessageSpec
 
 Explain = Callable[[bytes], str | None]
 
 
 @lru_cache(maxsize=512)
-def frame_plan(api_key: int, api_version: int, type_: str) -> MessagePlan:
+def frame_plan(api_key: int, api_version: int, type_: str, apis: Apis = CATALOG) -> MessagePlan:
     """Return the plan of a ``request`` or ``response`` with its header.
 
     Raises:
         OptionError: there is no such API, or no such version of it.
     """
     try:
-        spec = headers.body_class(api_key, type_).spec
+        spec = apis.spec(api_key, type_, api_version)
     except SpecError as error:
         raise OptionError(str(error)) from None
     body = plan_message(spec, api_version)
@@ -56,7 +58,7 @@ def _part(name: str, plan: MessagePlan) -> FieldPlan:
 
 
 def request_columns(
-    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference"
+    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference", apis: Apis = CATALOG
 ) -> pa.StructArray:
     """Return requests of one API and version, without their sizes, as an array of ``header`` and ``body``.
 
@@ -66,13 +68,13 @@ def request_columns(
     check_mode(mode)
 
     def explain(data: bytes) -> str | None:
-        return _words(lambda: headers.decode_request(data, mode=mode))
+        return _words(lambda: headers.decode_request(data, mode=mode, specs=apis.spec(api_key, "request", api_version)))
 
-    return decode_columns(frame_plan(api_key, api_version, "request"), frames, mode=mode, explain=explain)
+    return decode_columns(frame_plan(api_key, api_version, "request", apis), frames, mode=mode, explain=explain)
 
 
 def response_columns(
-    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference"
+    frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference", apis: Apis = CATALOG
 ) -> pa.StructArray:
     """Return the responses to requests of one API and version, likewise.
 
@@ -85,24 +87,25 @@ def response_columns(
     check_mode(mode)
 
     def explain(data: bytes) -> str | None:
-        return _words(lambda: headers.decode_response(data, api_key, api_version, mode=mode))
+        return _words(lambda: headers.decode_response(data, api_key, api_version, mode=mode, specs=spec))
 
-    plan = frame_plan(api_key, api_version, "response")
+    plan = frame_plan(api_key, api_version, "response", apis)
+    spec = apis.spec(api_key, "response", api_version)
     found = decode_columns(plan, frames, mode=mode, explain=explain)
     errors = found.field("_error")
     if api_key != headers.API_VERSIONS or errors.null_count == len(errors):
         return found
     array = frames if isinstance(frames, pa.Array) else pa.array(frames, pa.binary())
-    raised = [_from_version_0(data.as_py(), api_version, mode) for data in array]
+    raised = [_from_version_0(data.as_py(), api_version, mode, spec) for data in array]
     return decode_columns(plan, pa.array(raised, pa.binary()), mode=mode, explain=explain)
 
 
-def _from_version_0(data: bytes | None, api_version: int, mode: str) -> bytes | None:
+def _from_version_0(data: bytes | None, api_version: int, mode: str, spec: MessageSpec) -> bytes | None:
     """Return an ApiVersions response at the version asked for; bytes that are none are left as they are."""
     if data is None:
         return None
     try:
-        frame = headers.decode_response(data, headers.API_VERSIONS, api_version, mode=mode)
+        frame = headers.decode_response(data, headers.API_VERSIONS, api_version, mode=mode, specs=spec)
     except DecodeError:
         return data
     if frame.api_version == api_version:

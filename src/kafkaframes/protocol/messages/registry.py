@@ -51,6 +51,17 @@ def specs_by_name(specs: Specs) -> dict[str, MessageSpec]:
     return {spec.name: spec for spec in several}
 
 
+def message_of(name: str, specs: Specs | None) -> type[Message]:
+    """Return the class of a message of a user's specs, or of the catalog where they have none of this name.
+
+    Raises:
+        SpecError: there is no such message, or a file is no spec.
+        OptionError: a path cannot be read.
+    """
+    own = {} if specs is None else specs_by_name(specs)
+    return class_of(own[name]) if name in own else class_in_catalog(name)
+
+
 def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
     """Return a user's specs by name, and the catalog's request or response of each API where they have none.
 

@@ -1,0 +1,107 @@
+"""Traffic of a proposal is read by its specs, and all that these lack by the catalog's."""
+
+import io
+import json
+import pickle
+
+import pytest
+from tests.capture.own_specs import GREET, SPECS, write_specs, write_traffic
+
+import kafkaframes
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.capture.redaction import redact
+from kafkaframes.capture.request_log import row_of
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.spec import load_message
+
+COLUMNS = ("apiName", "apiVersion", "flexible", "request", "response", "errors", "_error")
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path):
+    return write_specs(tmp_path / "specs")
+
+
+@pytest.fixture(name="trace")
+def _trace(tmp_path, folder):
+    return write_traffic(tmp_path / "own.pcapng", folder)
+
+
+def rows_of(trace, folder):
+    return kafkaframes.read_capture(trace, columns=COLUMNS, specs=folder).read_all().to_pylist()
+
+
+def test_own_apis_and_versions_are_decoded_beside_those_of_the_catalog(trace, folder):
+    rows = rows_of(trace, folder)
+    assert [(row["apiName"], row["apiVersion"], row["flexible"], row["_error"]) for row in rows] == [
+        ("Greet", 0, False, None),
+        ("Greet", 1, True, None),
+        ("Heartbeat", 4, True, None),
+        ("Heartbeat", 5, True, None),
+    ]
+    assert [json.loads(row["request"]) for row in rows[:2]] == [{"words": "hello"}, {"words": "good day"}]
+    assert json.loads(rows[1]["response"]) == {"errorCode": 7, "mood": 3}
+    assert json.loads(rows[2]["request"])["memberId"] == "m"
+    assert json.loads(rows[3]["request"]) == {"groupId": "g"}
+    codes = [[(one["path"], one["code"]) for one in row["errors"]] for row in rows]
+    assert codes == [[], [("errorCode", 7)], [("errorCode", 27)], [("errorCode", 25)]]
+
+
+def test_without_the_specs_the_same_bytes_are_no_known_calls(trace):
+    rows = kafkaframes.read_capture(trace, columns=COLUMNS).read_all().to_pylist()
+    assert [row for row in rows if row["apiName"] == "Greet"] == []
+    (unknown,) = [row for row in rows if row["apiVersion"] == 5]
+    assert "no version 5" in unknown["_error"]
+
+
+def test_the_bodies_of_an_own_api_are_structs(trace, folder):
+    table = kafkaframes.read_capture(trace, columns=("response",), api="Greet", specs=folder).read_all()
+    answers = table.column("response").to_pylist()
+    assert [(one["errorCode"], one["mood"]) for one in answers] == [(0, None), (7, 3)]
+    both = kafkaframes.read_capture(trace, columns=("request",), api="12", specs=folder).read_all().to_pylist()
+    assert [(row["request"]["groupId"], row["request"]["memberId"]) for row in both] == [("g", "m"), ("g", None)]
+
+
+def test_a_redacted_capture_keeps_the_calls_of_own_specs(trace, folder):
+    out = io.BytesIO()
+    done = redact([trace], out, apis=Apis(folder))
+    assert (done.calls, done.frames_zeroed, done.frames_left_out) == (4, 0, 0)
+    assert b"good day" not in out.getvalue()
+
+
+def test_a_request_log_is_read_by_own_specs():
+    line = (
+        '[2026-01-01 00:00:00,000] DEBUG Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":120,'
+        '"requestApiVersion":1,"correlationId":3,"clientId":"me"},"request":{"words":"hi"},'
+        '"response":{"errorCode":7},"connection":"1.2.3.4:9092-1.2.3.5:40000-0","totalTimeMs":1.0}'
+    )
+    apis = Apis(load_message(json.dumps(spec)) for spec in SPECS)
+    row = row_of(line, apis=apis)
+    assert (row["apiName"], row["flexible"]) == ("Greet", True)
+    assert row_of(line)["apiName"] is None
+
+
+def test_the_specs_travel_in_a_pickle(trace, folder):
+    options = CaptureOptions(columns=("apiName",), apis=Apis(folder))
+    for file in folder.iterdir():
+        file.unlink()
+    copy = pickle.loads(pickle.dumps(options))
+    assert copy == options
+    assert read_capture(trace, copy).read_all().column("apiName").to_pylist() == ["Greet"] * 2 + ["Heartbeat"] * 2
+    assert pickle.loads(pickle.dumps(CaptureOptions())) == CaptureOptions()
+
+
+def test_an_api_needs_both_halves(folder):
+    (folder / "GreetResponse.json").unlink()
+    with pytest.raises(OptionError, match="GreetRequest has API key 120, and its other half"):
+        _ = Apis(folder).table
+
+
+def test_a_version_that_only_the_catalog_has_is_the_catalogs(folder):
+    apis = Apis(folder)
+    assert str(apis.table[12].versions) == "0-5"
+    assert apis.spec(12, "request", 4) is CATALOG.spec(12, "request", 4)
+    assert apis.spec(12, "request", 5) is not CATALOG.spec(12, "request", 5)
+    assert apis.name(GREET) == "Greet"
+    assert CATALOG.name(GREET) is None
