@@ -76,14 +76,17 @@ docs: $(READY) ## the site, in out/site; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "open out/site/index.html, or serve it: $(VENV)/bin/mkdocs serve"
 
-dist: $(READY) ## wheels with compiled kernels for x86-64 and aarch64, and the pure one, in dist/
+# A target of kafkaframes/kernels/target.py, and the same for zig's C compiler.
+WHEELS := x86_64=x86_64-linux-gnu.2.17 aarch64=aarch64-linux-gnu.2.17 macos-x86_64=x86_64-macos.11.0 macos-arm64=aarch64-macos.11.0
+
+dist: $(READY) ## wheels with compiled kernels for Linux and macOS on x86-64 and aarch64, the pure one, the sdist, in dist/
 	@$(SYNC) --group dist
 	@rm -rf dist build
-	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@for arch in x86_64 aarch64; do \
-	  export KAFKAFRAMES_CC="$(abspath $(PY)) -m ziglang cc -target $$arch-linux-gnu.2.17" KAFKAFRAMES_CACHE_DIR=$(CURDIR)/build/cache; \
-	  $(PY) -m kafkaframes kernels pack --for $$arch build/$$arch && \
-	  $(PY) -m kafkaframes.kernels.dist dist/*-none-any.whl build/$$arch || exit 1; done
+	@$(VENV)/bin/uv build --quiet --python $(PY) --out-dir dist .
+	@for wheel in $(WHEELS); do \
+	  export KAFKAFRAMES_CC="$(abspath $(PY)) -m ziglang cc -target $${wheel#*=}" KAFKAFRAMES_CACHE_DIR=$(CURDIR)/build/cache; \
+	  $(PY) -m kafkaframes kernels pack --for $${wheel%=*} build/$${wheel%=*} && \
+	  $(PY) -m kafkaframes.kernels.dist dist/*-none-any.whl build/$${wheel%=*} || exit 1; done
 	@KAFKAFRAMES_DIST=$(CURDIR)/dist $(PY) -m pytest -q -rs --timeout 1200 tests/interop/test_wheels.py
 
 fuzz: setup ## feed every decoder with hostile bytes, a minute each

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOG = next((ROOT / "examples" / "logs").glob("*/*/*.log"))
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 FIRST_ANSWER_SECONDS = 2
 
 
@@ -32,7 +32,7 @@ def python(version: str) -> str | None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel for this machine: the one in ``$KAFKAFRAMES_DIST``, else a new one."""
     if given := os.environ.get("KAFKAFRAMES_DIST"):
-        return next(Path(given).glob(f"*-abi3-*_{platform.machine()}.whl"))
+        return next(Path(given).glob(f"*-abi3-*linux*_{platform.machine()}.whl"))
     place = tmp_path_factory.mktemp("dist")
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
 

@@ -33,7 +33,7 @@ READ_VARIABLE: Final = "KAFKAFRAMES_KERNELS"
 CACHE_VARIABLE: Final = "KAFKAFRAMES_CACHE_DIR"
 SUFFIX: Final = ".abi3.so"
 # Part of every digest: raise it when the way kernels are compiled changes their code or how they are called.
-_EDITION: Final = b"1"
+_EDITION: Final = b"2"
 _IMPORT: Final = re.compile(r"^from (kafkaframes[\w.]*) import (.*)$", re.MULTILINE)
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 

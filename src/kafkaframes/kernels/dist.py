@@ -1,7 +1,7 @@
 """Put compiled kernels into a pure wheel: ``python -m kafkaframes.kernels.dist PURE.whl FOLDER``, a folder that
 ``kafkaframes kernels pack`` filled. Prints the name of the wheel that it wrote beside the pure one.
 
-The libraries use Python's stable ABI, so that one wheel for each architecture serves CPython 3.11 and all later ones.
+The libraries use Python's stable ABI, so that one wheel for each target serves CPython 3.11 and all later ones.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from kafkaframes.kernels.directories import BUNDLED, PACKAGE, SUFFIX
-from kafkaframes.kernels.target import TARGETS
+from kafkaframes.kernels.target import TARGETS, Target
 
 PYTHON: Final = "cp311-abi3"
 _INSIDE: Final = f"kafkaframes/{BUNDLED.relative_to(PACKAGE)}"
-_GLIBC: Final = re.compile(rb"GLIBC_(\d+)\.(\d+)")
-_OLDEST_GLIBC: Final = (2, 17)  # of manylinux2014; ours need no more
+_GLIBC: Final = re.compile(rb"GLIBC_\d+\.\d+")
 _TIME: Final = (1980, 1, 1, 0, 0, 0)  # the same input gives the same wheel
 
 
@@ -32,57 +31,59 @@ def main() -> None:
 
 
 def write(pure: Path, libraries: Iterable[Path]) -> Path:
-    """Write a wheel with ``libraries`` beside ``pure``, tagged for their architecture; return its path.
+    """Write a wheel with ``libraries`` beside ``pure``, tagged for their target; return its path.
 
     Raises:
-        ValueError: there are none, they are for several processors, or they need a newer C library than their tag says.
+        ValueError: there are none, they are for several targets, or they need a version of glibc.
     """
     libraries = list(libraries)
-    platform = f"manylinux_{_OLDEST_GLIBC[0]}_{_OLDEST_GLIBC[1]}_{_architecture(libraries)}"
+    tags = _target(libraries).tags
     name, version, *_ = pure.name.split("-")
-    made = pure.with_name(f"{name}-{version}-{PYTHON}-{platform}.whl")
+    made = pure.with_name(f"{name}-{version}-{PYTHON}-{'.'.join(tags)}.whl")
     record: list[str] = []
     with zipfile.ZipFile(pure) as source, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:
-        names = [one for one in source.namelist() if not one.endswith(".dist-info/RECORD")]
+        names = [name for name in source.namelist() if not name.endswith(".dist-info/RECORD")]
         for inside in names:
             content = source.read(inside)
             if inside.endswith(".dist-info/WHEEL"):
-                content = _tagged(content.decode(), platform).encode()
+                content = _tagged(content.decode(), tags).encode()
             _add(target, inside, content, record)
         for library in libraries:
             _add(target, f"{_INSIDE}/{library.name}", library.read_bytes(), record, mode=0o755)
-        place = f"{name}-{version}.dist-info/RECORD"
-        text = "\n".join([*record, f"{place},,", ""])
-        target.writestr(_information(place, 0o644), text)
+        own = f"{name}-{version}.dist-info/RECORD"
+        target.writestr(_information(own, 0o644), "\n".join([*record, f"{own},,", ""]))
     return made
 
 
-def _architecture(libraries: Iterable[Path]) -> str:
-    """Return the architecture that all libraries are for, which their names say, having looked at what they need."""
-    found = set()
+def _target(libraries: Iterable[Path]) -> Target:
+    """Return the target that all libraries are for, which their names say."""
+    names = {library.name for library in libraries}
     for library in libraries:
-        needed = [tuple(map(int, match)) for match in _GLIBC.findall(library.read_bytes())]
-        if any(version > _OLDEST_GLIBC for version in needed):
-            raise ValueError(f"{library.name} needs a C library newer than {_OLDEST_GLIBC}: {max(needed)}")
-        found |= {name for name, target in TARGETS.items() if f"-{target.name}-" in library.name}
-    if len(found) != 1:
-        raise ValueError(f"libraries for one architecture are needed, these are for {sorted(found) or 'none'}")
-    return found.pop()
+        if versions := _GLIBC.findall(library.read_bytes()):
+            raise ValueError(f"{library.name} needs a C library: {versions[0].decode()}")
+    targets = {
+        target for target in TARGETS.values() for name in names if re.search(rf"-{target.name}-[0-9a-f]{{16}}\.", name)
+    }
+    if len(targets) != 1:
+        listed = ", ".join(sorted(target.name for target in targets))
+        raise ValueError(f"libraries for one target are needed, these are for {listed or 'none'}")
+    return targets.pop()
 
 
-def _tagged(text: str, platform: str) -> str:
+def _tagged(text: str, platforms: Iterable[str]) -> str:
     text = re.sub(r"^Root-Is-Purelib: .*$", "Root-Is-Purelib: false", text, flags=re.MULTILINE)
-    return re.sub(r"^Tag: .*$", f"Tag: {PYTHON}-{platform}", text, flags=re.MULTILINE)
+    tags = "\n".join(f"Tag: {PYTHON}-{platform}" for platform in platforms)
+    return re.sub(r"^Tag: .*$", tags, text, flags=re.MULTILINE)
 
 
-def _add(target: zipfile.ZipFile, place: str, content: bytes, record: list[str], mode: int = 0o644) -> None:
-    target.writestr(_information(place, mode), content)
+def _add(target: zipfile.ZipFile, path: str, content: bytes, record: list[str], mode: int = 0o644) -> None:
+    target.writestr(_information(path, mode), content)
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    record.append(f"{place},sha256={digest},{len(content)}")
+    record.append(f"{path},sha256={digest},{len(content)}")
 
 
-def _information(place: str, mode: int) -> zipfile.ZipInfo:
-    information = zipfile.ZipInfo(place, _TIME)
+def _information(path: str, mode: int) -> zipfile.ZipInfo:
+    information = zipfile.ZipInfo(path, _TIME)
     information.compress_type = zipfile.ZIP_DEFLATED
     information.external_attr = (0o100000 | mode) << 16
     return information

@@ -17,10 +17,10 @@ from kafkaframes.kernels.target import target
 
 COMPILER_VARIABLE: Final = "KAFKAFRAMES_CC"
 _GLUE: Final = Path(__file__).with_name("glue.c")
-_OPTIONS: Final = (
-    "-shared", "-fPIC", "-O2", "-std=c11", "-fvisibility=hidden",
-    "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,--build-id=none", "-s",
-)  # fmt: skip
+_COMPILE: Final = ("-c", "-fPIC", "-O2", "-std=c11", "-fvisibility=hidden")
+# No library is named: what the kernels call (memcpy and its like, and Python) is in the process already.
+_FOR_LINUX: Final = ("-nostdlib", "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,--build-id=none")
+_FOR_MACOS: Final = ("-undefined", "dynamic_lookup", "-Wl,-install_name,unit.so")
 
 
 class LinkError(Exception):
@@ -55,8 +55,10 @@ def link(object_file: bytes, header: str, to: Path) -> None:
         (place / "unit.h").write_text(header)
         (place / "unit.o").write_bytes(object_file)
         made = place / "unit.so"
-        inputs = [f"-I{place}", f"-I{_include()}", str(_GLUE), str(place / "unit.o"), "-o", str(made)]
-        _run([*compiler(), *_OPTIONS, *inputs])
+        glue = str(place / "glue.o")
+        _run([*compiler(), *_COMPILE, f"-I{place}", f"-I{_include()}", str(_GLUE), "-o", glue])
+        options = _FOR_MACOS if target().is_macos else _FOR_LINUX
+        _run([*compiler(), "-shared", "-s", *options, glue, str(place / "unit.o"), "-o", str(made)])
         copy = to.with_name(f".{to.name}.{os.getpid()}")
         shutil.copyfile(made, copy)
         copy.chmod(0o644)

@@ -13,30 +13,64 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+# The psABI's level 3 in Linux's names (abm is LZCNT), and the multiplication without carries.
+_LEVEL_3: Final = frozenset(
+    ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave", "sse4_2", "popcnt", "pclmulqdq"]
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of processor. ``flags`` are what Linux must say of one (``/proc/cpuinfo``) for the code to run on it."""
+    """A kind of processor under an operating system.
+
+    Attributes:
+        name: part of the names of libraries that are compiled for it.
+        triple, cpu, features: as LLVM names them.
+        flags: of the processor, in Linux's names (``/proc/cpuinfo``), that the code needs.
+        tags: the platforms of a wheel with such libraries (packaging.python.org, "Platform compatibility tags").
+    """
 
     name: str
     triple: str
     cpu: str
     features: str
     flags: frozenset[str] = frozenset()
+    tags: tuple[str, ...] = ()
+
+    @property
+    def is_macos(self) -> bool:
+        """Say whether libraries are Mach-O files."""
+        return "macos" in self.triple
 
 
+# Libraries for Linux need no C library by name, so that they load beside glibc and musl.
 TARGETS: Final = {
     "x86_64": Target(
         "x86-64-v3",
         "x86_64-unknown-linux-gnu",
         "x86-64-v3",
         "+pclmul",
-        # The psABI's level 3 in Linux's names (abm is LZCNT), and the multiplication without carries.
-        frozenset(
-            ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave", "sse4_2", "popcnt", "pclmulqdq"]
-        ),
+        _LEVEL_3,
+        ("manylinux_2_17_x86_64", "musllinux_1_1_x86_64"),
     ),
-    "aarch64": Target("armv8-a", "aarch64-unknown-linux-gnu", "generic", "+neon"),
+    "aarch64": Target(
+        "armv8-a",
+        "aarch64-unknown-linux-gnu",
+        "generic",
+        "+neon",
+        tags=("manylinux_2_17_aarch64", "musllinux_1_1_aarch64"),
+    ),
+    "macos-x86_64": Target(  # level 2: Rosetta and the oldest machines that macOS 11 runs on have no AVX2
+        "x86-64-v2-macos",
+        "x86_64-apple-macosx11.0.0",
+        "x86-64-v2",
+        "+pclmul",
+        frozenset(["sse4_2", "popcnt", "pclmulqdq"]),
+        ("macosx_11_0_x86_64",),
+    ),
+    "macos-arm64": Target(
+        "armv8-a-macos", "arm64-apple-macosx11.0.0", "apple-m1", "+neon", tags=("macosx_11_0_arm64",)
+    ),
 }
 OTHER: Final = Target("this-machine", "", "", "")
 OVERRIDE: Final = "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; anything else is OTHER
@@ -47,8 +81,9 @@ def target() -> Target:
     """Return what kernels are compiled for here: the target that fits, or this very machine (``OTHER``)."""
     if chosen := os.environ.get(OVERRIDE):
         return TARGETS.get(chosen, OTHER)
-    found = TARGETS.get(platform.machine().lower(), OTHER) if sys.platform == "linux" else OTHER
-    return found if found.flags <= _processor_flags(found) else OTHER
+    prefix = {"linux": "", "darwin": "macos-"}.get(sys.platform)
+    likely = OTHER if prefix is None else TARGETS.get(prefix + platform.machine().lower(), OTHER)
+    return likely if likely.is_macos or likely.flags <= _processor_flags(likely) else OTHER
 
 
 def has_crc32c() -> bool:
