@@ -127,12 +127,57 @@ def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
 # ---------------------------------------------------------------------------------------------------------------- fetch
 
 
-def test_a_fetch_of_two_partitions_of_the_nil_id_fails_whole(broker):
-    """Fetch 13 of the nil id: UNKNOWN_SERVER_ERROR with partitions 0 and 1, UNKNOWN_TOPIC_ID with one of them."""
-    answer = fetch(broker, 13, {topic_id(broker): [0], NIL: [0, 1]})
-    assert (answer.error_code, answer.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
-    answer = fetch(broker, 13, {NIL: [0]})
-    assert [row.partitions[0].error_code for row in answer.responses] == [ErrorCode.UNKNOWN_TOPIC_ID]
+def test_a_fetch_fails_whole_where_a_row_follows_the_nil_id(broker):
+    """Fetch 13: topics by unknown ids are answered after those that are read, and before unknown partitions.
+
+    UNKNOWN_SERVER_ERROR with the nil id's partitions 0 and 1, and beside partition 9 of orders; behind another unknown
+    id, and behind partition 0 of orders, the nil id is UNKNOWN_TOPIC_ID.
+    """
+    for partitions in ({topic_id(broker): [0], NIL: [0, 1]}, {topic_id(broker): [9], NIL: [0]}):
+        answer = fetch(broker, 13, partitions)
+        assert (answer.error_code, answer.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    for partitions in ({NIL: [0]}, {UUID(int=7): [0], NIL: [0]}, {NIL: [0], topic_id(broker): [0]}):
+        answer = fetch(broker, 13, partitions)
+        assert (answer.error_code, answer.responses[-1].partitions[0].error_code) == (0, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def test_a_session_remembers_the_name_of_a_topic_that_is_gone(broker):
+    """Fetch 13 in a session: the topic is deleted, then there is another of its name: errors 3 and 103."""
+    session_id = fetch(broker, 13, {topic_id(broker): [0]}, session_epoch=0).session_id
+    codes = []
+    for epoch in (1, 2):
+        if epoch == 1:
+            broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
+        else:
+            broker.state.create_topic("orders", 1)
+        answer = fetch(broker, 13, {}, session_id=session_id, session_epoch=epoch)
+        codes.append(answer.responses[0].partitions[0].error_code)
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INCONSISTENT_TOPIC_ID]
+
+
+def test_a_session_fails_without_a_known_isolation_too(broker):
+    """Fetch 12: a session of orders, then with isolation 2 and no partition named: -1; then it goes on with epoch 2."""
+    session_id = fetch(broker, 12, {"orders": [0]}, session_epoch=0).session_id
+    answer = fetch(broker, 12, {}, session_id=session_id, session_epoch=1, isolation_level=2)
+    assert (answer.error_code, answer.session_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, session_id)
+    assert fetch(broker, 12, {}, session_id=session_id, session_epoch=2).error_code == 0
+
+
+def test_an_offset_below_the_start_is_out_of_range_though_epochs_diverge(broker):
+    """Fetch 12 of offset 0 behind epoch 0, in a log from offset 1 on: OFFSET_OUT_OF_RANGE."""
+    made = types("Produce")
+    row = made.PartitionProduceData(index=0, records=build_records({"value": [b"v", b"w"]}))
+    broker.send("Produce", 8, acks=-1, topic_data=[made.TopicProduceData(name="orders", partition_data=[row])])
+    made = types("DeleteRecords")
+    asked = made.DeleteRecordsTopic(
+        name="orders", partitions=[made.DeleteRecordsPartition(partition_index=0, offset=1)]
+    )
+    broker.send("DeleteRecords", 2, topics=[asked])
+    made = types("Fetch")
+    row = made.FetchPartition(partition=0, fetch_offset=0, last_fetched_epoch=0, partition_max_bytes=1000)
+    topics = [made.FetchTopic(topic="orders", partitions=[row])]
+    (done,) = broker.send("Fetch", 12, session_epoch=-1, max_bytes=1000, topics=topics).responses
+    assert done.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_negative_size_fails_where_there_is_something_to_read(broker):
@@ -199,21 +244,48 @@ def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_transaction_of_version_2_begins_at_sequence_0_in_each_partition(broker):
-    """InitProducerId 5, then Produce 13 of a transaction's batch from sequence 5, then from 0: 45, and it is taken."""
-    broker.state.create_internal("__transaction_state")
-    producer = broker.send("InitProducerId", 5, transactional_id="t", transaction_timeout_ms=60_000, producer_id=-1)
+def transactional(broker, sequence, producer, *, version=13, values=(b"x",)):
+    """Produce one batch of the transaction t to orders; return the error code."""
     made = types("Produce")
+    whose = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    records = build_records({"value": list(values)}, base_sequence=sequence, transactional=True, **whose)
+    rows = [made.PartitionProduceData(index=0, records=records)]
+    topic = {"topic_id": topic_id(broker)} if version >= 13 else {"name": "orders"}
+    topics = [made.TopicProduceData(**topic, partition_data=rows)]
+    answer = broker.send("Produce", version, acks=-1, transactional_id="t", topic_data=topics)
+    return answer.responses[0].partition_responses[0].error_code
 
-    def produce(base_sequence):
-        whose = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
-        records = build_records({"value": [b"x"]}, base_sequence=base_sequence, transactional=True, **whose)
-        rows = [made.PartitionProduceData(index=0, records=records)]
-        topic = made.TopicProduceData(topic_id=topic_id(broker), partition_data=rows)
-        answer = broker.send("Produce", 13, acks=-1, transactional_id="t", topic_data=[topic])
-        return answer.responses[0].partition_responses[0].error_code
 
-    assert [produce(5), produce(0), produce(1)] == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 0]
+@pytest.fixture
+def producer(broker):
+    broker.state.create_internal("__transaction_state")
+    return broker.send("InitProducerId", 5, transactional_id="t", transaction_timeout_ms=60_000, producer_id=-1)
+
+
+def test_a_transaction_of_version_2_begins_at_sequence_0_in_each_partition(broker, producer):
+    """InitProducerId 5, then Produce 13 of a transaction's batch from sequence 5, then from 0: 45, and it is taken."""
+    codes = [transactional(broker, sequence, producer) for sequence in (5, 0, 1)]
+    assert codes == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 0]
+
+
+def test_records_are_validated_before_their_sequences(broker, producer):
+    """Produce 13 from sequence 5 without keys to a compacted topic: INVALID_RECORD, not OUT_OF_ORDER."""
+    broker.state.configure_topic(broker.state.topics["orders"], {"cleanup.policy": "compact"})
+    assert transactional(broker, 5, producer) == ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_waits_for_one_before_it_that_was_refused_for_its_records(broker, producer):
+    """AddPartitionsToTxn 3, then Produce 11 from 1 without a key where one is due, from 2, and from 1 again."""
+    made = types("AddPartitionsToTxn").AddPartitionsToTxnTopic
+    whose = {"v3_and_below_producer_id": producer.producer_id, "v3_and_below_producer_epoch": producer.producer_epoch}
+    topics = [made(name="orders", partitions=[0])]
+    broker.send("AddPartitionsToTxn", 3, v3_and_below_transactional_id="t", **whose, v3_and_below_topics=topics)
+    orders = broker.state.topics["orders"]
+    broker.state.configure_topic(orders, {"cleanup.policy": "compact"})
+    codes = [transactional(broker, 1, producer, version=11)]
+    broker.state.configure_topic(orders, {})
+    codes += [transactional(broker, sequence, producer, version=11) for sequence in (2, 1)]
+    assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0]
 
 
 # ------------------------------------------------------------------------------------------------------- administration
@@ -251,6 +323,15 @@ def test_a_wrong_feature_is_the_error_of_all(broker, version):
     updates = [made(feature="transaction.version", max_version_level=99)]
     answer = broker.send("UpdateFeatures", version, feature_updates=updates)
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+
+
+def test_a_page_that_begins_near_the_last_number_is_empty(broker):
+    """DescribeTopicPartitions 0 of orders from partition 2^31 - 1, two rows at most: none, and a cursor below 0."""
+    made = types("DescribeTopicPartitions")
+    cursor = made.Cursor(topic_name="orders", partition_index=2**31 - 1)
+    fields = {"topics": [made.TopicRequest(name="orders")], "response_partition_limit": 2}
+    answer = broker.send("DescribeTopicPartitions", 0, **fields, cursor=cursor)
+    assert (answer.topics[0].partitions, answer.next_cursor.partition_index) == ([], -(2**31) + 1)
 
 
 def test_an_election_of_no_kind_is_refused_for_each_partition(broker):

@@ -31,7 +31,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
 from kafkaframes.storage.files.overlay_disk import OverlayDisk
-from kafkaframes.storage.partition import LogManager, LogSettings, open_log_directory
+from kafkaframes.storage.partition import LogManager, LogSettings, ManagerSettings, open_log_directory
 
 MEMORY_DIRECTORY = "/memory"
 NOBODY = -1
@@ -109,6 +109,7 @@ def open_broker(
         path,
         now_ms=clock.now_ms,
         settings_of=settings_of,
+        settings=ManagerSettings(log_retention_check_interval_ms=settings.number("log.retention.check.interval.ms")),
         meta=identity,
         disk=there,
         was_clean={} if serve is None else serve.was_clean,

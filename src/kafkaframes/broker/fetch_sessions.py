@@ -23,11 +23,13 @@ class Asked:
 
     Attributes:
         fields: the request's FetchPartition.
+        name: the topic's, as soon as it is known; a session by ids remembers it when the topic is gone.
         high_watermark, log_start_offset: as last answered; an answer that changes neither and brings no records is
             left out of an incremental fetch.
     """
 
     fields: Any
+    name: str = ""
     high_watermark: int = -1
     log_start_offset: int = -1
 

@@ -157,7 +157,7 @@ def _diverging(partition: Partition, asked: Any) -> Read | None:
     if asked.last_fetched_epoch < 0:
         return None
     log, end = partition.log, partition.end_of_epoch(asked.last_fetched_epoch)
-    if end.leader_epoch < 0 or end.end_offset < 0:
+    if end.leader_epoch < 0 or end.end_offset < 0 or asked.fetch_offset < log.log_start_offset:
         return Read(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
         at = end.leader_epoch, end.end_offset

@@ -102,11 +102,9 @@ def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
 
 
 def led(topic: Topic, index: int, session: Session) -> Partition | None:
-    """Return a partition that is there and led here, and in which no transaction's batch was refused."""
+    """Return a partition that is there and led here."""
     partition = topic.partition(index)
-    if partition is None or partition.leader_id != session.node_id or partition.refused_sequences:
-        return None
-    return partition
+    return None if partition is None or partition.leader_id != session.node_id else partition
 
 
 def is_usual(sent: Produced, version: int) -> bool:

@@ -28,7 +28,6 @@ class Partition:
         is_offline: deleted, or its disk has failed.
         min_insync_replicas: ``min.insync.replicas``; more than the one that there is refuses acks=all, as in Kafka.
         may_down_convert: ``message.downconversion.enable``.
-        refused_sequences: epoch and lowest sequence of a producer's batches that its transaction did not admit.
     """
 
     topic_partition: TopicPartition
@@ -39,7 +38,6 @@ class Partition:
     is_offline: bool = False
     min_insync_replicas: int = 1
     may_down_convert: bool = True
-    refused_sequences: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def index(self) -> int:

@@ -30,7 +30,7 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",
-    "log.retention.check.interval.ms": "86400000",
+    "log.retention.ms": "-1",  # the records are old
     "log.cleaner.enable": "false",
 }
 OURS = PROPERTIES | {"authorizer.class.name": "", "group.min.session.timeout.ms": "6000"}
@@ -61,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--against", help="host:port of a Kafka that runs; else one is started")
     parser.add_argument("--keep-going", action="store_true", help="list each kind of difference once, do not shorten")
     parser.add_argument("--replay", help="a file of requests, one JSON a line, instead of random ones")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first episode")
     parser.add_argument("--only", help="APIs, with commas")
     options = parser.parse_args(arguments)
     with both(options.against) as judge:
@@ -75,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _campaign(judge: Judge, options: argparse.Namespace) -> int:
-    began, number, kinds = time.monotonic(), 0, Counter()
+    began, number, kinds = time.monotonic(), options.first, Counter()
     while judge.count < options.requests:
         asked = judge.draw(options.seed, number)
         number += 1

@@ -225,7 +225,13 @@ def _markers(draw: Draw, body: dict[str, Any]) -> None:
         ]
 
 
+def _pages(draw: Draw, body: dict[str, Any]) -> None:
+    """Name topics: all of them would be those of other episodes, too."""
+    body["topics"] = body["topics"] or [{"name": "~a"}]
+
+
 _REPAIRS = {
+    "DescribeTopicPartitions": _pages,
     "AddPartitionsToTxn": _additions,
     "WriteTxnMarkers": _markers,
     "CreateTopics": _configs,

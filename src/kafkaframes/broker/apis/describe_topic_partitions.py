@@ -69,9 +69,14 @@ def _topic(request: Request, broker: BrokerState, name: str, first: int, most: i
         row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return row, 0, None
     row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
-    last = min(first + most, len(topic.partitions))
+    last = min(_int32(first + most), len(topic.partitions))
     row.partitions = [_partition(request, broker, topic, index) for index in range(first, last)]
-    return row, last - first, last if last < len(topic.partitions) else None
+    return row, len(row.partitions), last if last < len(topic.partitions) else None
+
+
+def _int32(value: int) -> int:
+    """Return a sum as Kafka has it: a page that begins near 2^31 ends at a negative number, and is empty."""
+    return (value + 2**31) % 2**32 - 2**31
 
 
 def _partition(

@@ -46,10 +46,14 @@ _FIRST_WITH_ENDPOINTS = 16
 _AT_ONCE = 500  # partitions, before others have their turn
 _NO_LIMIT = 2**31 - 1
 _READ_TOGETHER = 16  # partitions of a store
-# Kafka finds these before it reads, and its rows have an empty list of transactions then, and none otherwise.
-_WITHOUT_READING = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-)
+# Kafka finds these before it reads: their rows come last in its answers, in this order, and have an empty list of
+# transactions, where the others have none.
+_LAST_IN_ANSWERS: dict[int, int] = {
+    ErrorCode.UNKNOWN_TOPIC_ID: 1,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2,
+}
+_WITHOUT_READING = frozenset(_LAST_IN_ANSWERS)
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -64,8 +68,6 @@ def _answered(request: Request, broker: BrokerState) -> Steps[Answer]:
     """Answer, some partitions at a step; what others append between is seen when the wait is over."""
     body = request.body
     session, code = yield from _session_of(request, broker)
-    if code == ErrorCode.NONE and _kafka_fails(request, broker):
-        return _failed(request)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     asked = session.partitions if session is not None else (yield from _asked_by(request))
@@ -78,22 +80,6 @@ def _answered(request: Request, broker: BrokerState) -> Steps[Answer]:
     if broker.store is not None:
         return when_read(broker, lambda: fetch.attempt(must_answer) or wait())
     return (yield from fetch.attempting(must_answer)) or wait()
-
-
-def _kafka_fails(request: Request, broker: BrokerState) -> bool:
-    """Return whether Kafka's handler fails: at the nil id beside other unknown ones, or without a known isolation."""
-    body, by_id = request.body, request.version >= _FIRST_BY_ID
-    unknown = [topic for topic in body.topics if topic.topic_id not in broker.topics_by_id] if by_id else []
-    has_nil = any(topic.topic_id == NO_UUID and topic.partitions for topic in unknown)
-    if has_nil and len({(topic.topic_id, one.partition) for topic in unknown for one in topic.partitions}) > 1:
-        return True
-    if body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
-        return False
-    names = {topic.topic: topic.partitions for topic in body.topics}
-    if by_id:
-        there = broker.topics_by_id
-        names = {there[one.topic_id].name: one.partitions for one in body.topics if one.topic_id in there}
-    return any(broker.partition(name, one.partition) is not None for name, rows in names.items() for one in rows)
 
 
 def _failed(request: Request) -> Message:
@@ -118,6 +104,11 @@ def _failed(request: Request) -> Message:
         for topic in topics
     ]
     return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
+
+
+def _has_no_name_to_compare(told: list[tuple[Key, Asked, Any]]) -> bool:
+    """Return whether something follows the nil id: Kafka's FetchResponse looks for that topic's name, and fails."""
+    return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in told[:-1])
 
 
 def _asked_by(request: Request) -> Steps[OrderedDict[Key, Asked]]:
@@ -172,6 +163,7 @@ class Fetch:
         self._session = session
         self._asked = asked
         self._is_incremental = session is not None and body.session_epoch > FIRST
+        self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_WITH_LIMIT
         most = min(body.max_bytes if has_limit else _NO_LIMIT, broker.settings.number("fetch.max.bytes"))
         replica = max(body.replica_id, body.replica_state.replica_id)
@@ -192,9 +184,17 @@ class Fetch:
     def attempting(self, must_answer: bool) -> Steps[Message | None]:
         """Do as :meth:`attempt`, some partitions at a step."""
         rows, size, urgent = yield from self._read_all()
+        if not self._has_isolation and any(row.error_code not in _WITHOUT_READING for _, _, row in rows):
+            return self._failed()
         if not (must_answer or urgent or size >= self._min_bytes):
             return None
         return self._answer(rows)
+
+    def _failed(self) -> Message:
+        """Answer as Kafka's handler does where it fails: a session that this request was to begin is not there."""
+        if self._session is not None and not self._is_incremental:
+            self._broker.fetch_sessions.end(self._session.session_id)
+        return _failed(self._request)
 
     def _read_all(self) -> Steps[tuple[list[tuple[Key, Asked, Any]], int, bool]]:
         rows, size, held, urgent = [], 0, 0, False
@@ -217,8 +217,13 @@ class Fetch:
                     by_id=self._request.version >= _FIRST_BY_ID,
                     right=self._needs,
                 )
+            topic, code = topics[name, topic_id]
+            if topic is not None:
+                asked.name = topic.name
+            elif code == ErrorCode.UNKNOWN_TOPIC_ID and asked.name:
+                code = self._code_of_former(asked.name)
             try:
-                read, partition = self._read(*topics[name, topic_id], index, asked.fields, size=size, held=held)
+                read, partition = self._read(topic, code, index, asked.fields, size=size, held=held)
             except NotReadYetError as not_read:
                 missing += not_read.wanted
                 if len(missing) >= _READ_TOGETHER:
@@ -233,6 +238,11 @@ class Fetch:
         if missing:
             raise NotReadYetError(*missing)
         return rows, size, urgent
+
+    def _code_of_former(self, name: str) -> int:
+        """Return the error of a session's topic that is gone: its name may be another's now."""
+        found = find_topic(self._request, self._broker, name, right=self._needs)
+        return ErrorCode.INCONSISTENT_TOPIC_ID if found.topic is not None else found.code
 
     def _read(
         self, topic: Topic | None, code: int, index: int, asked: Any, *, size: int, held: int
@@ -282,8 +292,10 @@ class Fetch:
 
     def _answer(self, rows: list[tuple[Key, Asked, Any]]) -> Message:
         session = self._session
-        rows.sort(key=lambda row: row[2].error_code in _WITHOUT_READING)  # those come last in Kafka's answers
+        rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
         told = [one for one in rows if not self._is_incremental or is_news(one[1], one[2])]
+        if _has_no_name_to_compare(told):
+            return self._failed()
         if session is not None:
             if not self._is_incremental:
                 for _, asked, row in rows:

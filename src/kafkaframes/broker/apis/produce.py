@@ -12,17 +12,16 @@ from kafkaframes.broker import produce
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.produce import Outcome, Produced, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import AppendRefusedError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP
-from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.limits import ContentBudget
-from kafkaframes.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ProduceRequest, ProduceResponse
@@ -34,7 +33,6 @@ _FIRST_WITH_LEADER = 10
 _FIRST_IMPLICIT = 12
 _FIRST_ABORTABLE = 11
 _ACKS = (-1, 0, 1)
-_MOST_REFUSED = 1_000  # producers of a partition that are remembered
 
 
 class TopicOutcomes(NamedTuple):
@@ -124,17 +122,13 @@ def _outcome(
     wrong = produce.check_form(request.version, sent)
     if wrong is not None:
         return wrong
-    code = _transaction_code(request, broker, topic.name, index, sent)
+    code = _transaction_code(request, broker, topic.name, partition, sent)
     if code != ErrorCode.NONE:
-        _remember_refused(partition, sent)
         return Outcome(code)
     if body.acks not in _ACKS:
         return refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
         return refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
-    begins_behind = request.version >= _FIRST_IMPLICIT and _skips_sequences(partition, sent)
-    if (begins_behind or _is_behind_refused(partition, sent)) and _is_sound(sent):
-        return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log_start_offset=partition.log.log_start_offset)
     return produce.append(broker, partition, sent, acks=body.acks, content=content)
 
 
@@ -166,56 +160,26 @@ def _takes_copies(broker: BrokerState, name: str) -> bool:
     return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
 
-def _transaction_code(request: Request, broker: BrokerState, name: str, index: int, sent: Produced) -> int:
-    """Ask the transaction coordinator about a batch of a transaction (KIP-890); other batches pass."""
+def _transaction_code(request: Request, broker: BrokerState, name: str, partition: Partition, sent: Produced) -> int:
+    """Ask the coordinator about a batch with which a transaction begins in a partition (KIP-890); others pass."""
     transactional_id = request.body.transactional_id
-    if transactional_id is None or sent.header is None or not sent.is_transactional:
+    if transactional_id is None or sent.header is None or not sent.is_transactional or sent.header.producer_id < 0:
         return ErrorCode.NONE
+    may_add = request.version >= _FIRST_IMPLICIT
+    try:
+        if not partition.log.producers.begin_verification(sent.header, from_zero=may_add, now_ms=broker.clock.now_ms):
+            return ErrorCode.NONE
+    except AppendRefusedError as error:
+        return code_of(error)
     return broker.transactions.admit_produce(
         transactional_id,
         sent.header.producer_id,
         sent.header.producer_epoch,
         name,
-        index,
-        may_add=request.version >= _FIRST_IMPLICIT,
+        partition.index,
+        may_add=may_add,
         knows_abortable=request.version >= _FIRST_ABORTABLE,
     )
-
-
-def _skips_sequences(partition: Partition, sent: Produced) -> bool:
-    """Return whether a transaction that the append begins in a partition begins behind sequence 0 (KIP-890)."""
-    if sent.header is None or not sent.is_transactional:
-        return False
-    state = partition.log.producers.states.get(sent.header.producer_id)
-    is_new = state is None or state.producer_epoch != sent.header.producer_epoch
-    return is_new and sent.header.base_sequence > 0
-
-
-def _remember_refused(partition: Partition, sent: Produced) -> None:
-    """Keep the lowest sequence of the batches of a transaction that were refused, of a producer's latest epoch."""
-    if sent.header is None:
-        return
-    known, new = partition.refused_sequences, (sent.header.producer_epoch, sent.header.base_sequence)
-    old = known.get(sent.header.producer_id, new)
-    known[sent.header.producer_id] = (old[0], min(old[1], new[1])) if old[0] == new[0] else max(old, new)
-    if len(known) > _MOST_REFUSED:
-        del known[next(iter(known))]
-
-
-def _is_behind_refused(partition: Partition, sent: Produced) -> bool:
-    """Return whether a batch lies behind a refused one of its producer, which has to come first (KIP-890)."""
-    if sent.header is None or sent.header.producer_id not in partition.refused_sequences:
-        return False
-    _, lowest = partition.refused_sequences[sent.header.producer_id]
-    if sent.header.base_sequence <= lowest and sent.is_transactional:
-        del partition.refused_sequences[sent.header.producer_id]
-    return sent.header.base_sequence > lowest
-
-
-def _is_sound(sent: Produced) -> bool:
-    """Return whether a batch has its CRC: one that has not is refused for that."""
-    records, at = sent.records, BATCH_V2.place_of("crc")
-    return crc32c(records[at + 4 :]) == int.from_bytes(records[at : at + 4], "big")
 
 
 def _row(

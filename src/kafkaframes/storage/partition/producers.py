@@ -1,8 +1,9 @@
 """The state that a partition's leader has of each producer, and the checks based on it (KIP-98, KIP-890).
 
-Kafka's ProducerStateManager with ProducerStateEntry and ProducerAppendInfo. ``prepare`` checks the batches of one
-append and changes nothing; ``commit`` applies the result once the batches are in the log. The last five batches
-of each producer are remembered, so that a retry is answered and not written twice; a snapshot keeps only the last one.
+Kafka's ProducerStateManager with ProducerStateEntry, VerificationStateEntry and ProducerAppendInfo. ``prepare``
+checks the batches of one append and changes nothing; ``commit`` applies the result once the batches are in the log. The
+last five batches of each producer are remembered, so that a retry is answered and not written twice; a snapshot keeps
+only the last one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ BATCHES_KEPT = 5
 NONE = -1
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
 _LARGEST_SEQUENCE = 2**31 - 1
+_MOST_VERIFIED = 1_000  # producers of a partition whose transactions have not reached it
 
 
 class BatchMetadata(NamedTuple):
@@ -107,6 +109,28 @@ class ProducerState(NamedTuple):
         )
 
 
+class Verification(NamedTuple):
+    """A producer whose transaction was to begin in a partition, and no batch of it is in the log (KIP-890).
+
+    Attributes:
+        lowest_sequence: of the batches of the epoch that came; a higher one has to wait for it.
+        from_zero: the transaction is of version 2: a producer that the partition does not know begins with sequence 0.
+        timestamp_ms: when the first of them came.
+    """
+
+    producer_epoch: int
+    lowest_sequence: int
+    from_zero: bool
+    timestamp_ms: int
+
+    def with_batch(self, header: BatchHeader) -> Verification:
+        """Return it after another batch; those of older epochs change nothing."""
+        epoch, sequence = header.producer_epoch, header.base_sequence
+        if epoch > self.producer_epoch or (epoch == self.producer_epoch and sequence < self.lowest_sequence):
+            return self._replace(producer_epoch=epoch, lowest_sequence=sequence)
+        return self
+
+
 class CompletedTransaction(NamedTuple):
     """A transaction that a marker of this append ends (CompletedTxn)."""
 
@@ -117,12 +141,17 @@ class CompletedTransaction(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The changes of an append, for ``Producers.commit``; or ``duplicate``, the batch that it repeats."""
+    """The changes of an append, for ``Producers.commit``; or ``duplicate``, the batch that it repeats.
+
+    Attributes:
+        verified: producers whose transaction reaches the log, or ends there.
+    """
 
     states: dict[int, ProducerState]
     started: dict[int, int]
     completed: tuple[CompletedTransaction, ...] = ()
     duplicate: BatchMetadata | None = None
+    verified: tuple[int, ...] = ()
 
 
 Seen = tuple[BatchHeader, tuple[Marker, ...]]
@@ -136,12 +165,14 @@ class Producers:
         states: by producer id, in the order in which they were first seen.
         open: transactions without a marker: first offset to producer id, ascending.
         unreplicated: ended ones whose marker is not below the high watermark: first offset to the marker's offset.
+        verifications: by producer id, until a batch or a marker of the transaction is in the log.
         expiration_ms: ``producer.id.expiration.ms``.
     """
 
     states: dict[int, ProducerState] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
     unreplicated: dict[int, int] = field(default_factory=dict)
+    verifications: dict[int, Verification] = field(default_factory=dict)
     expiration_ms: int = 86_400_000
 
     @classmethod
@@ -166,6 +197,33 @@ class Producers:
             for producer_id, state in self.states.items()
             if state.current_txn_first_offset != NONE or now_ms - state.last_timestamp < self.expiration_ms
         }
+        self.verifications = {
+            producer_id: one
+            for producer_id, one in self.verifications.items()
+            if now_ms - one.timestamp_ms < self.expiration_ms
+        }
+
+    def begin_verification(self, header: BatchHeader, *, from_zero: bool, now_ms: int) -> bool:
+        """Return whether the coordinator must be asked about a batch of a transaction: none is open here.
+
+        Args:
+            header: of the batch.
+            from_zero: the client speaks transactions of version 2.
+            now_ms: milliseconds since 1970.
+
+        Raises:
+            AppendRefusedError: an old epoch.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        state = self.states.get(producer_id) or ProducerState(producer_id)
+        _check_epoch(state, epoch, header.base_offset, CLIENT)
+        if state.current_txn_first_offset != NONE and state.producer_epoch == epoch:
+            return False
+        new = Verification(epoch, header.base_sequence, from_zero, now_ms)
+        self.verifications[producer_id] = self.verifications.get(producer_id, new).with_batch(header)
+        if len(self.verifications) > _MOST_VERIFIED:
+            del self.verifications[next(iter(self.verifications))]
+        return True
 
     def prepare(self, seen: Iterable[Seen], *, origin: str) -> Prepared:
         """Check the batches of an append; what a follower appends was checked by its leader.
@@ -180,6 +238,7 @@ class Producers:
         states: dict[int, ProducerState] = {}
         started: dict[int, int] = {}
         completed: list[CompletedTransaction] = []
+        verified: list[int] = []
         for header, markers in seen:
             producer_id = header.producer_id
             if header.magic < 2 or producer_id < 0:
@@ -197,10 +256,32 @@ class Producers:
                     continue
                 states[producer_id] = before
             else:
-                states[producer_id] = after = _after_data(before, known, header, origin)
+                if origin == CLIENT:
+                    self._check_client(before, known, header)
+                states[producer_id] = after = _after_data(before, header, origin)
                 if after.current_txn_first_offset != before.current_txn_first_offset:
                     started[after.current_txn_first_offset] = producer_id
-        return Prepared(states, started, tuple(completed))
+            if self.verifications and self._is_verified_by(header):
+                verified.append(producer_id)
+        return Prepared(states, started, tuple(completed), verified=tuple(verified))
+
+    def _check_client(self, state: ProducerState, known: ProducerState, header: BatchHeader) -> None:
+        _check_epoch(state, header.producer_epoch, header.base_offset, CLIENT)
+        verification = self.verifications.get(header.producer_id)
+        if verification is not None:
+            _check_verification(verification, known, header)
+        _check_sequence(state, known, header)
+
+    def _is_verified_by(self, header: BatchHeader) -> bool:
+        """Return whether a batch ends what is known of a transaction that was to begin.
+
+        The marker of a transaction of version 2 has the epoch of the next one, which may have been begun already.
+        """
+        verification = self.verifications.get(header.producer_id)
+        if verification is None or not header.is_transactional:
+            return False
+        is_of_next = header.is_control and header.producer_epoch == verification.producer_epoch
+        return not (is_of_next and verification.from_zero)
 
     def aborted_by(self, prepared: Prepared) -> Iterator[AbortedTransaction]:
         """Yield the transactions that an append aborts, for the transaction index; nothing is changed."""
@@ -219,6 +300,8 @@ class Producers:
         for ended in prepared.completed:
             self.open.pop(ended.first_offset, None)
             self.unreplicated[ended.first_offset] = ended.last_offset
+        for producer_id in prepared.verified:
+            self.verifications.pop(producer_id, None)
 
     def see(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
         """Update the state with a batch that is in the log already."""
@@ -239,11 +322,9 @@ def _refused(exception: str, reason: str) -> AppendRefusedError:
     return AppendRefusedError(exception, reason)
 
 
-def _after_data(state: ProducerState, known: ProducerState, header: BatchHeader, origin: str) -> ProducerState:
+def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> ProducerState:
     """Return the producer's state after a data batch (ProducerAppendInfo.appendDataBatch)."""
     _check_epoch(state, header.producer_epoch, header.base_offset, origin)
-    if origin == CLIENT:
-        _check_sequence(state, known, header)
     is_open = state.current_txn_first_offset != NONE
     if is_open and not header.is_transactional and origin != REPLICATION:
         reason = f"producer {header.producer_id} has an open transaction, and this batch is not part of one"
@@ -285,6 +366,15 @@ def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin:
     if producer_epoch < state.producer_epoch and origin != REPLICATION:
         reason = f"producer epoch {producer_epoch} at offset {offset} is older than {state.producer_epoch}"
         raise _refused("InvalidProducerEpochException", f"producer {state.producer_id}: {reason}")
+
+
+def _check_verification(verification: Verification, known: ProducerState, header: BatchHeader) -> None:
+    """Refuse a batch before which another of its producer has to come (ProducerAppendInfo.checkSequence)."""
+    sequence = header.base_sequence
+    lowest = 0 if verification.from_zero and not known.batches else verification.lowest_sequence
+    if sequence > lowest:
+        reason = f"sequence {sequence}, and {lowest} has to come first"
+        raise _refused("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
 
 
 def _check_sequence(state: ProducerState, known: ProducerState, header: BatchHeader) -> None:
