@@ -106,9 +106,9 @@ def _failed(request: Request) -> Message:
     return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
 
 
-def _has_no_name_to_compare(told: list[tuple[Key, Asked, Any]]) -> bool:
+def _has_no_name_to_compare(rows: list[tuple[Key, Asked, Any]]) -> bool:
     """Return whether something follows the nil id: Kafka's FetchResponse looks for that topic's name, and fails."""
-    return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in told[:-1])
+    return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in rows[:-1])
 
 
 def _asked_by(request: Request) -> Steps[OrderedDict[Key, Asked]]:
@@ -241,8 +241,8 @@ class Fetch:
 
     def _code_of_former(self, name: str) -> int:
         """Return the error of a session's topic that is gone: its name may be another's now."""
-        found = find_topic(self._request, self._broker, name, right=self._needs)
-        return ErrorCode.INCONSISTENT_TOPIC_ID if found.topic is not None else found.code
+        topic, code = find_topic(self._request, self._broker, name, right=self._needs)
+        return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
     def _read(
         self, topic: Topic | None, code: int, index: int, asked: Any, *, size: int, held: int
@@ -293,31 +293,31 @@ class Fetch:
     def _answer(self, rows: list[tuple[Key, Asked, Any]]) -> Message:
         session = self._session
         rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
-        told = [one for one in rows if not self._is_incremental or is_news(one[1], one[2])]
-        if _has_no_name_to_compare(told):
+        news = [one for one in rows if not self._is_incremental or is_news(one[1], one[2])]
+        if _has_no_name_to_compare(news):
             return self._failed()
         if session is not None:
             if not self._is_incremental:
                 for _, asked, row in rows:
                     is_news(asked, row)
-            for key, _, row in told:  # the next fetch begins with those that had nothing this time
+            for key, _, row in news:  # the next fetch begins with those that had nothing this time
                 if row.records and key in session.partitions:
                     session.partitions.move_to_end(key)
-        leaders = {row.current_leader.leader_id for _, _, row in told if row.current_leader.leader_id >= 0}
+        leaders = {row.current_leader.leader_id for _, _, row in news if row.current_leader.leader_id >= 0}
         endpoints = []
         if leaders and self._request.version >= _FIRST_WITH_ENDPOINTS:
             endpoints = endpoints_of(self._request, self._broker, leaders)
         return self._request.response(
             session_id=0 if session is None else session.session_id,
-            responses=list(self._by_topic(told)),
+            responses=list(self._by_topic(news)),
             node_endpoints=endpoints,
         )
 
-    def _by_topic(self, told: list[tuple[Key, Asked, Any]]) -> Iterator[Any]:
+    def _by_topic(self, news: list[tuple[Key, Asked, Any]]) -> Iterator[Any]:
         """Group rows by topic; a topic comes again where others stand between, as in Kafka."""
         last: tuple[str, Any] | None = None
         rows: list[Any] = []
-        for (name, topic_id, _), _, row in told:
+        for (name, topic_id, _), _, row in news:
             if last is None or name != last[0] or (topic_id is not last[1] and topic_id != last[1]):
                 if rows:
                     yield self._topic(last, rows)
