@@ -22,7 +22,9 @@ from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.writer import Conversation, file_header
-from kafkaframes.jobs.analyze.wire_cost import Task, measure_kip_636
+from kafkaframes.jobs.analyze.proposals import Question
+from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.records.build import build_records
 
 RESULTS = Path(__file__).parent / "results" / "captures.md"
@@ -119,8 +121,12 @@ def measured(path: Path) -> list[tuple[str, float, str]]:
         ("calls, all columns but JSON", lambda: _rows(name, NO_JSON)),
         ("calls, all columns", lambda: _rows(name, ALL)),
         (
-            "analyze kip-636",
-            lambda: sum(cost.responses for group, cost in measure_kip_636(Task((name,))) if group[3] != "raised"),
+            "spec propose kip-636",
+            lambda: sum(
+                weight.messages
+                for group, weight in weigh(Weighing(Task((name,)), Question("kip-636"))).weights.items()
+                if group.kind != "raised"
+            ),
         ),
     ]
     found = []

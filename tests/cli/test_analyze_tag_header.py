@@ -1,15 +1,12 @@
-"""``kafkaframes analyze tag-header``: its tables, and the options that only one of its two forms has."""
+"""``kafkaframes analyze tag-header``: its tables."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from click.testing import CliRunner
 
 from kafkaframes.cli.analyze_tag_header import command
-from kafkaframes.cli.main import cli
-from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.tag_header import SCHEMES
 
 
@@ -25,14 +22,3 @@ def test_the_command_prints_tables_and_json():
     assert set(rows[2]["filled"]) == set(SCHEMES)
     refused = runner.invoke(command, ["--message", "SaslHandshakeRequest"])
     assert "no version has tagged fields" in str(refused.exception)
-
-
-DATA = Path(__file__).parents[1] / "data"
-
-
-def test_options_that_mean_nothing_are_refused():
-    runner, path = CliRunner(), str(DATA / "captures" / "share-groups-broker43.pcap.zst")
-    for arguments, why in ((["--tag", "3", path], "--tag is for the tables"), (["--ports", "9092"], "needs an INPUT")):
-        found = runner.invoke(cli, ["analyze", "tag-header", *arguments]).exception
-        assert isinstance(found, OptionError)
-        assert why in str(found)

@@ -1,4 +1,4 @@
-"""What ``kafkaframes analyze ... --spark`` measures: the same in Spark's workers as in one process, in any shares."""
+"""What ``--spark`` measures of traffic: the same in Spark's workers as in one process, in any shares."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.jobs.analyze.flexible_cost import measure_flexible, measure_tag_sections
-from kafkaframes.jobs.analyze.kip_636 import Costs
+from kafkaframes.jobs.analyze.outcome import merged
+from kafkaframes.jobs.analyze.proposals import Question
 from kafkaframes.jobs.analyze.record_cost import measure_records
-from kafkaframes.jobs.analyze.wire_cost import Task, measure_kip_636
+from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.spark.jobs import run_on_spark
 
 DATA = Path(__file__).parent.parent / "data"
@@ -19,26 +20,21 @@ FILES = (
 )
 
 
-def summed(function, answers):
-    if function is measure_kip_636:
-        costs = Costs()
-        for answer in answers:
-            costs.merge(answer)
-        return costs.groups
+@pytest.mark.spark
+def test_shares_measured_by_workers_are_the_whole(spark):
+    tasks = [Task(FILES, share, 2) for share in range(2)]
     found = {}
-    for answer in answers:
-        for group, counts in answer.items() if isinstance(answer, dict) else answer:
-            if group not in found:
-                found[group] = counts
-            else:
-                getattr(found[group], "merge", getattr(found[group], "add", None))(counts)
-    return found
+    for answer in run_on_spark(spark, measure_records, tasks):
+        for what, sizes in answer.items():
+            found.setdefault(what, sizes) is sizes or found[what].merge(sizes)
+    assert found == measure_records(Task(FILES))
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("function", [measure_kip_636, measure_flexible, measure_tag_sections, measure_records])
-def test_shares_measured_by_workers_are_the_whole(spark, function):
-    tasks = [Task(FILES, share, 2) for share in range(2)]
-    plain = summed(function, [function(Task(FILES))])
-    assert plain
-    assert summed(function, run_on_spark(spark, function, tasks)) == plain
+@pytest.mark.parametrize("name", ["kip-636", "tag-header"])
+def test_shares_weighed_by_workers_are_the_whole(spark, name):
+    question = Question(name, by=("client",))
+    work = [Weighing(Task(FILES, share, 2), question) for share in range(2)]
+    whole = weigh(Weighing(Task(FILES), question))
+    assert len(whole.weights) > 40
+    assert merged(run_on_spark(spark, weigh, work)) == whole

@@ -8,21 +8,16 @@ from collections.abc import Sequence
 
 import click
 
-from kafkaframes.cli.options import json_option_of, ports_option, workers_option
+from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.traffic_tasks import spark_option
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze import tag_header
 from kafkaframes.jobs.analyze.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 
-_WITHOUT_INPUT = {"lengths": "--length", "tags": "--tag", "names": "--message", "text_bytes": "--text-bytes"}
-_WITH_INPUT = {"ports": "--ports", "on_spark": "--spark", "jobs": "--workers"}
-
 
 @click.command("tag-header")
-@click.argument("paths", nargs=-1, metavar="[INPUT]...")
 @click.option("--length", "lengths", type=int, multiple=True, help="Length of a value in bytes (may be repeated).")
 @click.option("--tag", "tags", type=int, multiple=True, help="Number of a tag (may be repeated).")
 @click.option("--message", "names", multiple=True, help="Only this message (may be repeated); default: the catalog.")
@@ -33,39 +28,20 @@ _WITH_INPUT = {"ports": "--ports", "on_spark": "--spark", "jobs": "--workers"}
     show_default=True,
     help="How long strings and bytes are taken to be; arrays have one element.",
 )
-@ports_option
 @json_option_of("One JSON object a line.")
-@spark_option
-@workers_option
-@click.pass_context
 def command(
-    context: click.Context,
-    paths: tuple[str, ...],
     lengths: tuple[int, ...],
     tags: tuple[int, ...],
     names: tuple[str, ...],
     text_bytes: int,
-    ports: str,
     as_json: bool,
-    on_spark: bool,
-    jobs: int | None,
 ) -> None:
     """Print the sizes of the draft's interleaved tag header beside the two varints that were adopted.
 
-    INPUT is a capture or a broker's request log: each flexible request and response in it is measured with the adopted
-    header, the draft's, and the "tag and a type" that KIP-482 rejects (a type is taken to be one byte).
-
-    Without INPUT, three tables: the header for chosen lengths and tags; every tagged field of the catalog at its newest
+    Three tables: the header for chosen lengths and tags; every tagged field of the catalog at its newest
     version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
-    no byte), and every field tagged.
+    no byte), and every field tagged. On traffic: kafkaframes spec propose tag-header.
     """
-    if paths:
-        from kafkaframes.cli.tag_traffic import print_tag_traffic
-
-        _refuse(context, _WITHOUT_INPUT, "is for the tables without INPUT")
-        print_tag_traffic(paths, ports=ports, on_spark=on_spark, jobs=jobs, as_json=as_json)
-        return
-    _refuse(context, _WITH_INPUT, "needs an INPUT")
     headers = tag_header.header_sizes(lengths or LENGTHS, tags or TAGS)
     specs = [catalog.load(name) for name in names or catalog.names()]
     newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
@@ -78,13 +54,6 @@ def command(
     _print_headers(headers, lengths or LENGTHS, tags or TAGS)
     _print_fields(fields)
     _print_messages(sizes, each=bool(names))
-
-
-def _refuse(context: click.Context, options: dict[str, str], why: str) -> None:
-    """Refuse options that were given and mean nothing here."""
-    for name, option in options.items():
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise OptionError(f"{option} {why}")
 
 
 def _newest(spec: MessageSpec, *, named: bool) -> int | None:

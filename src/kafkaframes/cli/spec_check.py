@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.spec_sources import published
-from kafkaframes.errors import SpecError
+from kafkaframes.cli.spec_sources import load_specs
 from kafkaframes.protocol.spec.changes import SEVERITY, Finding, worst
 from kafkaframes.protocol.spec.check import check_sets
 from kafkaframes.protocol.spec.evolution import compare
-from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, load_message
+from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED
 from kafkaframes.protocol.spec.model import MessageSpec
 
 _STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
@@ -53,13 +52,7 @@ def command(old: str, new: str, as_json: bool, level: str, strict: bool) -> None
 def _load(place: str, *, is_new: bool = False) -> dict[str, MessageSpec]:
     """Load what lies at a place. A jar or zip is past mending; a new source file is held to all rules."""
     is_source = is_new and not place.endswith((".jar", ".zip"))
-    specs = {}
-    for one in published(place):
-        spec = load_message(one.text, file=one.file, dialect=NEWEST if is_source else PUBLISHED)
-        if spec.name in specs:
-            raise SpecError(f"{place} has two specs of {spec.name}", file=one.file)
-        specs[spec.name] = spec
-    return specs
+    return load_specs(place, NEWEST if is_source else PUBLISHED)
 
 
 def _row(one: Finding) -> dict[str, Any]:

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 import click
 
-from kafkaframes.cli.spec_sources import published
-from kafkaframes.errors import OptionError, SpecError
+from kafkaframes.cli.spec_sources import load_specs
+from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.changes import worst
 from kafkaframes.protocol.spec.check import check_sets
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers, rewrite
-from kafkaframes.protocol.spec.load import PUBLISHED, load_message
 from kafkaframes.protocol.spec.model import MessageSpec
 
 _COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
@@ -63,13 +62,7 @@ def _read(source: str | None) -> dict[str, MessageSpec]:
     if source is None:
         names = [name for api in catalog.apis() for name in (api.request, api.response)]
         return {name: catalog.load(name) for name in (*_HEADERS, *names)}
-    specs: dict[str, MessageSpec] = {}
-    for one in published(source):
-        spec = load_message(one.text, file=one.file, dialect=PUBLISHED)
-        if spec.name in specs:
-            raise SpecError(f"{source} has two specs of {spec.name}: give one release", file=one.file)
-        specs[spec.name] = spec
-    return specs
+    return load_specs(source)
 
 
 def _check_target(source: str | None, target: Path) -> None:

@@ -9,8 +9,10 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import OptionError, SpecError
 from kafkaframes.protocol.spec.catalog.importing import Published
+from kafkaframes.protocol.spec.load import PUBLISHED, Dialect, load_message
+from kafkaframes.protocol.spec.model import MessageSpec
 
 _RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
 _JAR = re.compile(r"(.+?)-\d+(?:\.\d+)+[^/]*\.jar")
@@ -40,6 +42,22 @@ def published(place: str) -> list[Published]:
     if not found:
         raise OptionError(f"{place} holds no message spec (a .json file with validVersions)")
     return found
+
+
+def load_specs(place: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
+    """Return the specs at a place by name.
+
+    Raises:
+        OptionError: there is nothing there, or it cannot be read.
+        SpecError: a file is no spec, or two are of one message.
+    """
+    specs: dict[str, MessageSpec] = {}
+    for file in published(place):
+        spec = load_message(file.text, file=file.file, dialect=dialect)
+        if spec.name in specs:
+            raise SpecError(f"{place} has two specs of {spec.name}: give one release", file=file.file)
+        specs[spec.name] = spec
+    return specs
 
 
 def _directory(folder: Path) -> Iterator[Published]:

@@ -13,9 +13,10 @@ from kafkaframes.cli import workers
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.analyze.wire_cost import Task
+    from kafkaframes.jobs.analyze.traffic import Task
 
 _WORTH_A_TASK: Final = 32 << 20  # in bytes
+_Work = TypeVar("_Work")
 _Answer = TypeVar("_Answer")
 
 spark_option = click.option(
@@ -35,7 +36,7 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
         OptionError: a path cannot be read, or ``ports`` are no numbers.
     """
     from kafkaframes.capture.streams import ports_of
-    from kafkaframes.jobs.analyze.wire_cost import Task
+    from kafkaframes.jobs.analyze.traffic import Task
 
     files = tuple(find_files(paths))
     try:
@@ -48,13 +49,13 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
 
 
 def measured(
-    function: Callable[[Task], _Answer], tasks: list[Task], share_bytes: int, *, on_spark: bool, jobs: int | None
+    function: Callable[[_Work], _Answer], tasks: list[_Work], share_bytes: int, *, on_spark: bool, jobs: int | None
 ) -> Iterable[_Answer]:
     """Return what ``function`` measures in each task.
 
     Args:
         function: importable by its name, since processes and Spark's workers call it.
-        tasks, share_bytes: of ``traffic_tasks``.
+        tasks, share_bytes: of ``traffic_tasks``, or made of them.
         on_spark: in Spark's workers instead of processes.
         jobs: how many run at once at most; by default the number of cores.
     """

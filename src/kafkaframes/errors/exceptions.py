@@ -73,7 +73,12 @@ class SpecError(_PathError):
 
 
 class EncodeError(_PathError):
-    """The caller's value cannot be written at this version; ``path`` names the field."""
+    """The caller's value cannot be written at this version; ``path`` names the field.
+
+    ``rows``: of an array of messages, those that have the value.
+    """
+
+    rows: tuple[int, ...] = ()
 
 
 class DecodeError(_PathError):

@@ -1,1 +1,1 @@
-"""What messages cost on the wire: pure functions on messages and columns."""
+"""What messages and records cost on the wire, and what they would cost otherwise: proposals, and records."""

@@ -9,7 +9,7 @@ import numpy as np
 from kafkaframes.capture.bodies import REQUEST, WITH_RECORDS, Decoded, binary_places, is_known, sets_of_records
 from kafkaframes.capture.records import joined_sets
 from kafkaframes.jobs.analyze.records import RecordSizes
-from kafkaframes.jobs.analyze.wire_cost import Task, captured_calls
+from kafkaframes.jobs.analyze.traffic import Task, captured_calls
 from kafkaframes.records.scan import scan_all
 
 PRODUCED, FETCHED = "produced", "fetched"

@@ -14,8 +14,10 @@ import pyarrow as pa
 from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.capture.traffic import is_request_log, read_traffic
 from kafkaframes.errors import ErrorCode
-from kafkaframes.jobs.analyze.kip_636 import Costs
-from kafkaframes.jobs.analyze.wire_cost import Task, measure_kip_636
+from kafkaframes.jobs.analyze.outcome import Outcome
+from kafkaframes.jobs.analyze.proposals import Question
+from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.jobs.audit.audit import Audit, Uses, audit
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.protocol.spec.releases import release
@@ -72,7 +74,7 @@ class TrafficReport:
     connections: Counter[str] = field(default_factory=Counter)
     gaps: Counter[str] = field(default_factory=Counter)
     incomplete: int = 0
-    costs: Costs = field(default_factory=Costs)
+    kip_636: Outcome = field(default_factory=Outcome)
     audit: Audit | None = None
 
     @property
@@ -106,7 +108,9 @@ class TrafficReport:
             "gaps": dict(self.gaps),
             "incompleteCalls": self.incomplete,
             "kip636": {
-                kind: {"before": cost.before, "after": cost.after} for (kind,), cost in self.costs.by("kind").items()
+                kind: {"before": weight.before, "after": weight.after}
+                for (kind,), weight in self.kip_636.by("kind").items()
+                if weight.messages
             },
         }
 
@@ -130,7 +134,7 @@ def make_traffic_report(files: Sequence[str], *, ports: Sequence[int] = (), targ
         options = CaptureOptions(table=table, columns=(column,), ports=tuple(ports))
         for batch in read_traffic(captures, options):
             counter.update(batch.column(0).to_pylist())
-    report.costs.merge(measure_kip_636(Task(tuple(files), ports=tuple(ports))))
+    report.kip_636 = weigh(Weighing(Task(tuple(files), ports=tuple(ports)), Question("kip-636")))
     uses = Uses()
     count_uses(files, release(target), uses, ports=ports)
     report.audit = audit(uses, release(target))

@@ -224,12 +224,12 @@ def _what(one: ClientAudit) -> str:
 
 
 def _kip_636(report: TrafficReport) -> Markup:
-    rows = [(kind, cost) for (kind,), cost in report.costs.by("kind").items()]
+    rows = [(kind, weight) for (kind,), weight in report.kip_636.by("kind").items() if weight.messages]
     if not rows:
         return card("kip-636", "KIP-636", empty("There is no response."))
     fields = [
         Field("Responses", lambda row: tag("b", row[0])),
-        Field("Count", lambda row: f"{row[1].responses:,}", lambda row: float(row[1].responses)),
+        Field("Count", lambda row: f"{row[1].messages:,}", lambda row: float(row[1].messages)),
         Field("Before", lambda row: size_text(row[1].before), lambda row: float(row[1].before)),
         Field("After", lambda row: size_text(row[1].after), lambda row: float(row[1].after)),
         Field("Saved", lambda row: f"{row[1].saved:,} B", lambda row: float(row[1].saved)),

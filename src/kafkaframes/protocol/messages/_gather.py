@@ -184,17 +184,19 @@ class Gatherer:
         """Raise for the first row in ``wrong``, named by its place in each list above it."""
         if not wrong.any():
             return
-        index = int(np.argmax(wrong))
+        rows = np.flatnonzero(wrong)
         indices: list[int] = []
         while level:
             column = self.program.levels[level].parent_column
             offsets = self.offsets[column]
-            parent = int(np.searchsorted(offsets, index, side="right")) - 1
-            indices.append(index - int(offsets[parent]))
-            index, level = parent, self.parents[level]
-        for one in reversed(indices):
-            path = path.replace("[]", f"[{one}]", 1)
-        raise EncodeError(f"row {index}, field {path}: {reason}")
+            parents = np.searchsorted(offsets, rows, side="right") - 1
+            indices.append(int(rows[0] - offsets[parents[0]]))
+            rows, level = parents, self.parents[level]
+        for index in reversed(indices):
+            path = path.replace("[]", f"[{index}]", 1)
+        error = EncodeError(f"row {rows[0]}, field {path}: {reason}")
+        error.rows = tuple(np.unique(rows).tolist())
+        raise error
 
     def arena(self) -> Arena:
         """Return an arena that holds what was gathered."""

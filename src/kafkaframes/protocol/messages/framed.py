@@ -33,14 +33,22 @@ def frame_plan(api_key: int, api_version: int, type_: str, apis: Apis = CATALOG)
         spec = apis.spec(api_key, type_, api_version)
     except SpecError as error:
         raise OptionError(str(error)) from None
-    body = plan_message(spec, api_version)
     header_class = headers.request_header_class() if type_ == "request" else headers.response_header_class()
-    header = plan_message(header_class.spec, spec.header_version(api_version))
+    return plan_frame(spec, api_version, header_class.spec)
+
+
+def plan_frame(spec: MessageSpec, version: int, header_spec: MessageSpec) -> MessagePlan:
+    """Return the plan of a request or response with its header; a new object each time.
+
+    Raises:
+        OptionError: there is no such version.
+    """
+    body, header = plan_message(spec, version), plan_message(header_spec, spec.header_version(version))
     fields = (_part("Header", header), _part("Body", body))
     size = header.root.min_size + body.root.min_size
     root = StructPlan(f"{spec.name}Frame", False, fields, (), (), (), size)
     structs = (*header.structs, *body.structs, root)
-    return MessagePlan(root.name, type_, api_key, api_version, body.flexible, root, structs)
+    return MessagePlan(root.name, spec.type, spec.api_key, version, body.flexible, root, structs)
 
 
 def _part(name: str, plan: MessagePlan) -> FieldPlan:

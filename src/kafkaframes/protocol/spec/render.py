@@ -132,10 +132,11 @@ class Change:
     text: str
 
 
-def changes(message: MessageSpec, before: int, after: int) -> list[Change]:
-    """Return what is different on the wire in one version against another."""
-    old, new = dict(walk(layout(message, before))), dict(walk(layout(message, after)))
-    out = list(_encoding(message, before, after))
+def changes(message: MessageSpec, before: int, after: int, *, later: MessageSpec | None = None) -> list[Change]:
+    """Return what is different on the wire in one version against another, ``after`` of another spec if need be."""
+    last = message if later is None else later
+    old, new = dict(walk(layout(message, before))), dict(walk(layout(last, after)))
+    out = list(_encoding(message.is_flexible(before), last.is_flexible(after)))
     for path, slot in new.items():
         if path not in old:
             if path[:-1] in old or len(path) == 1:
@@ -150,10 +151,10 @@ def changes(message: MessageSpec, before: int, after: int) -> list[Change]:
     return out
 
 
-def _encoding(message: MessageSpec, before: int, after: int) -> Iterator[Change]:
-    if message.is_flexible(before) != message.is_flexible(after):
+def _encoding(before: bool, after: bool) -> Iterator[Change]:
+    if before != after:
         words = ("inflexible", "flexible: compact lengths, tag sections")
-        yield Change("encoding", (), f"{words[message.is_flexible(before)]} -> {words[message.is_flexible(after)]}")
+        yield Change("encoding", (), f"{words[before]} -> {words[after]}")
 
 
 def _slot_words(slot: Slot) -> str:

@@ -1,0 +1,223 @@
+"""``kafkaframes spec propose PROPOSAL [INPUT]...``: what a change of message specs costs or saves on real traffic."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli.options import json_option_of, ports_option, workers_option
+from kafkaframes.cli.spec_sources import load_specs
+from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import say
+from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.audit.audit import api_name
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.analyze.outcome import Outcome, Weight
+    from kafkaframes.jobs.analyze.proposals import Question
+    from kafkaframes.jobs.analyze.scale import Scaled
+
+_COUNTS = ("count", "before", "after", "saved", "%")
+_NAMED = ("kip-636", "flexible", "tag-header")
+
+
+@click.command("propose")
+@click.argument("proposal", metavar="PROPOSAL")
+@click.argument("paths", nargs=-1, metavar="[INPUT]...")
+@click.option("--before", metavar="SPECS", help="What the specs are today  [default: the catalog].")
+@click.option("--value", "values", multiple=True, metavar="PATH=VALUE", help="Value of a new field (may be repeated).")
+@click.option("--by", multiple=True, type=click.Choice(["client", "connection", "second"]), help="A table by it, too.")
+@click.option("--scale", "mix", metavar="MIX", help="Bytes a second and a day of this mix of calls.")
+@click.option("-o", "--output", metavar="FILE", help="Write a page (HTML), too.")
+@ports_option
+@json_option_of("One JSON object a line, by API, version, direction, kind and --by.")
+@spark_option
+@workers_option
+def command(
+    proposal: str,
+    paths: tuple[str, ...],
+    before: str | None,
+    values: tuple[str, ...],
+    by: tuple[str, ...],
+    mix: str | None,
+    output: str | None,
+    ports: str,
+    as_json: bool,
+    on_spark: bool,
+    jobs: int | None,
+) -> None:
+    """Weigh a change of message specs: bytes of real messages as they are, and as proposed.
+
+    PROPOSAL is the specs after (a file, folder, jar, zip or REF:path; what they lack stays as it is), or kip-636,
+    flexible, tag-header. INPUT is a capture or a broker's request log. Each message is read by the specs before, laid
+    out by those after, and its size today is checked against the wire (a request log has none, and no records).
+    Messages of versions that stay the same are raised to the newest, before and after.
+
+    --value MetadataResponse.Topics.Owner=VALUE is for fields that are new: JSON (null, 7, "text"), 1..100 (numbers,
+    or lengths of text), or @FILE.py:NAME, a function that gets the struct as a dict. Others are at their default.
+
+    MIX is a CSV file (api,version,calls_per_second) or traffic. Break-even is the share of the fields moved to tags
+    that would have to be set for nothing to be saved.
+    """
+    from kafkaframes.jobs.analyze.outcome import Outcome, merged
+    from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+
+    question = _question(proposal, before, values, by)
+    outcome = Outcome()
+    if paths:
+        tasks, share_bytes = traffic_tasks(paths, ports, jobs)
+        work = [Weighing(task, question) for task in tasks]
+        outcome = merged(measured(weigh, work, share_bytes, on_spark=on_spark, jobs=jobs))
+    rows = _scaled(mix, outcome, question, ports) if mix is not None else []
+    if output is not None:
+        _write_page(output, question, outcome, rows, paths)
+    if as_json:
+        _print_json(outcome, rows)
+        return
+    if not paths or question.after is not None:
+        _print_changes(question)
+    _print(outcome, question, by)
+    _print_scaled(rows, question)
+
+
+def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tuple[str, ...]) -> Question:
+    from kafkaframes.jobs.analyze.proposals import Question
+
+    old = None if before is None else load_specs(before)
+    if proposal in _NAMED:
+        if values:
+            raise OptionError(f"`values`: {proposal} adds no field")
+        return Question(proposal, None, old, (), by)
+    return Question(proposal, load_specs(proposal), old, values, by)
+
+
+def _scaled(mix: str, outcome: Outcome, question: Question, ports: str) -> list[Scaled]:
+    from kafkaframes.capture.files import find_files, is_traffic
+    from kafkaframes.capture.streams import ports_of
+    from kafkaframes.jobs.analyze.scale import counted_mix, read_mix, scaled
+
+    if is_traffic(mix) and not mix.endswith(".csv"):
+        rates = counted_mix(find_files((mix,)), ports_of(ports) if ports else ())
+    else:
+        rates = read_mix(mix)
+    return list(scaled(outcome, rates, question))
+
+
+def _write_page(
+    output: str, question: Question, outcome: Outcome, rows: Sequence[Scaled], paths: tuple[str, ...]
+) -> None:
+    from kafkaframes import __version__
+    from kafkaframes.jobs.report.proposal_page import proposal_page
+
+    try:
+        page = proposal_page(question, outcome, rows, paths=paths, version=__version__)
+        Path(output).write_text(page, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise OptionError(f"--output {output}: {error.strerror}") from None
+
+
+def _print_changes(question: Question) -> None:
+    from kafkaframes.jobs.analyze.proposals import spec_changes
+
+    for message, changes in spec_changes(question):
+        say(f"{message}:")
+        for change in changes:
+            say(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
+
+
+def _print_json(outcome: Outcome, rows: Sequence[Scaled]) -> None:
+    from kafkaframes.jobs.analyze.outcome import row_of
+
+    for group, weight in sorted(outcome.weights.items(), key=lambda item: str(item[0])):
+        say(json.dumps({"api": api_name(group.api_key), **group._asdict(), **row_of(weight)}))
+    for row in rows:
+        say(json.dumps({"api": api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"}))
+
+
+def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
+    for kind, title in question.proposal.kinds.items():
+        chosen = outcome.by("api_key", "api_version", "direction", kind=kind)
+        weighed = {where: weight for where, weight in chosen.items() if weight.messages}
+        if not weighed:
+            continue
+        names = sorted({name for weight in weighed.values() for name in weight.counts} - _INNER)
+        rows = [
+            [f"{api_name(key)} {version} {direction}", *_cells(weight, names)]
+            for (key, version, direction), weight in sorted(weighed.items())
+        ]
+        say(f"{title}:")
+        totals = [["all", *_cells(weight, names)] for weight in outcome.by(kind=kind).values()]
+        print_table(["message", *_COUNTS, *names, "break-even"], [*rows, *totals])
+        for dimension in by:
+            cells = [[str(name), *_cells(weight, names)] for name, weight in _by(outcome, dimension, kind)]
+            say(f"{title}, by {dimension}:")
+            print_table([dimension, *_COUNTS, *names, "break-even"], cells)
+    for line in _left_out(outcome):
+        say(line)
+
+
+_INNER = frozenset({"bytes of unset", "moved", "moved and set"})
+
+
+def _by(outcome: Outcome, dimension: str, kind: str) -> Iterator[tuple[Any, Weight]]:
+    for (name,), weight in sorted(outcome.by(dimension, kind=kind).items(), key=lambda item: str(item[0])):
+        if weight.messages:
+            yield "-" if name in (None, "") else name, weight
+
+
+def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
+    share = 100 * weight.saved / weight.before if weight.before else 0.0
+    even = "" if weight.break_even is None else f"{100 * weight.break_even:.0f} %"
+    numbers = (weight.messages, weight.before, weight.after, weight.saved)
+    return [*map(str, numbers), f"{share:.2f}", *(str(weight.counts[name]) for name in names), even]
+
+
+def _left_out(outcome: Outcome) -> Iterator[str]:
+    """Yield the lines behind the tables: what is not in them, why, and the check against the wire."""
+    totals = outcome.by().values()
+    checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
+    if outcome.weights:
+        yield f"{checked} sizes checked against the wire, {mismatched} differ"
+    if outcome.seconds is not None:
+        for (kind,), weight in outcome.by("kind").items():
+            if weight.messages:
+                before, after = (size / outcome.seconds for size in (weight.before, weight.after))
+                yield f"{kind}: {before:,.0f} bytes a second before, {after:,.0f} after, in {outcome.seconds:,.1f} s"
+    for (kind,), weight in outcome.by("kind").items():
+        if weight.left_out:
+            yield f"{kind}: {weight.left_out} messages"
+        reasons = Counter(weight.reasons)
+        yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
+
+
+def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
+    from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, TEXT_BYTES
+
+    for kind, title in question.proposal.kinds.items():
+        chosen = [row for row in rows if row.kind == kind]
+        if not chosen:
+            continue
+        cells = [
+            [
+                f"{api_name(row.api_key)} {row.api_version} {row.direction}",
+                f"{row.calls_per_second:g}",
+                *(f"{size:,.0f}" for size in (row.before, row.after, row.saved * SECONDS_A_DAY)),
+                row.basis,
+            ]
+            for row in chosen
+        ]
+        before, after = (sum(getattr(row, name) for row in chosen) for name in ("before", "after"))
+        total = ["all", "", f"{before:,.0f}", f"{after:,.0f}", f"{(before - after) * SECONDS_A_DAY:,.0f}", ""]
+        say(f"{title}, scaled:")
+        print_table(["message", "calls/s", "bytes/s before", "after", "saved a day", "basis"], [*cells, total])
+    if rows:
+        say(
+            "Assumed: a measured message of the mix is as large as those weighed at its version, on average; an example"
+        )
+        say(f"has one element in each array, texts of {TEXT_BYTES} bytes, no error, no tagged field.")

@@ -1,0 +1,144 @@
+"""What was weighed: bytes before and after by API, version, direction and kind, and what was left out and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.jobs.analyze.moved import GAINED, LEAD, LEAD_SET
+
+NOT_READ: Final = "not read"
+NOT_RAISED: Final = "not raised"
+_HEADER_BYTES: Final = 2.0  # a tag and a length below 128
+
+
+class Group(NamedTuple):
+    """What is weighed together; ``client``, ``connection`` and ``second`` are ``None`` where nobody asked for them."""
+
+    api_key: int
+    api_version: int
+    direction: str
+    kind: str
+    client: str | None = None
+    connection: str | None = None
+    second: int | None = None
+
+
+@dataclass
+class Weight:
+    """Bytes of messages before and after.
+
+    Attributes:
+        messages: how many were laid out both ways.
+        before, after: their bytes.
+        checked, mismatched: those whose size on the wire is known, and those that have another one when encoded again.
+        counts: what the proposal counts: fields moved and set (``moved.py``), tag sections, blank bytes.
+        reasons: why others could not be read or raised, and how many.
+    """
+
+    messages: int = 0
+    before: int = 0
+    after: int = 0
+    checked: int = 0
+    mismatched: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Weight) -> None:
+        """Add what was weighed elsewhere."""
+        for name in (one.name for one in fields(self)):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            else:
+                setattr(self, name, mine + theirs)
+
+    @property
+    def saved(self) -> int:
+        """Bytes saved; negative where it costs."""
+        return self.before - self.after
+
+    @property
+    def left_out(self) -> int:
+        """How many messages could not be read or raised."""
+        return sum(self.reasons.values())
+
+    @property
+    def break_even(self) -> float | None:
+        """The share of moved fields that have to be set for nothing to be saved; ``None`` where none is moved.
+
+        What a field that is set costs is what it cost here, or two bytes where none is set.
+
+        >>> Weight(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even
+        0.5
+        """
+        total, is_set, gained = (self.counts[name] for name in (LEAD, LEAD_SET, GAINED))
+        if not total:
+            return None
+        each = gained / (total - is_set) if total > is_set else _HEADER_BYTES
+        cost = (gained - self.saved) / is_set if is_set else _HEADER_BYTES
+        return each / (each + cost) if each + cost > 0 else None
+
+
+@dataclass
+class Outcome:
+    """What was weighed: by group, and the times of the first and the last message in microseconds."""
+
+    weights: dict[Group, Weight] = field(default_factory=dict)
+    span: tuple[int, int] | None = None
+
+    def add(self, other: Outcome) -> None:
+        """Add what another task weighed."""
+        for group, weight in other.weights.items():
+            self.weight(group).add(weight)
+        self.note_span(other.span)
+
+    def weight(self, group: Group) -> Weight:
+        """Return the weight of a group, a new one where there is none."""
+        return self.weights.setdefault(group, Weight())
+
+    def note_span(self, span: tuple[int, int] | None) -> None:
+        """Take the times of more messages."""
+        if span is not None:
+            spans = [span, *([] if self.span is None else [self.span])]
+            self.span = min(first for first, _ in spans), max(last for _, last in spans)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the traffic took; ``None`` where no message has a time."""
+        return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
+
+    def by(self, *names: str, **chosen: Any) -> dict[tuple[Any, ...], Weight]:
+        """Return sums by some of a group's attributes, of groups that have the chosen values."""
+        sums: dict[tuple[Any, ...], Weight] = {}
+        for group, weight in self.weights.items():
+            if all(getattr(group, name) == value for name, value in chosen.items()):
+                sums.setdefault(tuple(getattr(group, name) for name in names), Weight()).add(weight)
+        return sums
+
+
+def row_of(weight: Weight) -> dict[str, Any]:
+    """Return a weight as JSON."""
+    share = weight.saved / weight.before if weight.before else 0.0
+    return {
+        "messages": weight.messages,
+        "bytesBefore": weight.before,
+        "bytesAfter": weight.after,
+        "saved": weight.saved,
+        "savedShare": round(share, 6),
+        "breakEven": None if weight.break_even is None else round(weight.break_even, 4),
+        "counts": dict(weight.counts),
+        "wireChecked": weight.checked,
+        "wireMismatched": weight.mismatched,
+        "leftOut": dict(weight.reasons),
+    }
+
+
+def merged(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the sum of what the tasks weighed."""
+    total = Outcome()
+    for outcome in outcomes:
+        total.add(outcome)
+    return total

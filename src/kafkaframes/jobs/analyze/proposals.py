@@ -1,0 +1,283 @@
+"""Proposals: what a message would be laid out as. Each says, for a message of the traffic, what to weigh against what.
+
+``kip-636``, ``flexible`` and ``tag-header`` are here; any other is a pair of specs, before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
+
+from kafkaframes.errors import OptionError
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE
+from kafkaframes.jobs.analyze.sizes import ADOPTED, HEADER_SIZES
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.headers import request_header_class
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.error_tags import Tagger
+from kafkaframes.protocol.spec.kip_636 import API_VERSIONS, rewrite
+from kafkaframes.protocol.spec.layout import layout
+from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
+from kafkaframes.protocol.spec.render import Change, changes
+from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
+
+SAME, RAISED, CHANGED = "same", "raised", "changed"
+FLEXIBLE, INFLEXIBLE = "flexible", "inflexible"
+SpecsByName: TypeAlias = Mapping[str, MessageSpec]
+
+
+class Form(NamedTuple):
+    """A message as one version of one spec lays it out; ``header`` is the spec of the header before it."""
+
+    spec: MessageSpec
+    version: int
+    header: MessageSpec
+
+
+class Layout(NamedTuple):
+    """What to weigh against what.
+
+    Attributes:
+        kind: rows of a report that belong together.
+        before, after: the two forms; where they are the same the bytes are.
+        tag_header: how tagged fields begin in ``after``.
+        blank: count mandatory fields whose names end so and that are at their default.
+    """
+
+    kind: str
+    before: Form
+    after: Form
+    tag_header: str = ADOPTED
+    blank: str = ""
+
+
+Layouts: TypeAlias = Callable[[Form, "SpecsByName | None"], Iterator[Layout]]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One proposal.
+
+    Attributes:
+        title: a sentence for the heads of reports.
+        kinds: the heads of the tables, by kind.
+        layouts: from a message, as it was sent, and the specs after: what to weigh.
+        directions: which messages it is about.
+        has_headers: headers are weighed too.
+    """
+
+    title: str
+    kinds: Mapping[str, str]
+    layouts: Layouts
+    directions: tuple[str, ...] = (REQUEST, RESPONSE)
+    has_headers: bool = False
+
+
+# ---- KIP-636 --------------------------------------------------------------------------------------------------------
+
+
+def _kip_636(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
+    """A response keeps its version and gets its errors as tags; an inflexible one is raised to the newest, too."""
+    if sent.spec.is_flexible(sent.version):
+        yield Layout(FLEXIBLE, sent, _with_error_tags(sent))
+        return
+    yield Layout(INFLEXIBLE, sent, sent)
+    newest = sent._replace(version=sent.spec.valid_versions.highest)
+    tagged = _with_error_tags(newest)
+    if tagged is not newest and sent.spec.is_flexible(newest.version):
+        yield Layout(RAISED, newest, tagged)
+
+
+def _with_error_tags(form: Form) -> Form:
+    if form.spec.api_key == API_VERSIONS:
+        return form
+    tagger = Tagger(form.spec, before=form.version, version=form.version, suffix=False)
+    tagged = tagger.run()
+    return form._replace(spec=tagged) if tagger.fields else form
+
+
+# ---- KIP-482: flexible versions -------------------------------------------------------------------------------------
+
+
+def _flexible(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
+    """The same fields: lengths of two and four bytes and no tags, or compact lengths and tag sections."""
+    forms = [sent._replace(spec=_relaid(sent.spec, sent.version, flexible=flexible)) for flexible in (False, True)]
+    yield Layout("all", forms[0], forms[1], blank="AuthorizedOperations")
+
+
+def _relaid(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
+    """Return a spec in which one version is flexible, or inflexible with its tagged fields behind the others."""
+    if spec.is_flexible(version) == flexible:
+        return spec
+    if flexible:
+        return replace(spec, flexible_versions=Versions(version, MAX_VERSION))
+    structs = {name: _untagged(struct) for name, struct in spec.structs.items()}
+    return replace(spec, struct=_untagged(spec.struct), structs=structs, flexible_versions=Versions.NONE)
+
+
+def _untagged(struct: StructSpec) -> StructSpec:
+    fields = [
+        replace(one, tag=None, tagged_versions=Versions.NONE, flexible_versions=Versions.NONE) for one in struct.fields
+    ]
+    return replace(struct, fields=tuple(fields))
+
+
+# ---- KIP-482's draft: the tag header --------------------------------------------------------------------------------
+
+
+def _tag_header(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
+    """The same message with other headers of its tagged fields."""
+    if not sent.spec.is_flexible(sent.version):
+        yield Layout(INFLEXIBLE, sent, sent)
+        return
+    for name in HEADER_SIZES:
+        if name != ADOPTED:
+            yield Layout(name, sent, sent, name)
+
+
+# ---- any pair of specs ----------------------------------------------------------------------------------------------
+
+
+def _pair(sent: Form, after: SpecsByName | None) -> Iterator[Layout]:
+    """The message by the specs after: at its own version where that changes, else at the newest where that is new."""
+    spec = spec_of(after or {}, sent.spec) or sent.spec
+    header = (after or {}).get(sent.header.name, sent.header)
+    same = Form(spec, sent.version, header)
+    newest, new = (one.valid_versions.highest for one in (sent.spec, spec))
+    if spec.valid_versions.contains(sent.version) and not is_same(sent, same):
+        yield Layout(CHANGED, sent, same)
+    elif new > newest:
+        own = sent._replace(version=newest)
+        yield Layout(CHANGED if sent.version == newest else RAISED, own, Form(spec, new, header))
+    elif spec.valid_versions.contains(sent.version):
+        yield Layout(SAME, sent, sent)
+    else:
+        own = sent._replace(version=newest)
+        yield Layout(RAISED, own, Form(spec, new, header))
+
+
+def spec_of(specs: SpecsByName, of: MessageSpec) -> MessageSpec | None:
+    """Return the same message among other specs: by its name, or by API key and type where it was renamed."""
+    if of.name in specs:
+        return specs[of.name]
+    keys = [
+        one for one in specs.values() if one.api_key is not None and (one.api_key, one.type) == (of.api_key, of.type)
+    ]
+    return keys[0] if keys else None
+
+
+def spec_changes(question: Question) -> Iterator[tuple[str, list[Change]]]:
+    """Yield what changes in the specs: "Message version -> version", and the fields."""
+    after = question.after
+    if after is None and question.name == "kip-636":
+        after = rewrite(question.specs_before).specs
+    for name, old in sorted(question.specs_before.items()):
+        new = spec_of(after or {}, old)
+        if new is None or old.valid_versions.is_empty or new.valid_versions.is_empty:
+            continue
+        first, last = old.valid_versions.highest, new.valid_versions.highest
+        found = changes(old, first, last, later=new)
+        if found or first != last:
+            yield f"{name} {first} -> {last}", found
+
+
+def is_same(form: Form, other: Form) -> bool:
+    """Return whether two forms have the same bytes for the same values: fields, tags, defaults of tags, header."""
+    flexible = form.spec.is_flexible(form.version), other.spec.is_flexible(other.version)
+    if flexible[0] != flexible[1] or layout(form.spec, form.version) != layout(other.spec, other.version):
+        return False
+    headers = [layout(one.header, one.spec.header_version(one.version)) for one in (form, other)]
+    return headers[0] == headers[1]
+
+
+PROPOSALS: Final[Mapping[str, Proposal]] = {
+    "kip-636": Proposal(
+        "KIP-636: error codes and messages as tagged fields",
+        {
+            FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",
+            INFLEXIBLE: "Responses of versions that have no tags: as they are",
+            RAISED: "The same, raised to the newest version with tags",
+        },
+        _kip_636,
+        directions=(RESPONSE,),
+    ),
+    "flexible": Proposal(
+        "KIP-482: the same fields without and with compact types and tags",
+        {"all": "Bodies in inflexible layout (before) and in flexible layout (after)"},
+        _flexible,
+    ),
+    "tag-header": Proposal(
+        "KIP-482's tag header, its draft, and what it rejects",
+        {
+            "interleaved": "Tags with the draft's interleaved header",
+            "typed": "Tags with a tag and a type",
+            INFLEXIBLE: "Messages without tag sections",
+        },
+        _tag_header,
+        has_headers=True,
+    ),
+}
+PAIR: Final = Proposal(
+    "Specs before and after",
+    {
+        CHANGED: "Messages that change",
+        RAISED: "Messages of older versions, raised to the newest: before and after",
+        SAME: "Messages that stay the same",
+    },
+    _pair,
+    has_headers=True,
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is proposed, as a value that travels to other processes.
+
+    Attributes:
+        name: of ``PROPOSALS``, or a name of the pair's own.
+        after: the specs of a pair, by name.
+        before: the specs before; the catalog's by default.
+        values: ``Message.path=value`` for fields that are new.
+        by: what weights are kept apart by, besides API, version and direction: client, connection, second.
+    """
+
+    name: str
+    after: SpecsByName | None = None
+    before: SpecsByName | None = None
+    values: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+
+    @cached_property
+    def apis(self) -> Apis:
+        """What the messages are read by."""
+        return CATALOG if self.before is None else Apis(self.before)
+
+    @property
+    def specs_before(self) -> dict[str, MessageSpec]:
+        """The specs of requests, responses and their headers today."""
+        names = [name for api in catalog.apis() for name in (api.request, api.response)]
+        specs = {name: catalog.load(name) for name in ("RequestHeader", "ResponseHeader", *names)}
+        return specs | dict(self.before or {})
+
+    @property
+    def proposal(self) -> Proposal:
+        """The proposal.
+
+        Raises:
+            OptionError: there is no such name, and no specs after.
+        """
+        if self.after is not None:
+            return PAIR
+        if self.name not in PROPOSALS:
+            raise OptionError(f"{self.name}: no proposal of this name; there are {', '.join(PROPOSALS)}")
+        return PROPOSALS[self.name]
+
+    def header(self, type_: str) -> MessageSpec:
+        """Return the spec of the header of requests or responses, before."""
+        name = "RequestHeader" if type_ == REQUEST else "ResponseHeader"
+        own = (self.before or {}).get(name)
+        if own is not None:
+            return own
+        return request_header_class().spec if type_ == REQUEST else catalog.load(name)

@@ -1,0 +1,160 @@
+"""From weights to a cluster that was not captured: calls a second by API and version give bytes a second and a day.
+
+A mix is a CSV file with ``api,version,calls_per_second``, or recorded traffic, whose calls are counted. What a call
+takes is the mean of those weighed at its version; where there is none, an example stands for it: no tagged field, one
+element in each array, texts of ten bytes, nothing null, numbers that are not 0 and no error.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kafkaframes.capture.reader import CaptureOptions
+from kafkaframes.capture.traffic import read_traffic
+from kafkaframes.errors import OptionError
+from kafkaframes.errors.sensitive import REQUEST
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Outcome, Weight
+from kafkaframes.jobs.analyze.proposals import Form, Question
+from kafkaframes.jobs.analyze.traffic import Messages
+from kafkaframes.jobs.analyze.weigh import Bench
+from kafkaframes.protocol.messages.columns import decode_columns
+from kafkaframes.protocol.messages.framed import plan_frame
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
+from kafkaframes.protocol.messages.objects import class_of
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.layout import Slot, layout
+
+TEXT_BYTES: Final = 10
+SECONDS_A_DAY: Final = 86_400
+MEASURED, EXAMPLE = "measured", "example"
+
+
+class Rate(NamedTuple):
+    """How often an API is called at a version."""
+
+    api_key: int
+    api_version: int
+    calls_per_second: float
+
+
+class Scaled(NamedTuple):
+    """Bytes a second of one API, version and direction; ``basis`` says where the size of a message is from."""
+
+    api_key: int
+    api_version: int
+    direction: str
+    kind: str
+    calls_per_second: float
+    before: float
+    after: float
+    basis: str
+
+    @property
+    def saved(self) -> float:
+        """Bytes saved a second."""
+        return self.before - self.after
+
+
+def read_mix(path: str) -> list[Rate]:
+    """Return the rates of a CSV file.
+
+    Raises:
+        OptionError: it cannot be read, or names an API or version that there is not.
+    """
+    keys = {api.name.lower(): api for api in catalog.apis()}
+    rates = []
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                api = keys[row["api"].lower()]
+                version = int(row.get("version") or api.versions.highest)
+                if not api.versions.contains(version):
+                    raise OptionError(f"`scale` {path}: {api.name} has no version {version}")
+                rates.append(Rate(api.key, version, float(row["calls_per_second"])))
+    except OSError as error:
+        raise OptionError(f"`scale` {path}: {error.strerror}") from None
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        reason = "no columns api, version, calls_per_second, or no such API"
+        raise OptionError(f"`scale` {path}: {reason} ({error})") from None
+    if not rates:
+        raise OptionError(f"`scale` {path}: no row")
+    return rates
+
+
+def counted_mix(files: Sequence[str], ports: Sequence[int] = ()) -> list[Rate]:
+    """Return the rates of recorded traffic: its calls by API and version, over the time that it took.
+
+    Raises:
+        OptionError: it has no time to divide by.
+    """
+    counts, first, last = Counter[tuple[int, int]](), None, None
+    columns = ("apiKey", "apiVersion", "requestTime", "responseTime")
+    for batch in read_traffic(files, CaptureOptions(columns=columns, ports=tuple(ports))):
+        rows = batch.to_pylist()
+        counts.update((row["apiKey"], row["apiVersion"]) for row in rows if row["apiKey"] is not None)
+        times = [time for row in rows for time in (row["requestTime"], row["responseTime"]) if time is not None]
+        if times:
+            first, last = min([*times, *([first] if first else [])]), max([*times, *([last] if last else [])])
+    if first is None or last is None or first == last:
+        raise OptionError("`scale`: this traffic takes no time, so it has no calls a second")
+    seconds = (last - first).total_seconds()
+    return [Rate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
+
+
+def scaled(outcome: Outcome, rates: Sequence[Rate], question: Question) -> Iterator[Scaled]:
+    """Yield the bytes a second of a mix, by what was weighed and, where nothing was, by examples."""
+    measured = outcome.by("api_key", "api_version", "direction", "kind")
+    for rate in rates:
+        weights = {where[2:]: weight for where, weight in measured.items() if where[:2] == rate[:2]}
+        basis = MEASURED
+        if not any(weight.messages for weight in weights.values()):
+            weights, basis = _example_weights(question, rate), EXAMPLE
+        for (direction, kind), weight in sorted(weights.items()):
+            if weight.messages and kind not in (NOT_READ, NOT_RAISED):
+                each = rate.calls_per_second / weight.messages
+                yield Scaled(*rate[:2], direction, kind, rate[2], weight.before * each, weight.after * each, basis)
+
+
+def _example_weights(question: Question, rate: Rate) -> dict[tuple[str, str], Weight]:
+    bench = Bench(question)
+    for direction in bench.proposal.directions:
+        form = bench.sent(rate.api_key, rate.api_version, direction)
+        if form.spec.valid_versions.contains(rate.api_version):
+            bench.weigh(example_messages(form, direction))
+    return {(group.direction, group.kind): weight for group, weight in bench.outcome.weights.items()}
+
+
+def example_messages(form: Form, direction: str) -> Messages:
+    """Return one message of a form as traffic."""
+    spec, version = form.spec, form.version
+    value: Any = class_of(spec).from_json(_example(layout(spec, version)), version)
+    frame = encode_request(value, version, client_id="x" * TEXT_BYTES) if direction == REQUEST else None
+    data = encode_response(value, version) if frame is None else frame
+    columns = decode_columns(plan_frame(*form), [data])
+    key = -1 if spec.api_key is None else spec.api_key
+    return Messages(key, version, direction, columns, None, np.zeros(1, np.int64), [(None, None, None)])
+
+
+def _example(slots: Sequence[Slot]) -> dict[str, Any]:
+    mandatory = (slot for slot in slots if slot.tag is None)
+    return {f"{slot.name[:1].lower()}{slot.name[1:]}": _example_value(slot) for slot in mandatory}
+
+
+def _example_value(slot: Slot) -> Any:
+    text, name = "x" * TEXT_BYTES, slot.type.name
+    if slot.type.is_struct:
+        value: Any = _example(slot.children)
+    elif slot.name == "ErrorMessage" and slot.is_nullable:
+        value = None
+    else:
+        packed = base64.b64encode(text.encode()).decode()
+        uuid = base64.urlsafe_b64encode(b"x" * 16).decode().rstrip("=")
+        special = {"bool": True, "float64": 7.5, "string": text, "bytes": packed, "records": packed, "uuid": uuid}
+        value = special.get(name, 0 if slot.name.endswith("ErrorCode") else 7)
+    return [value] if slot.type.is_array else value

@@ -1,0 +1,209 @@
+"""How many bytes messages take, as columns, with any header of tagged fields; and columns made to fit another plan.
+
+Headers of tagged fields, in bytes before the value:
+
+* adopted: the tag and the length of the value, an unsigned varint each (KIP-482).
+* interleaved: one unsigned varlong of both (the KIP's earlier draft, ``wire/tag_header.py``).
+* typed: the tag and a type, as the KIP rejects it; the value says itself where it ends. The KIP gives no layout: here a
+  type is one byte, which has room for every type of the protocol and an array of each.
+
+Exact: the value of each tagged field is encoded again, and a section within a tagged field shortens the length that
+stands before it. A message may be a body, or a frame: header and body (``messages.framed``), each with its sections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.protocol.messages._program import UNKNOWN_TAGS
+from kafkaframes.protocol.messages.columns import encode_columns
+from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
+from kafkaframes.records.scan import Ints
+from kafkaframes.wire.tag_header import TAG_HEADERS
+from kafkaframes.wire.varint import size_of_unsigned_varint
+
+HeaderSize: TypeAlias = Callable[[int, int], int]  # of a tag and the length of its value
+MakeColumn: TypeAlias = Callable[[pa.StructArray, FieldPlan], pa.Array]  # for the structs that get the field
+ADOPTED: Final = "adopted"
+HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
+    **{name: header.size for name, header in TAG_HEADERS.items()},
+    "typed": lambda tag, _: size_of_unsigned_varint(tag) + 1,
+}
+
+
+def sizes(plan: MessagePlan, array: pa.StructArray, header: str = ADOPTED, counts: Counter[str] | None = None) -> Ints:
+    """Return how many bytes each message takes.
+
+    Args:
+        plan: of the messages.
+        array: a row each, as ``decode_columns`` gives them.
+        header: of tagged fields, a name of ``HEADER_SIZES``.
+        counts: takes the tag sections, the empty ones and the fields in them, where ``header`` is not the adopted one.
+
+    Raises:
+        EncodeError: a message cannot be written under this plan; ``rows`` says which.
+    """
+    encoded = encode_columns(plan, array)
+    ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, encoded.offset * 4).astype(np.int64)
+    taken = ends[1:] - ends[:-1]
+    if header == ADOPTED:
+        return taken
+    return taken - _Sections(HEADER_SIZES[header], Counter() if counts is None else counts).saved(array, plan.root)
+
+
+class _Sections:
+    """What another header than the adopted one saves."""
+
+    def __init__(self, header: HeaderSize, counts: Counter[str]) -> None:
+        self.header = header
+        self.counts = counts
+
+    def saved(self, array: pa.StructArray, plan: StructPlan) -> Ints:
+        """Return what is saved in each of some structs; none of these is null."""
+        saved = np.zeros(len(array), np.int64)
+        for field in plan.fields:
+            saved += self.inside(array.field(field.json_name), field)
+        if not plan.flexible or not len(array):
+            return saved
+        fields = np.zeros(len(array), np.int64)
+        for field in plan.tagged:
+            child = array.field(field.json_name)
+            written = np.flatnonzero(alone_sizes(field, child, tagged=True) > 1)
+            if len(written):
+                child = child.take(pa.array(written))
+                lengths = alone_sizes(field, child, tagged=False)
+                tags = np.full(len(written), field.tag, np.int64)
+                saved[written] += self.headers(tags, lengths, self.inside(child, field))
+                fields[written] += 1
+        saved += self.unknown(array, fields)
+        self.counts.update(
+            {"sections": len(array), "empty sections": int((fields == 0).sum()), "tagged fields": int(fields.sum())}
+        )
+        return saved
+
+    def inside(self, child: pa.Array, field: FieldPlan) -> Ints:
+        """Return what is saved in the structs of a field, by the struct that holds it."""
+        if field.struct is None:
+            return np.zeros(len(child), np.int64)
+        inner, owners = elements(child, field)
+        return _summed(self.saved(inner, field.struct), owners, len(child))
+
+    def unknown(self, array: pa.StructArray, fields: Ints) -> Ints:
+        """Return what is saved at the fields that no spec declares, and count them."""
+        if array.type.get_field_index(UNKNOWN_TAGS) < 0:
+            return np.zeros(len(array), np.int64)
+        lists = array.field(UNKNOWN_TAGS)
+        counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        if not counts.any():
+            return np.zeros(len(array), np.int64)
+        inner = lists.flatten()
+        tags = inner.field(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        lengths = np.array([len(data) for data in inner.field(1).to_pylist()], np.int64)
+        fields += counts
+        saved = self.headers(tags, lengths, np.zeros(len(tags), np.int64))
+        return _summed(saved, np.repeat(np.arange(len(array)), counts), len(array))
+
+    def headers(self, tags: Ints, lengths: Ints, inside: Ints) -> Ints:
+        """Return what the headers of some fields save, with what is saved within their values."""
+        shorter = _each(self.header, tags, lengths - inside)
+        return inside + _each(HEADER_SIZES[ADOPTED], tags, lengths) - shorter
+
+
+def elements(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
+    """Return the structs of a field, and for each the row that holds it; null has none."""
+    if field.array:
+        counts = child.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        return child.flatten(), np.repeat(np.arange(len(child)), counts)
+    owners = np.flatnonzero(child.is_valid().to_numpy(zero_copy_only=False))
+    return child.take(pa.array(owners)), owners
+
+
+def _summed(values: Ints, owners: Ints, count: int) -> Ints:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, owners, values)
+    return sums
+
+
+def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
+    """Return the size of each header; one that comes often is computed once."""
+    pairs, which = np.unique(np.stack([tags, lengths], axis=1), axis=0, return_inverse=True)
+    return np.array([size(tag, length) for tag, length in pairs.tolist()], np.int64)[which.ravel()]
+
+
+def alone_sizes(field: FieldPlan, child: pa.Array, *, tagged: bool) -> Ints:
+    """Return what a field takes: as the only tag of a section (1: it is at its default), or mandatory."""
+    return sizes(_alone(field, tagged=tagged), pa.StructArray.from_arrays([child], [field.json_name]))
+
+
+@lru_cache(maxsize=1024)
+def default_size(field: FieldPlan) -> int:
+    """Return what a mandatory field takes that is left at its default."""
+    return int(sizes(_alone(field, tagged=False), pa.array([{}], pa.struct([])))[0])
+
+
+@lru_cache(maxsize=1024)
+def _alone(field: FieldPlan, *, tagged: bool) -> MessagePlan:
+    mandatory, tags = ((), (replace(field, tag=field.tag or 0),)) if tagged else ((replace(field, tag=None),), ())
+    root = StructPlan(
+        name=field.name, flexible=tagged, fields=mandatory, tagged=tags, refused_tags=(), absent=(), min_size=tagged
+    )
+    return MessagePlan(field.name, "data", None, 0, tagged, root, (*_structs(field.struct), root))
+
+
+def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
+    """Return a struct and those in it, children first."""
+    if plan is None:
+        return ()
+    below = [one for field in (*plan.fields, *plan.tagged) for one in _structs(field.struct)]
+    return tuple({id(one): one for one in (*below, plan)}.values())
+
+
+# ---- another plan ---------------------------------------------------------------------------------------------------
+
+
+def all_fields(plan: StructPlan) -> dict[str, FieldPlan]:
+    """Return a struct's fields by their names in columns, tagged or not."""
+    return {field.json_name: field for field in (*plan.fields, *plan.tagged)}
+
+
+def fitted(array: pa.StructArray, plan: StructPlan, values: Mapping[str, MakeColumn], path: str = "") -> pa.StructArray:
+    """Return columns without the fields that ``plan`` lacks, and with values for fields that they lack.
+
+    Args:
+        array: the messages, or the structs at ``path``.
+        plan: of what they are to be.
+        values: by path (``topics.owner``): what makes a column for some structs; a field without one is left out,
+            which means its default.
+    """
+    fields, columns = all_fields(plan), {}
+    for index, name in enumerate(column.name for column in array.type):
+        if name in fields:
+            columns[name] = _fitted_field(array.field(index), fields[name], values, f"{path}{name}")
+        elif name == UNKNOWN_TAGS:
+            columns[name] = array.field(index)
+    for name in fields.keys() - columns.keys():
+        if f"{path}{name}" in values:
+            columns[name] = values[f"{path}{name}"](array, fields[name])
+    mask = array.is_null() if array.null_count else None
+    if not columns:
+        return pa.array([{}] * len(array), pa.struct([])) if mask is None else array
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=mask)
+
+
+def _fitted_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColumn], path: str) -> pa.Array:
+    if field.struct is None or pa.types.is_struct(child.type) == field.array:
+        return child
+    if not field.array:
+        return fitted(child, field.struct, values, f"{path}.")
+    counts = child.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    inner = fitted(child.flatten(), field.struct, values, f"{path}.")
+    missing = np.append(child.is_null().to_numpy(zero_copy_only=False), False)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), inner)

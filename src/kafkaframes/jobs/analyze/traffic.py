@@ -1,0 +1,227 @@
+"""The messages of captures and request logs as columns: many of one API, version and direction together."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, is_known
+from kafkaframes.capture.calls import CallMaker, Calls
+from kafkaframes.capture.columns import choose
+from kafkaframes.capture.layout import F_END_TIME
+from kafkaframes.capture.packets import Ints, PacketReader
+from kafkaframes.capture.request_log import log_rows
+from kafkaframes.capture.request_log_bodies import with_records
+from kafkaframes.capture.streams import Streams
+from kafkaframes.capture.traffic import is_request_log
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.columns import decode_columns
+from kafkaframes.protocol.messages.framed import frame_plan
+from kafkaframes.protocol.messages.headers import API_VERSIONS, encode_request, encode_response
+from kafkaframes.protocol.messages.objects import Message
+
+CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
+_ROWS: Final = 4096
+_NO_VERSION: Final = "no spec has this API and version"
+
+
+class Task(NamedTuple):
+    """What one process or Spark task measures: some of the connections of some files."""
+
+    files: tuple[str, ...]
+    share: int = 0
+    shares: int = 1
+    ports: tuple[int, ...] = ()
+
+
+@dataclass
+class Messages:
+    """Messages of one API, version and direction.
+
+    Attributes:
+        frames: ``header`` and ``body`` as columns, a row each; all could be read.
+        wire_sizes: size of each on the wire; ``None`` where that is not known (a request log).
+        labels: for each message a row of ``names``; ``names``: (client, connection, second), ``None`` where not asked.
+        unread: how many more could not be read, by label and reason.
+        span: the times of the first and the last one, in microseconds.
+    """
+
+    api_key: int
+    api_version: int
+    direction: str
+    frames: pa.StructArray
+    wire_sizes: Ints | None
+    labels: Ints
+    names: Sequence[tuple[Any, ...]]
+    unread: Counter[tuple[int, str]] = field(default_factory=Counter)
+    span: tuple[int, int] | None = None
+
+    def by_label(self) -> Iterator[Messages]:
+        """Yield the messages of each label."""
+        for label in np.unique(self.labels).tolist():
+            rows = np.flatnonzero(self.labels == label)
+            sizes = None if self.wire_sizes is None else self.wire_sizes[rows]
+            yield replace(self, frames=self.frames.take(pa.array(rows)), wire_sizes=sizes, labels=self.labels[rows])
+
+
+def captured_calls(task: Task, apis: Apis = CATALOG) -> Iterator[Calls]:
+    """Yield the calls in the captures of a task's share, pass by pass."""
+    captures = [path for path in task.files if not is_request_log(path)]
+    if captures:
+        maker = CallMaker(choose("calls", ("clientId",)), captures, apis=apis)
+        for made in Streams(PacketReader(captures, share=task.share, shares=task.shares), ports=task.ports):
+            yield Calls(maker, made)
+
+
+def messages_of(
+    task: Task, directions: Sequence[str], by: Sequence[str] = (), apis: Apis = CATALOG
+) -> Iterator[Messages]:
+    """Yield the messages of a task's share.
+
+    Args:
+        task: files, and which share of their connections.
+        directions: request, response.
+        by: of what the labels are made: client, connection, second.
+        apis: what the messages are read by.
+    """
+    for calls in captured_calls(task, apis):
+        labels, names = _labels(_facts(calls, by))
+        for direction in directions:
+            times = calls.of(direction, F_END_TIME) // 1000
+            for key, version, rows in calls.groups(direction):
+                yield from _captured(calls, direction, key, version, rows, labels, names, times)
+    for path in [path for path in task.files if is_request_log(path)][task.share :: task.shares]:
+        logged = log_rows(path, secrets=True, apis=apis)
+        while some := list(islice(logged, _ROWS)):
+            yield from _logged(some, directions, by, apis)
+
+
+def _facts(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return (client, connection, second) of each call, ``None`` where that is not asked."""
+    nothing = [None] * calls.count
+    clients = calls.client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
+    connections = calls.end("label", pa.string()).to_pylist() if CONNECTION in by else nothing
+    seconds = (calls.of(REQUEST, F_END_TIME) // 10**9).tolist() if SECOND in by else nothing
+    return list(zip(clients, connections, seconds, strict=True))
+
+
+def _labels(facts: Sequence[tuple[Any, ...]]) -> tuple[Ints, list[tuple[Any, ...]]]:
+    numbers: dict[tuple[Any, ...], int] = {}
+    labels = np.fromiter((numbers.setdefault(fact, len(numbers)) for fact in facts), np.int64, len(facts))
+    return labels, list(numbers)
+
+
+def _captured(
+    calls: Calls,
+    direction: str,
+    key: int,
+    version: int,
+    rows: Ints,
+    labels: Ints,
+    names: Sequence[tuple[Any, ...]],
+    times: Ints,
+) -> Iterator[Messages]:
+    apis = calls.maker.apis
+    raw, starts = calls.bytes_of(direction, rows)
+    span = int(times[rows].min()), int(times[rows].max())
+    if not is_known(key, version, direction, apis):
+        empty = pa.array([], pa.struct([]))
+        unread = Counter((label, _NO_VERSION) for label in labels[rows].tolist())
+        yield Messages(key, version, direction, empty, None, labels[:0], names, unread, span)
+        return
+    if key == API_VERSIONS and direction == RESPONSE and version:
+        older = _answered_at_0(raw, starts, version, apis)
+        if len(older):
+            yield from _captured_at_0(calls, rows[older], labels, names, span)
+            rows = np.delete(rows, older)
+            raw, starts = calls.bytes_of(direction, rows)
+    decoded = Decoded(raw, starts, key, version, direction, apis)
+    unread = _unread(decoded.errors, labels[rows])
+    good = decoded.errors.is_null()
+    rows, sizes = rows[good.to_numpy(zero_copy_only=False)], np.diff(starts)[good.to_numpy(zero_copy_only=False)]
+    frames = decoded.frames.filter(good) if unread else decoded.frames
+    yield Messages(key, version, direction, frames, sizes, labels[rows], names, unread, span)
+
+
+def _answered_at_0(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
+    """Return which ApiVersions responses are of version 0, as a broker answers to a version that it lacks (KIP-511)."""
+    array = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(raw)]
+    )
+    read = [
+        decode_columns(frame_plan(API_VERSIONS, one, RESPONSE, apis), array).field("_error") for one in (version, 0)
+    ]
+    return np.flatnonzero((read[0].is_valid().to_numpy(False)) & (read[1].is_null().to_numpy(False)))
+
+
+def _captured_at_0(
+    calls: Calls, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
+) -> Iterator[Messages]:
+    raw, starts = calls.bytes_of(RESPONSE, rows)
+    frames = Decoded(raw, starts, API_VERSIONS, 0, RESPONSE, calls.maker.apis).frames
+    yield Messages(API_VERSIONS, 0, RESPONSE, frames, np.diff(starts), labels[rows], names, span=span)
+
+
+def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
+    bad = np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False)).tolist()
+    return Counter((int(labels[row]), str(errors[row].as_py())) for row in bad)
+
+
+def _logged(
+    rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: Apis
+) -> Iterator[Messages]:
+    """Yield what a request log holds as JSON; records, and tags of headers, are not in it."""
+    for direction in directions:
+        groups: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+        for row in rows:
+            if row[direction] is not None and row["apiKey"] is not None:
+                groups[row["apiKey"], row["apiVersion"]].append(row)
+        for (key, version), some in groups.items():
+            yield _logged_group(key, version, direction, some, by, apis)
+
+
+def _logged_group(
+    key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: Apis
+) -> Messages:
+    labels, names = _labels([_row_facts(row, by) for row in rows])
+    data, good, unread = [], [], Counter[tuple[int, str]]()
+    for number, row in enumerate(rows):
+        try:
+            data.append(_framed(key, version, direction, row, apis))
+            good.append(number)
+        except (KafkaframesError, TypeError) as error:
+            unread[int(labels[number]), str(error)] += 1
+    frames = pa.array([], pa.struct([]))
+    if data:
+        frames = decode_columns(frame_plan(key, version, direction, apis), data)
+    times = [row["responseTime"] for row in rows if row["responseTime"] is not None]
+    span = (min(times), max(times)) if times else None
+    return Messages(key, version, direction, frames, None, labels[good], names, unread, span)
+
+
+def _row_facts(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
+    time = row["responseTime"]
+    return (
+        row["clientId"] or "" if CLIENT in by else None,
+        row["connection"] if CONNECTION in by else None,
+        time // 1_000_000 if SECOND in by and time is not None else None,
+    )
+
+
+def _framed(key: int, version: int, direction: str, row: dict[str, Any], apis: Apis) -> bytes:
+    if not is_known(key, version, direction, apis):
+        raise KafkaframesError(_NO_VERSION)
+    body: Message = apis.message_class(key, direction, version).from_json(
+        with_records(json.loads(row[direction])), version
+    )
+    if direction == REQUEST:
+        return encode_request(body, version, client_id=row["clientId"])
+    return encode_response(body, version)

@@ -1,0 +1,226 @@
+"""The bench: the messages of traffic weighed as a proposal would have them. Exact, never estimated.
+
+Each message is laid out before and after (``proposals.py``) by encoding it again; what was sent is checked against the
+size on the wire. A message of an older version is first read as one of the newest: then its fields, and what is set of
+them, are those of that version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.errors import EncodeError
+from kafkaframes.jobs.analyze.moved import count_moved, mandatory_fields
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Group, Outcome, Weight
+from kafkaframes.jobs.analyze.proposals import RAISED, Form, Layout, Question
+from kafkaframes.jobs.analyze.sizes import ADOPTED, MakeColumn, all_fields, fitted, sizes
+from kafkaframes.jobs.analyze.traffic import Messages, Task, messages_of
+from kafkaframes.jobs.analyze.values import columns_for
+from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
+from kafkaframes.protocol.messages.framed import plan_frame
+from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan, plan_message
+from kafkaframes.records.scan import Ints
+
+_OPERATIONS_BYTES: Final = 4
+_WHERE: Final = re.compile(r"row \d+, |\[\d+\]")
+
+
+class Weighing(NamedTuple):
+    """What one process or Spark task weighs."""
+
+    task: Task
+    question: Question
+
+
+def weigh(work: Weighing) -> Outcome:
+    """Weigh the messages of a task's share."""
+    bench = Bench(work.question)
+    for messages in messages_of(work.task, bench.proposal.directions, work.question.by, work.question.apis):
+        bench.weigh(messages)
+    return bench.outcome
+
+
+class Bench:
+    """Weighs messages for one question; plans and columns of new values are made once."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.proposal = question.proposal
+        self.outcome = Outcome()
+        self._layouts: dict[tuple[int, int, str], list[Layout]] = {}
+        self._plans: dict[tuple[int, int, int], tuple[Form, MessagePlan]] = {}
+
+    def weigh(self, messages: Messages) -> None:
+        """Weigh messages of one API, version and direction."""
+        self.outcome.note_span(messages.span)
+        self._note(messages, NOT_READ, messages.unread)
+        if not len(messages.frames):
+            return
+        layouts = self.layouts(messages.api_key, messages.api_version, messages.direction)
+        for number, layout in enumerate(layouts):
+            for part in messages.by_label() if layout.tag_header != ADOPTED else [messages]:
+                _LaidOut(self, part, layout, is_first=number == 0).run()
+
+    def layouts(self, key: int, version: int, direction: str) -> list[Layout]:
+        """Return what messages are to be laid out as."""
+        where = key, version, direction
+        if where not in self._layouts:
+            sent = self.sent(key, version, direction)
+            self._layouts[where] = list(self.proposal.layouts(sent, self.question.after))
+        return self._layouts[where]
+
+    def sent(self, key: int, version: int, direction: str) -> Form:
+        """Return the form in which messages were sent."""
+        return Form(self.question.apis.spec(key, direction, version), version, self.question.header(direction))
+
+    def plan(self, form: Form) -> MessagePlan:
+        """Return the plan of a form: of the body, or of header and body where headers are weighed too."""
+        if not self.proposal.has_headers:
+            return plan_message(form.spec, form.version)
+        where = id(form.spec), form.version, id(form.header)
+        if where not in self._plans:  # the form is kept, so that its id stays its own
+            self._plans[where] = form, plan_frame(*form)
+        return self._plans[where][1]
+
+    def _note(self, messages: Messages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
+        for (label, reason), count in reasons.items():
+            self.group_weight(messages, kind, label).reasons[_WHERE.sub("", reason)] += count
+
+    def group_weight(self, messages: Messages, kind: str, label: int) -> Weight:
+        """Return where the messages of a kind and label are summed up."""
+        group = Group(messages.api_key, messages.api_version, messages.direction, kind, *messages.names[label])
+        return self.outcome.weight(group)
+
+
+class _LaidOut:
+    """Messages in one layout: those that cannot be written in it are left out, with the reason."""
+
+    def __init__(self, bench: Bench, messages: Messages, layout: Layout, *, is_first: bool) -> None:
+        self.bench, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
+        self.sent = bench.sent(messages.api_key, messages.api_version, messages.direction)
+        self.plans = bench.plan(self.sent), bench.plan(layout.before), bench.plan(layout.after)
+        self.array = messages.frames if bench.proposal.has_headers else messages.frames.field("body")
+        self.labels, self.wire = messages.labels, messages.wire_sizes
+        self.frames = messages.frames
+
+    def run(self) -> None:
+        """Weigh what can be laid out."""
+        while len(self.array):
+            try:
+                self._weigh()
+            except EncodeError as error:
+                self._leave_out(error)
+            else:
+                return
+
+    def _leave_out(self, error: EncodeError) -> None:
+        bad = np.array(error.rows or range(len(self.array)), np.int64)
+        kind = NOT_RAISED if self.layout.kind == RAISED else self.layout.kind
+        self.bench._note(self.messages, kind, Counter((int(self.labels[row]), str(error)) for row in bad.tolist()))
+        good = np.delete(np.arange(len(self.array)), bad)
+        self.array, self.frames = (some.take(pa.array(good)) for some in (self.array, self.frames))
+        self.labels = self.labels[good]
+        self.wire = None if self.wire is None else self.wire[good]
+
+    def _weigh(self) -> None:
+        sent, before_plan, after_plan = self.plans
+        array, counts = self.array, Counter[str]()
+        sent_sizes = sizes(sent, array)
+        before = sent_sizes if before_plan is sent else sizes(before_plan, array)
+        after = before
+        if after_plan is not before_plan:
+            has_header = self.bench.proposal.has_headers
+            made = columns_for(self.bench.question.values, self.layout.after, has_header=has_header)
+            array = _fit(array, before_plan, after_plan, made)
+            after = sizes(after_plan, array)
+        elif self.layout.tag_header != ADOPTED:
+            after = sizes(after_plan, array, self.layout.tag_header, counts)
+        self._add(before, after, counts)
+        if self.is_first and self.wire is not None:
+            self._check(sent_sizes)
+        if after_plan is not before_plan and _moves_only(before_plan.root, after_plan.root):
+            if before_plan is not sent:  # fields that it lacks are at their defaults
+                array = decode_columns(after_plan, encode_columns(after_plan, array))
+            count_moved(array, before_plan.root, after_plan.root, self._count)
+        if self.layout.blank:
+            self._count_blank()
+
+    def _weights(self) -> Iterator[tuple[int, Weight]]:
+        for label in np.unique(self.labels).tolist():
+            yield label, self.bench.group_weight(self.messages, self.layout.kind, label)
+
+    def _add(self, before: Ints, after: Ints, counts: Counter[str]) -> None:
+        labels, messages = self.labels, np.bincount(self.labels)
+        sums = [np.bincount(labels, weights=some) for some in (before, after)]
+        for label, weight in self._weights():
+            weight.messages += int(messages[label])
+            weight.before += int(sums[0][label])
+            weight.after += int(sums[1][label])
+            weight.counts.update(counts)
+            counts = Counter()
+
+    def _check(self, sent_sizes: Ints) -> None:
+        """Compare with the wire."""
+        if not self.bench.proposal.has_headers:
+            sent_sizes = sent_sizes + self._header_sizes()
+        differ = np.bincount(self.labels, weights=sent_sizes != self.wire)
+        messages = np.bincount(self.labels)
+        for label, weight in self._weights():
+            weight.checked += int(messages[label])
+            weight.mismatched += int(differ[label])
+
+    def _header_sizes(self) -> Ints:
+        version = self.sent.spec.header_version(self.sent.version)
+        return sizes(plan_message(self.sent.header, version), self.frames.field("header"))
+
+    def _count(self, name: str, rows: Ints, numbers: Ints) -> None:
+        sums = np.bincount(self.labels[rows], weights=numbers, minlength=1)
+        for label, weight in self._weights():
+            if label < len(sums) and sums[label]:
+                weight.counts[name] += int(sums[label])
+
+    def _count_blank(self) -> None:
+        """Count the bytes of mandatory numbers of some name that hold their default: KIP-482's example."""
+
+        def is_chosen(one: FieldPlan) -> bool:
+            return one.name.endswith(self.layout.blank) and one.type == "int32" and not one.array
+
+        for field, values, rows in mandatory_fields(self.array, self.plans[0].root, is_chosen):
+            blank = pc.equal(values, field.default).to_numpy(zero_copy_only=False)
+            self._count("blank bytes", rows[blank], np.full(int(blank.sum()), _OPERATIONS_BYTES))
+
+
+def _fit(array: pa.StructArray, before: MessagePlan, after: MessagePlan, made: dict[str, MakeColumn]) -> pa.StructArray:
+    if not made and _names(before.root) <= _names(after.root):
+        return array
+    return fitted(array, after.root, made)
+
+
+def _names(plan: StructPlan, path: str = "") -> set[str]:
+    """Return the paths of all fields."""
+    names = set()
+    for name, one in all_fields(plan).items():
+        names.add(f"{path}{name}")
+        names |= set() if one.struct is None else _names(one.struct, f"{path}{name}.")
+    return names
+
+
+def _moves_only(before: StructPlan, after: StructPlan) -> bool:
+    """Return whether fields are moved into tag sections, and nothing else is changed."""
+    if before.flexible != after.flexible:
+        return False
+    old, new = all_fields(before), all_fields(after)
+    return old.keys() == new.keys() and all(_is_kept(field, new[name]) for name, field in old.items())
+
+
+def _is_kept(field: FieldPlan, to: FieldPlan) -> bool:
+    if (field.type, field.array, field.compact) != (to.type, to.array, to.compact):
+        return False
+    return field.struct is None or to.struct is None or _moves_only(field.struct, to.struct)

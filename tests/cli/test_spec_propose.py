@@ -1,0 +1,71 @@
+"""``kafkaframes spec propose``: tables, JSON, a mix, a page; named proposals and folders of specs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.calling import ask
+
+from kafkaframes.errors import OptionError
+
+DATA = Path(__file__).parents[1] / "data"
+CAPTURE = str(DATA / "captures" / "share-groups-broker43.pcap.zst")
+LOG = str(DATA / "request-logs" / "broker-4.3.1-trace.log.gz")
+
+
+def test_kip_636_by_client():
+    text = ask("spec", "propose", "kip-636", CAPTURE, "--by", "client").output
+    assert "Metadata 13 response" in text
+    assert "Persister-client-1" in text
+    assert "79 sizes checked against the wire, 0 differ" in text
+
+
+def test_a_request_log_has_no_sizes_and_the_command_says_so():
+    text = ask("spec", "propose", "kip-636", LOG).output
+    assert "0 sizes checked against the wire" in text
+    assert "not raised: 2 messages\n  2 x field nodeId" in text
+
+
+def test_json_has_a_row_for_each_group():
+    rows = [json.loads(line) for line in ask("spec", "propose", "tag-header", CAPTURE, "--json").output.splitlines()]
+    assert {row["kind"] for row in rows} == {"interleaved", "typed"}
+    assert all(row["wireMismatched"] == 0 for row in rows)
+    assert sum(row["counts"]["sections"] for row in rows) > 500
+
+
+def test_a_folder_of_specs_with_a_mix_and_a_page(tmp_path):
+    """KIP-636 as specs: versions that are one higher, so the newest of today are what changes."""
+    new, page, mix = tmp_path / "new", tmp_path / "page.html", tmp_path / "mix.csv"
+    ask("spec", "rewrite", "kip-636", "--to", str(new))
+    mix.write_text("api,version,calls_per_second\nHeartbeat,4,1000\n")
+    text = ask("spec", "propose", str(new), CAPTURE, "--scale", str(mix), "-o", str(page)).output
+    assert "HeartbeatResponse 4 -> 5:\n  changed ErrorCode: now tag 0" in text
+    assert "Messages that change:" in text
+    assert "172,800,000" in text  # two bytes of a thousand calls a second, a day
+    html = page.read_text()
+    assert html.startswith("<!doctype html>")
+    for title in ("What changes in the specs", "Whom it breaks", "Messages that change", "A mix of calls"):
+        assert title in html
+    assert "default-changed" in html or "default" in html
+
+
+def test_without_traffic_the_specs_are_compared():
+    text = ask("spec", "propose", "kip-636").output
+    assert "FetchResponse 18 -> 19:" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nowhere", CAPTURE], "no such file or directory"),
+        (["kip-636", CAPTURE, "--value", "A.B=1"], "kip-636 adds no field"),
+        (["kip-636", CAPTURE, "--ports", "x"], "must be numbers"),
+        (["kip-636", CAPTURE, "--scale", "nowhere.csv"], "--scale nowhere.csv"),
+    ],
+)
+def test_what_cannot_be_is_said(arguments, reason):
+    error = ask("spec", "propose", *arguments).exception
+    assert isinstance(error, OptionError)
+    assert reason in str(error)

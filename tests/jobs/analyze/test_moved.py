@@ -1,0 +1,45 @@
+"""Which fields become tags, which of them are set, and what the others took."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.jobs.analyze.weighing import columns
+
+from kafkaframes.jobs.analyze.moved import GAINED, LEAD, LEAD_SET, count_moved, mandatory_fields
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.plan import plan_message
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.error_tags import Tagger
+
+
+def test_codes_and_messages_in_arrays_are_counted_by_message():
+    spec = catalog.load("ProduceResponse")
+    before, after = plan_message(spec, 11), plan_message(Tagger(spec, before=11, version=11, suffix=False).run(), 11)
+    cls = message(spec.name)
+
+    def response(*codes):
+        parts = [cls.PartitionProduceResponse(error_code=code, error_message="x" if code else None) for code in codes]
+        return cls(responses=[cls.TopicProduceResponse(partition_responses=parts)])
+
+    counts = Counter()
+
+    def add(name, rows, numbers):
+        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+            counts[name, row] += number
+
+    array = columns(spec.name, 11, response(0, 7, 0), response(), response(3))
+    count_moved(array, before.root, after.root, add)
+    assert counts == {
+        ("int16", 0): 3, ("int16 set", 0): 1, ("string", 0): 3, ("string set", 0): 1, (LEAD, 0): 3, (LEAD_SET, 0): 1,
+        (GAINED, 0): 6, ("int16", 2): 1, ("int16 set", 2): 1, ("string", 2): 1, ("string set", 2): 1, (LEAD, 2): 1,
+        (LEAD_SET, 2): 1,
+    }  # fmt: skip
+
+
+def test_mandatory_fields_are_found_in_arrays():
+    cls = message("MetadataResponse")
+    array = columns("MetadataResponse", 12, cls(topics=[cls.MetadataResponseTopic(name="t")] * 2), cls())
+    plan = plan_message(cls.spec, 12).root
+    ((field, values, rows),) = mandatory_fields(array, plan, lambda one: one.name == "TopicAuthorizedOperations")
+    assert (field.name, len(values), rows.tolist()) == ("TopicAuthorizedOperations", 2, [0, 0])

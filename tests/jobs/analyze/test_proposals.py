@@ -1,0 +1,83 @@
+"""The layouts that proposals ask for: KIP-636 in place is what the rewritten specs give; both layouts read back."""
+
+from __future__ import annotations
+
+import pytest
+from tests.protocol.messages.values import make_value
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze.proposals import PROPOSALS, Form, Question, is_same, spec_changes
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
+from kafkaframes.protocol.messages.plan import plan_message
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.kip_636 import rewrite
+
+NAMES = [name for api in catalog.apis() for name in (api.request, api.response)]
+QUESTION = Question("kip-636")
+
+
+def layouts(proposal, name, version):
+    spec = catalog.load(name)
+    return list(PROPOSALS[proposal].layouts(Form(spec, version, QUESTION.header(spec.type)), None))
+
+
+def test_in_place_is_what_the_rewrite_gives_to_a_new_version():
+    """For every API whose newest version is flexible: the same bytes for a response of defaults, and for errors."""
+    found = rewrite({name: catalog.load(name) for name in NAMES})
+    checked = 0
+    for api in found.apis[::4]:
+        if api.is_flexible_new or api.version == api.before:
+            continue
+        new = plan_message(found.specs[api.response], api.version)
+        (layout,) = layouts("kip-636", api.response, api.before)
+        tagged = plan_message(layout.after.spec, layout.after.version)
+        cls = message(api.response)
+        errors = {"error_code": 3, "error_message": "no"}
+        own = plan_message(cls.spec, api.before).root.fields
+        fields = {one.attribute: errors[one.attribute] for one in own if one.attribute in errors}
+        for value in (cls(), cls(**fields)):
+            array = cls.decode_columns([value.encode(api.before)], api.before)
+            assert encode_columns(tagged, array).to_pylist() == encode_columns(new, array).to_pylist(), api
+            checked += 1
+    assert checked > 30
+
+
+@pytest.mark.parametrize("name", NAMES[::8] + NAMES[1::8])
+def test_flexible_and_inflexible_layout_are_read_back_and_one_is_what_was_sent(name):
+    cls = message(name)
+    valid, flexible = cls.spec.valid_versions, cls.spec.flexible_versions
+    for version in {valid.lowest, valid.highest, *([] if flexible.is_empty else [flexible.lowest])}:
+        values = [make_value(cls, version, seed) for seed in range(2)]
+        columns = cls.decode_columns([one.encode(version) for one in values], version)
+        (layout,) = layouts("flexible", name, version)
+        own = (layout.before, layout.after)[cls.spec.is_flexible(version)]
+        assert own.spec is cls.spec
+        for form in (layout.before, layout.after):
+            plan = plan_message(form.spec, form.version)
+            data = encode_columns(plan, columns)
+            again = decode_columns(plan, data)
+            assert again.field("_error").null_count == len(values), version
+            assert encode_columns(plan, again).equals(data)
+
+
+def test_forms_are_compared_with_their_headers():
+    spec, header = catalog.load("OffsetDeleteResponse"), catalog.load("ResponseHeader")
+    own = Form(spec, 0, header)
+    new = rewrite({name: catalog.load(name) for name in NAMES}).specs[spec.name]
+    assert is_same(own, Form(new, 0, header))
+    assert not is_same(own, Form(new, 1, header))
+
+
+def test_what_changes_in_the_specs_is_named():
+    changed = dict(spec_changes(QUESTION))
+    assert [(one.kind, one.path, one.text) for one in changed["HeartbeatResponse 4 -> 5"]] == [
+        ("changed", ("ErrorCode",), "now tag 0")
+    ]
+    assert changed["HeartbeatRequest 4 -> 5"] == []
+    assert not list(spec_changes(Question("flexible")))
+
+
+def test_there_is_no_such_proposal():
+    with pytest.raises(OptionError, match="there are kip-636, flexible, tag-header"):
+        _ = Question("kip-0").proposal

@@ -1,0 +1,51 @@
+"""A mix of calls, by what was weighed and by examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze.outcome import Outcome
+from kafkaframes.jobs.analyze.proposals import Form, Question
+from kafkaframes.jobs.analyze.scale import EXAMPLE, MEASURED, Rate, counted_mix, example_messages, read_mix, scaled
+from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.protocol.spec import catalog
+
+CAPTURE = str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst")
+KIP_636 = Question("kip-636")
+
+
+def test_a_csv_file_of_rates(tmp_path):
+    (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nHeartbeat,4,1000\nfetch,,2.5\n")
+    rates = read_mix(str(tmp_path / "mix.csv"))
+    assert rates == [Rate(12, 4, 1000.0), Rate(1, catalog.api(1).versions.highest, 2.5)]
+    heartbeat = next(scaled(Outcome(), rates, KIP_636))
+    assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE)
+
+
+@pytest.mark.parametrize("text", ["", "api,version\nFetch,1\n", "api,version,calls_per_second\nFetch,999,1\n"])
+def test_what_is_no_mix(tmp_path, text):
+    (tmp_path / "mix.csv").write_text(text)
+    with pytest.raises(OptionError, match="`scale`"):
+        read_mix(str(tmp_path / "mix.csv"))
+
+
+def test_traffic_as_a_mix_of_itself_gives_its_own_bytes():
+    outcome = weigh(Weighing(Task((CAPTURE,)), KIP_636))
+    rates = counted_mix([CAPTURE])
+    rows = list(scaled(outcome, rates, KIP_636))
+    assert {row.basis for row in rows} == {MEASURED}
+    total = outcome.by(kind="flexible")[()]
+    assert sum(row.saved for row in rows) == pytest.approx(total.saved / outcome.seconds, rel=0.01)
+
+
+def test_examples_can_be_read():
+    for api in list(catalog.apis())[::5]:
+        for direction, name in (("request", api.request), ("response", api.response)):
+            spec = catalog.load(name)
+            for version in {spec.valid_versions.lowest, spec.valid_versions.highest}:
+                messages = example_messages(Form(spec, version, KIP_636.header(direction)), direction)
+                assert messages.frames.field("_error").null_count == 1, (name, version)

@@ -1,0 +1,82 @@
+"""Sizes with each header of tagged fields are those of the messages written so; columns that are made to fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.jobs.analyze.weighing import columns
+from tests.protocol.messages.values import make_value
+
+from kafkaframes.jobs.analyze.sizes import default_size, fitted, sizes
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.spec import catalog
+
+FLEXIBLE = [name for name in catalog.names() if not catalog.load(name).flexible_versions.is_empty][::6]
+
+
+def measured(name, version, header, *values):
+    counts = Counter()
+    found = sizes(message(name).codec(version).plan, columns(name, version, *values), header, counts)
+    return found.tolist(), counts
+
+
+@pytest.mark.parametrize("unknown_tags", [False, True])
+def test_sizes_are_those_of_the_messages_written_with_each_header(unknown_tags):
+    fields = 0
+    for name in FLEXIBLE:
+        cls = message(name)
+        version = cls.spec.valid_versions.highest
+        if cls.spec.valid_versions.is_empty or not cls.spec.flexible_versions.contains(version):
+            continue
+        values = [make_value(cls, version, seed, unknown_tags=unknown_tags) for seed in range(3)]
+        for header in ("adopted", "interleaved"):
+            found, counts = measured(name, version, header, *values)
+            assert found == [len(one.encode(version, tag_header=header)) for one in values], f"{name} {header}"
+        fields += counts["tagged fields"]
+    assert fields > 10
+
+
+def test_sections_by_hand():
+    """One section with two fields that no spec declares: values of 3 and of 200 bytes.
+
+    Adopted 1 + 1 and 1 + 2; interleaved 6 bits in one byte, 15 bits in three; typed 1 + 1 each.
+    """
+    cls = message("HeartbeatRequest")
+    values = cls(unknown_tags=[(5, b"abc"), (99, b"x" * 200)]), cls()
+    by_header = {name: measured("HeartbeatRequest", 4, name, *values) for name in ("adopted", "interleaved", "typed")}
+    adopted, interleaved, typed = (np.array(found) for found, _ in by_header.values())
+    assert (adopted - interleaved).tolist() == [1, 0]
+    assert (adopted - typed).tolist() == [1, 0]
+    assert by_header["typed"][1] == {"sections": 2, "empty sections": 1, "tagged fields": 2}
+
+
+def test_a_value_at_its_default_is_not_written():
+    cls = message("ApiVersionsResponse")
+    feature = cls.SupportedFeatureKey(name="f", min_version=0, max_version=1)
+    (bare,), counts = measured("ApiVersionsResponse", 3, "interleaved", cls())
+    assert counts == {"sections": 1, "empty sections": 1, "tagged fields": 0}
+    (full,), counts = measured("ApiVersionsResponse", 3, "interleaved", cls(supported_features=[feature]))
+    assert counts == {"sections": 2, "empty sections": 1, "tagged fields": 1}
+    assert full > bare
+
+
+def test_what_a_field_takes_at_its_default():
+    plan = message("MetadataResponse").codec(12).plan.root
+    named = {field.name: default_size(field) for field in plan.fields}
+    assert named == {"ThrottleTimeMs": 4, "Brokers": 1, "ClusterId": 1, "ControllerId": 4, "Topics": 1}
+
+
+def test_fitting_keeps_nulls_drops_what_is_not_there_and_adds_values():
+    plan = message("MetadataRequest").codec(12).plan.root
+    topics = pa.array([[{"name": "a", "gone": 1}], None, []])
+    array = pa.StructArray.from_arrays([topics, pa.array([True, False, True])], ["topics", "old"])
+    made = {"topics.topicId": lambda structs, field: pa.array([b"x" * 16] * len(structs), pa.binary(16))}
+    found = fitted(array, plan, made)
+    assert found.to_pylist() == [
+        {"topics": [{"name": "a", "topicId": b"x" * 16}]},
+        {"topics": None},
+        {"topics": []},
+    ]

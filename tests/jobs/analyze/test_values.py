@@ -1,0 +1,76 @@
+"""Values for new fields: constants, ranges, functions, and what is wrong with others."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze.proposals import Form
+from kafkaframes.jobs.analyze.values import columns_for
+from kafkaframes.protocol.messages.plan import plan_message
+from kafkaframes.protocol.spec import catalog
+
+FORM = Form(catalog.load("MetadataResponse"), 12, catalog.load("ResponseHeader"))
+STRUCTS = pa.array([{"name": "a"}, {"name": "bb"}, {"name": "ccc"}])
+
+
+def field_at(*path):
+    struct, field = plan_message(FORM.spec, 12).root, None
+    for name in path:
+        (field,) = (one for one in (*struct.fields, *struct.tagged) if one.name == name)
+        struct = field.struct
+    return field
+
+
+def made(path, value):
+    ((where, make),) = columns_for((f"MetadataResponse.{path}={value}",), FORM, has_header=True).items()
+    assert where == "body." + ".".join(name[:1].lower() + name[1:] for name in path.split("."))
+    return make(STRUCTS, field_at(*path.split("."))).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "column"),
+    [
+        ("ControllerId", "7", [7, 7, 7]),
+        ("ClusterId", "null", [None] * 3),
+        ("ClusterId", "plain text", ["plain text"] * 3),
+        ("Topics.TopicId", '"x"', [b"x" + bytes(15)] * 3),
+        ("Topics.Partitions.IsrNodes", "[1, 2]", [[1, 2]] * 3),
+        ("Topics.IsInternal", "true", [True] * 3),
+    ],
+)
+def test_constants(path, value, column):
+    assert made(path, value) == column
+
+
+def test_ranges_are_numbers_or_lengths():
+    assert sorted(made("ControllerId", "5..7")) == [5, 6, 7]
+    assert sorted(map(len, made("ClusterId", "1..3"))) == [1, 2, 3]
+    assert sorted(map(len, made("Topics.Partitions.IsrNodes", "0..2"))) == [0, 1, 2]
+    assert sorted(map(len, made("Brokers", "0..2"))) == [0, 1, 2]
+
+
+def test_a_function_gets_each_struct(tmp_path):
+    (tmp_path / "values.py").write_text("def length(topic):\n    return len(topic['name'])\n")
+    assert made("ControllerId", f"@{tmp_path}/values.py:length") == [1, 2, 3]
+    with pytest.raises(OptionError, match="has no function other"):
+        made("ControllerId", f"@{tmp_path}/values.py:other")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("MetadataResponse.Nothing=1", "version 12 after has no such field"),
+        ("MetadataResponse", "write Message.path=value"),
+    ],
+)
+def test_what_names_no_field_is_refused(text, reason):
+    with pytest.raises(OptionError, match=reason):
+        columns_for((text,), FORM, has_header=False)
+
+
+def test_a_value_of_another_type_is_refused_and_another_message_is_not_meant():
+    with pytest.raises(OptionError, match="ControllerId"):
+        made("ControllerId", "text")
+    assert columns_for(("FetchResponse.X=1",), FORM, has_header=False) == {}

@@ -1,0 +1,177 @@
+"""The bench on real traffic gives what an analysis for each proposal gave; messages by hand; what is left out, and why.
+
+``FIGURES`` are those of the analyses that the bench has replaced, to the byte. They took ApiVersions
+answered at version 0 for answers of the version that was asked for, so that API is not in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.jobs.analyze.weighing import weighed
+
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Weight, merged
+from kafkaframes.jobs.analyze.proposals import CHANGED, RAISED, SAME, Question
+from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.spec import FieldSpec, FieldType, Versions, catalog, load_message
+
+DATA = Path(__file__).parents[2] / "data"
+FIGURES = {  # (messages, before, after) by file, proposal and kind
+    "captures/mangled-loss.pcapng.zst": {
+        "kip-636": {"inflexible": (43, 9326, 9326), "raised": (40, 9148, 9005), "flexible": (176, 31191, 30330)},
+    },
+    "captures/raw-oldversions-broker39.pcap": {
+        "kip-636": {"inflexible": (100, 15341, 15341), "raised": (93, 17015, 16507)},
+        "flexible": {"all": (201, 18698, 16718)},
+    },
+    "captures/share-groups-broker43.pcap.zst": {
+        "kip-636": {"flexible": (67, 24326, 24105)},
+        "tag-header": {"interleaved": (134, 39723, 39723), "typed": (134, 39723, 39723)},
+    },
+    "request-logs/broker-2.6.3-trace-old-clients.log.gz": {
+        "kip-636": {"flexible": (34, 2290, 2188), "inflexible": (29, 1109, 1109), "raised": (22, 1051, 967)},
+    },
+    "request-logs/broker-4.3.1-trace.log.gz": {
+        "kip-636": {"flexible": (75, 6666, 6410), "inflexible": (9, 402, 402), "raised": (7, 335, 325)},
+        "flexible": {"all": (168, 13743, 11595)},
+    },
+}
+API_VERSIONS = 18
+ECHO = """{"apiKey": 12, "type": "request", "name": "HeartbeatRequest", "validVersions": "0-5",
+  "flexibleVersions": "4+", "listeners": ["broker"], "fields": [
+  {"name": "GroupId", "type": "string", "versions": "0+"},
+  {"name": "GenerationId", "type": "int32", "versions": "0-4"},
+  {"name": "Epoch", "type": "int64", "versions": "5+"},
+  {"name": "MemberId", "type": "string", "versions": "0+"},
+  {"name": "GroupInstanceId", "type": "string", "versions": "3+", "nullableVersions": "3+", "default": "null",
+    "taggedVersions": "5+", "tag": 0}]}"""
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [(file, name) for file, proposals in FIGURES.items() for name in proposals], ids=str
+)
+def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
+    outcome = merged(weigh(Weighing(Task((str(DATA / file),), share, 2), Question(name))) for share in range(2))
+    sums = {}
+    for group, weight in outcome.weights.items():
+        if group.api_key != API_VERSIONS and group.kind not in (NOT_READ, NOT_RAISED):
+            sums.setdefault(group.kind, Weight()).add(weight)
+    kinds = FIGURES[file][name]
+    measured = {kind: (one.messages, one.before, one.after) for kind, one in sums.items() if one.messages}
+    assert {kind: measured[kind] for kind in kinds} == kinds
+    total = outcome.by()[()]
+    assert total.mismatched == 0
+    assert (total.checked > 50) == file.startswith("captures/")
+
+
+def test_apiversions_answered_at_version_0_is_weighed_as_such():
+    """KIP-511: a broker answers a version that it lacks at version 0; 24 of these are in this capture."""
+    file = str(DATA / "captures" / "mangled-loss.pcapng.zst")
+    sums = weigh(Weighing(Task((file,)), Question("kip-636"))).by("api_version", api_key=18)
+    assert {version: weight.messages for (version,), weight in sums.items()} == {0: 24, 4: 45}
+
+
+def test_the_documents_numbers_for_offset_commit_and_heartbeat():
+    """2 bytes for each code that is 0: 100 partitions 200, a heartbeat 2; a set code costs 2 more."""
+    heartbeat = message("HeartbeatResponse")
+    weight = weighed("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
+    assert (weight.saved, weight.counts["int16"], weight.counts["int16 set"], weight.break_even) == (0, 2, 1, 0.5)
+    parts = [{"partitionIndex": number, "errorCode": 0} for number in range(100)]
+    body = {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": parts}]}
+    assert weighed("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved == 200
+
+
+@pytest.mark.parametrize(("partitions", "before", "after"), [(100, 3319, 3019), (1000, 33020, 30020)])
+def test_produce_costs_what_kafkas_own_writers_take(partitions, before, after):
+    cls = message("ProduceResponse")
+    parts = [cls.PartitionProduceResponse(index=number) for number in range(partitions)]
+    value = cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=parts)])
+    weight = weighed("kip-636", 11, value)["flexible"]
+    assert (weight.before, weight.after, weight.checked, weight.mismatched) == (before, after, 1, 0)
+
+
+@pytest.mark.parametrize(("length", "more"), [(0, 2), (126, 2), (127, 3), (300, 3)])
+def test_a_message_that_is_set_costs_two_bytes_more_and_three_above_126(length, more):
+    cls = message("ProduceResponse")
+    for text, saved in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
+        part = cls.PartitionProduceResponse(error_message=text)
+        value = cls(responses=[cls.TopicProduceResponse(partition_responses=[part])])
+        assert weighed("kip-636", 11, value)["flexible"].saved == saved
+
+
+def test_fields_of_a_raised_response_are_those_of_the_version_that_it_is_raised_to():
+    """FindCoordinator 0 has a code of its own; the newest has one for each key, and no key here: nothing is moved."""
+    kinds = weighed("kip-636", 1, message("HeartbeatResponse")())
+    assert (kinds["inflexible"].saved, kinds["raised"].saved, kinds["raised"].counts["int16"]) == (0, 2, 1)
+    assert kinds["inflexible"].break_even is None
+    kinds = weighed("kip-636", 0, message("FindCoordinatorResponse")())
+    assert kinds["raised"].counts["int16"] == 0
+    assert kinds["raised"].saved == 0
+
+
+def test_what_cannot_be_raised_is_named_and_the_rest_is_weighed():
+    cls = message("FindCoordinatorResponse")
+    kinds = weighed("kip-636", 0, cls(), cls(node_id=1), cls(), cls(node_id=2))
+    assert kinds["raised"].messages == 2
+    (reason,) = kinds[NOT_RAISED].reasons
+    assert kinds[NOT_RAISED].left_out == 2
+    assert reason == "field nodeId: not the default, and version 6 lacks this field; the first is 0"
+
+
+def test_a_heartbeat_by_hand_in_both_layouts():
+    """Three texts save a byte each, the fourth one (null) too, and the tag section takes one."""
+    value = message("HeartbeatRequest")(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+    for version in (3, 4):
+        weight = weighed("flexible", version, value, value)["all"]
+        assert (weight.messages, weight.before, weight.after) == (2, 24, 20)
+
+
+def test_operations_that_nobody_asked_for():
+    """KIP-482's example: four bytes a topic, and four for the cluster until version 10."""
+    cls = message("MetadataResponse")
+    topics = [cls.MetadataResponseTopic(name="t"), cls.MetadataResponseTopic(name="u", topic_authorized_operations=7)]
+    blank = [weighed("flexible", version, cls(topics=topics))["all"].counts["blank bytes"] for version in (10, 12)]
+    assert blank == [8, 4]
+
+
+def test_tags_that_no_spec_declares_cannot_be_laid_out_without_tags():
+    weight = weighed("flexible", 4, message("HeartbeatRequest")(unknown_tags=[(99, b"trace")]))["all"]
+    assert (weight.messages, weight.left_out) == (0, 1)
+
+
+def test_a_pair_of_specs_moves_drops_and_adds_fields():
+    """Version 5 after: a number of 8 bytes for one of 4, a null text as a tag: 4 more, 1 less. Before: 29 bytes."""
+    request = message("HeartbeatRequest")(group_id="g", generation_id=7, member_id="m")
+    after = {"HeartbeatRequest": load_message(ECHO)}
+    kinds = weighed(Question("mine", after), 4, request)
+    assert kinds.keys() == {CHANGED}
+    assert kinds[CHANGED].before - kinds[CHANGED].after == -3
+    assert (kinds[CHANGED].checked, kinds[CHANGED].mismatched, kinds[CHANGED].break_even) == (1, 0, None)
+    kinds = weighed(Question("mine", after), 1, request)
+    assert kinds[RAISED].saved == -3
+    kinds = weighed(Question("mine", after), 9, message("OffsetCommitResponse")())
+    assert kinds.keys() == {SAME}
+
+
+def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
+    """One tag of eight bytes and its header where it has a value; an inflexible version stays as it is."""
+    spec = catalog.load("HeartbeatRequest")
+    owner = FieldSpec(
+        name="Owner", type=FieldType("int64"), versions=Versions(4, 32767), default=0, tag=0,
+        tagged_versions=Versions(4, 32767),
+    )  # fmt: skip
+    after = {spec.name: replace(spec, struct=replace(spec.struct, fields=(*spec.struct.fields, owner)))}
+    request = message(spec.name)(group_id="g")
+    assert weighed(Question("mine", after), 3, request).keys() == {SAME}
+    for values, more in (((), 0), (("HeartbeatRequest.Owner=5",), 10), (("HeartbeatRequest.Owner=0",), 0)):
+        assert weighed(Question("mine", after, values=values), 4, request)[CHANGED].saved == -more
+
+
+def test_the_specs_before_may_be_a_users_own():
+    request = message("HeartbeatRequest")(group_id="g")
+    own = {"HeartbeatRequest": load_message(ECHO)}
+    assert weighed(Question("back", {}, own), 4, request).keys() == {SAME}

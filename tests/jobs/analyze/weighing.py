@@ -1,0 +1,36 @@
+"""Messages made here, on the bench."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.jobs.analyze.outcome import Weight
+from kafkaframes.jobs.analyze.proposals import Question
+from kafkaframes.jobs.analyze.traffic import Messages
+from kafkaframes.jobs.analyze.weigh import Bench
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.framed import request_columns, response_columns
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
+
+NOBODY = (None, None, None)
+
+
+def weighed(question, version, *values) -> dict[str, Weight]:
+    """Return the weights of messages of one class by kind."""
+    spec = values[0].spec
+    is_request = spec.type == "request"
+    data = [(encode_request if is_request else encode_response)(value, version) for value in values]
+    frames = (request_columns if is_request else response_columns)(data, spec.api_key, version)
+    sizes = np.array([len(one) for one in data])
+    labels = np.zeros(len(values), np.int64)
+    bench = Bench(Question(question) if isinstance(question, str) else question)
+    bench.weigh(Messages(spec.api_key, version, spec.type, frames, sizes, labels, [NOBODY], Counter()))
+    return {group.kind: weight for group, weight in bench.outcome.weights.items()}
+
+
+def columns(name, version, *values) -> pa.StructArray:
+    """Return bodies as columns."""
+    return message(name).decode_columns([value.encode(version) for value in values], version)
