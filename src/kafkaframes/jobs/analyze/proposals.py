@@ -178,9 +178,9 @@ def spec_changes(question: Question) -> Iterator[tuple[str, list[Change]]]:
         if new is None or old.valid_versions.is_empty or new.valid_versions.is_empty:
             continue
         first, last = old.valid_versions.highest, new.valid_versions.highest
-        found = changes(old, first, last, later=new)
-        if found or first != last:
-            yield f"{name} {first} -> {last}", found
+        fields = changes(old, first, last, later=new)
+        if fields or first != last:
+            yield f"{name} {first} -> {last}", fields
 
 
 def is_same(form: Form, other: Form) -> bool:

@@ -189,8 +189,8 @@ class _LaidOut:
     def _count_blank(self) -> None:
         """Count the bytes of mandatory numbers of some name that hold their default: KIP-482's example."""
 
-        def is_chosen(one: FieldPlan) -> bool:
-            return one.name.endswith(self.layout.blank) and one.type == "int32" and not one.array
+        def is_chosen(field: FieldPlan) -> bool:
+            return field.name.endswith(self.layout.blank) and field.type == "int32" and not field.array
 
         for field, values, rows in mandatory_fields(self.array, self.plans[0].root, is_chosen):
             blank = pc.equal(values, field.default).to_numpy(zero_copy_only=False)
@@ -206,9 +206,9 @@ def _fit(array: pa.StructArray, before: MessagePlan, after: MessagePlan, made: d
 def _names(plan: StructPlan, path: str = "") -> set[str]:
     """Return the paths of all fields."""
     names = set()
-    for name, one in all_fields(plan).items():
+    for name, field in all_fields(plan).items():
         names.add(f"{path}{name}")
-        names |= set() if one.struct is None else _names(one.struct, f"{path}{name}.")
+        names |= set() if field.struct is None else _names(field.struct, f"{path}{name}.")
     return names
 
 

@@ -76,16 +76,20 @@ def _breaks(question: Question) -> Iterator[Markup]:
     if question.after is None:
         return
     before = question.specs_before
-    found = [one for one in check_sets(before, before | dict(question.after)) if one.verdict != "compatible"]
-    found.sort(key=lambda one: -SEVERITY[one.verdict])
-    fields = [
-        Field("Verdict", lambda one: tag("b", one.verdict)),
-        Field("Message", lambda one: one.message),
-        Field("Field", lambda one: one.place, wide=True),
-        Field("What", lambda one: one.text, wide=True),
-        Field("Why", lambda one: one.rule.source, wide=True),
+    findings = [
+        finding for finding in check_sets(before, before | dict(question.after)) if finding.verdict != "compatible"
     ]
-    shown = table(found[:_MOST_FINDINGS], fields, name="findings") if found else empty("Nobody: all is compatible.")
+    findings.sort(key=lambda finding: -SEVERITY[finding.verdict])
+    fields = [
+        Field("Verdict", lambda finding: tag("b", finding.verdict)),
+        Field("Message", lambda finding: finding.message),
+        Field("Field", lambda finding: finding.place, wide=True),
+        Field("What", lambda finding: finding.text, wide=True),
+        Field("Why", lambda finding: finding.rule.source, wide=True),
+    ]
+    shown = (
+        table(findings[:_MOST_FINDINGS], fields, name="findings") if findings else empty("Nobody: all is compatible.")
+    )
     yield card("breaks", "Whom it breaks", shown, note="By KIP-482's rules of evolution: spec check.", wide=True)
 
 
