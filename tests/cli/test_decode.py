@@ -1,6 +1,7 @@
 """``kafkaframes decode``: what a person sees of bytes, whole and broken."""
 
 import base64
+import json
 
 import pytest
 from tests.cli.calling import outcome as run
@@ -66,6 +67,23 @@ def test_records_are_known_by_their_magic_and_drawn_byte_by_byte(tmp_path):
     assert "# batches[0].records, decompressed:" in text
     assert "300 -> 1300  zig-zag of 600, 11011000 00000100" in text
     assert "zig-zag" not in run("decode", str(path), "--depth", "1")[1]
+
+
+def test_records_as_json_are_their_batches(tmp_path):
+    path = tmp_path / "batch"
+    rows = {"key": [b"k", None], "value": [b"v", b"w"], "headers": [[("h", b"1")], []], "timestamp": [1000, 1300]}
+    path.write_bytes(kafkaframes.build_records(rows, codec="gzip"))
+    (batch,) = json.loads(run("decode", str(path), "--records", "--json")[1])
+    assert (batch["magic"], batch["codec"], batch["baseOffset"], batch["damage"]) == (2, "gzip", 0, None)
+    assert [(one["offset"], one["timestamp"], one["key"], one["value"]) for one in batch["records"]] == [
+        (0, 1000, "aw==", "dg=="),
+        (1, 1300, None, "dw=="),
+    ]
+    assert batch["records"][0]["headers"] == [{"rawKey": "aA==", "value": "MQ=="}]
+    path.write_bytes(path.read_bytes() + b"rest")
+    code, text, error = run("decode", str(path), "--records", "--json")
+    assert (code, len(json.loads(text))) == (1, 1)
+    assert isinstance(error, DecodeError)
 
 
 def test_damaged_records_are_drawn_up_to_the_damage(tmp_path):

@@ -94,3 +94,34 @@ def test_nothing_is_written_into_the_source_or_among_other_files(written, tmp_pa
     assert isinstance(
         run("spec", "rewrite", "kip-636", "--from", tmp_path / "none", "--to", tmp_path / "x")[2], OptionError
     )
+
+
+def test_what_is_not_changed_is_written_as_it_was(tmp_path):
+    """Kafka's verifier of evolution compares the texts of defaults."""
+    fields = [
+        {"name": "ErrorCode", "type": "int16", "versions": "0+"},
+        {"name": "Most", "type": "int32", "versions": "0+", "default": "0x7fffffff"},
+        {"name": "Sure", "type": "bool", "versions": "0+", "default": "false"},
+    ]
+    half = {"apiKey": 200, "validVersions": "0", "flexibleVersions": "0+"}
+    request = half | {"type": "request", "name": "GreetRequest", "fields": []}
+    response = half | {"type": "response", "name": "GreetResponse", "fields": fields}
+    other = "// theirs\n" + json.dumps(
+        {"type": "data", "name": "Other", "fields": []} | half | {"apiKey": 201}, indent=3
+    )
+    source = tmp_path / "old"
+    source.mkdir()
+    (source / "Other.json").write_text(other)
+    for spec in (request, response):
+        (source / f"{spec['name']}.json").write_text("// ours {\n" + json.dumps(spec))
+    code, text, _ = run("spec", "rewrite", "kip-636", "--from", source, "--to", tmp_path / "new")
+    assert code == 0, text
+    assert (tmp_path / "new/Other.json").read_text() == other
+    written = (tmp_path / "new/GreetResponse.json").read_text()
+    assert written.startswith("// ours {\n{\n")
+    assert '"default": "0x7fffffff"' in written
+    assert '"default": "false"' in written
+
+
+def test_the_catalogs_oldest_apis_lose_the_listener_that_kafka_4_refuses(written):
+    assert not any(b"zkBroker" in text for text in contents(written[0]).values())

@@ -32,3 +32,12 @@ def test_show_a_file(tmp_path):
     path = tmp_path / "Mine.json"
     shutil.copy(FOLDER / "RequestHeader.json", path)
     assert "ClientId" in run("show", str(path), "2")
+
+
+def test_show_says_what_a_spec_says_of_its_fields(tmp_path):
+    path = tmp_path / "Mine.json"
+    field = {"name": "A", "type": "int8", "versions": "0+", "about": "How loud it is."}
+    top = {"type": "data", "name": "Mine", "validVersions": "0", "flexibleVersions": "none", "fields": [field]}
+    path.write_text(json.dumps(top))
+    assert "How loud it is." in run("show", str(path))
+    assert "How loud it is." in run("show", str(path), "0")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
+from base64 import b64encode
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkaframes.cli.frames import annotate, read_bytes, which_message
+from kafkaframes.cli.options import json_option_of
+from kafkaframes.errors import CorruptRecordError
 from kafkaframes.protocol.messages.annotate import Annotated, Run
 from kafkaframes.records.annotate import HEADERS, RECORDS, Drawing, are_records, draw_records
+
+if TYPE_CHECKING:
+    from kafkaframes.records.batch import Batch
 
 _BYTES_A_LINE: Final = 16
 _MOST_LINES: Final = 4  # of one run; --all shows every byte
@@ -19,9 +27,7 @@ _MOST_LINES: Final = 4  # of one run; --all shows every byte
 @click.command("decode")
 @click.argument("source", metavar="HEX|FILE|-")
 @which_message
-@click.option(
-    "--json", "as_json", is_flag=True, help="print Kafka's JSON form instead, records as base64, with unknown tags"
-)
+@json_option_of("Print JSON instead: of messages Kafka's form, with unknown tags; of records a list of batches.")
 @click.option("--all", "show_all", is_flag=True, help="every byte of long values")
 @click.option("--records", is_flag=True, help="the bytes are batches or a message set, as in a segment")
 @click.option(
@@ -38,7 +44,10 @@ def command(source: str, as_json: bool, show_all: bool, records: bool, depth: in
     are drawn too. Broken bytes are shown up to the break; the exit status is then 2.
     """
     data = read_bytes(source)
-    if records or (not as_json and not which["api"] and not which["name"] and are_records(data)):
+    if records or (not which["api"] and not which["name"] and are_records(data)):
+        if as_json:
+            _print_batches(data)
+            return
         drawings = draw_records(data, depth=RECORDS if depth is None else max(depth, HEADERS))
         _print_drawings(drawings, show_all=show_all)
         return
@@ -51,6 +60,33 @@ def command(source: str, as_json: bool, show_all: bool, records: bool, depth: in
             click.echo(line)
     if annotated.error is not None:
         raise annotated.error
+
+
+def _print_batches(data: bytes) -> None:
+    """Print the batches and their records as JSON, keys and values as base64; then raise what is wrong with them."""
+    from kafkaframes.records.batch import read_values
+
+    walk = read_values(data)
+    batches = list(walk)
+    click.echo(json.dumps(list(map(_batch_form, batches)), default=lambda raw: b64encode(raw).decode(), indent=2))
+    damage = next((batch.damage.reason for batch in batches if batch.damage is not None), None)
+    position = 0 if walk.end is None else walk.end.position
+    if damage is not None or position < len(data):
+        raise CorruptRecordError(damage or f"the bytes from {position} on are no batch", position=position)
+
+
+def _batch_form(batch: Batch) -> dict[str, Any]:
+    """Return a batch with its records, fields in Kafka's spelling."""
+    fields = {one.name: getattr(batch, one.name) for one in dataclasses.fields(batch)}
+    records = [
+        _camel(record._asdict() | {"headers": [_camel(header._asdict()) for header in record.headers]})
+        for record in batch.records
+    ]
+    return _camel(fields | {"records": records, "damage": None if batch.damage is None else batch.damage.reason})
+
+
+def _camel(fields: dict[str, Any]) -> dict[str, Any]:
+    return {re.sub("_(.)", lambda letter: letter[1].upper(), name): value for name, value in fields.items()}
 
 
 def _print_drawings(drawings: list[Drawing], *, show_all: bool) -> None:

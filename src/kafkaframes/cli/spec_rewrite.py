@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from kafkaframes.cli.spec_sources import load_specs
+from kafkaframes.cli.spec_sources import load_files
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.changes import worst
@@ -21,6 +23,7 @@ from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, nu
 from kafkaframes.protocol.spec.model import MessageSpec
 
 _COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
+_COMMENTS: Final = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)  # before the object: a licence
 _HEADERS: Final = ("RequestHeader", "ResponseHeader")
 
 
@@ -42,10 +45,11 @@ def command(proposal: str, source: str | None, target: Path, suffix: bool, as_wr
     The same input gives the same files, and a rewritten folder comes out as it went in. Use them with --specs, with
     `connection`, or with Kafka's own generator.
     """
-    specs = _read(source)
+    files = _read(source)
+    specs = {name: spec for name, (spec, _) in files.items()}
     _check_target(source, target)
     done = rewrite(specs, suffix=suffix, as_written=as_written)
-    _write(target, {f"{name}.json": to_text(spec) for name, spec in done.specs.items()})
+    _write(target, {f"{name}.json": _text_of(spec, *files[name]) for name, spec in done.specs.items()})
     if style == "json":
         click.echo(json.dumps(list(_rows(done)), indent=1))
     elif style == "csv":
@@ -57,12 +61,25 @@ def command(proposal: str, source: str | None, target: Path, suffix: bool, as_wr
             click.echo(line)
 
 
-def _read(source: str | None) -> dict[str, MessageSpec]:
-    """Return the specs of a place by name; without one those of the catalog that a connection needs."""
+def _read(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
+    """Return the specs of a place by name, and their text; without one those of the catalog that a connection needs.
+
+    The listener ``zkBroker``, which the catalog's oldest APIs have, is left out: generators of 4.0 and later refuse it.
+    """
     if source is None:
         names = [name for api in catalog.apis() for name in (api.request, api.response)]
-        return {name: catalog.load(name) for name in (*_HEADERS, *names)}
-    return load_specs(source)
+        loaded = map(catalog.load, (*_HEADERS, *names))
+        kept = [replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in loaded]
+        return {one.name: (one, to_text(one).encode()) for one in kept}
+    return load_files(source)
+
+
+def _text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
+    """Return the bytes of a rewritten spec: that of its file where nothing has changed, else behind its comments."""
+    if spec is before:
+        return text
+    head = _COMMENTS.match(text.decode("utf-8", "replace"))
+    return ((head[0] if head else "") + to_text(spec)).encode()
 
 
 def _check_target(source: str | None, target: Path) -> None:
@@ -76,14 +93,14 @@ def _check_target(source: str | None, target: Path) -> None:
         raise OptionError(f"--to {target} holds other files ({surplus[0]}): name a new folder")
 
 
-def _write(target: Path, texts: Mapping[str, str]) -> None:
+def _write(target: Path, texts: Mapping[str, bytes]) -> None:
     existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
     if existing - texts.keys():
         raise OptionError(f"--to {target} holds {min(existing - texts.keys())}, which is no part of this rewrite")
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (target / name).write_text(text, encoding="utf-8", newline="\n")
+            (target / name).write_bytes(text)
     except OSError as error:
         raise OptionError(f"--to {target} cannot be written: {error.strerror}") from None
 

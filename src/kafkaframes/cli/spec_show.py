@@ -49,7 +49,7 @@ def _print_version(spec: MessageSpec, version: int) -> None:
             "  " * row.depth + row.name,
             row.wire_type,
             row.size,
-            "; ".join(filter(None, (row.note, catalog.about(spec.name, row.name)))),
+            "; ".join(filter(None, (row.note, row.about or catalog.about(spec.name, row.name)))),
         )
         for row in rows(spec, version)
     ]
@@ -65,8 +65,9 @@ def _print_all(spec: MessageSpec) -> None:
         default = default_words(one.default) if one.tag is not None or is_telling(one.default) else ""
         kinds = (("key", one.map_key), ("ignorable", one.ignorable))
         marks = ", ".join(word for word, is_set in kinds if is_set)
-        lines.append(("  " * (len(path) - 1) + one.name, str(one.type), str(one.versions), null, tag, default, marks))
-    print_table(("field", "type", "versions", "nullable", "tag", "default", "marks"), lines)
+        cells = ("  " * (len(path) - 1) + one.name, str(one.type), str(one.versions), null, tag, default, marks)
+        lines.append((*cells, one.about))
+    print_table(("field", "type", "versions", "nullable", "tag", "default", "marks", "about"), lines)
 
 
 def _heading(spec: MessageSpec, what: str) -> None:

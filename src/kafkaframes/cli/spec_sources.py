@@ -44,19 +44,24 @@ def published(place: str) -> list[Published]:
     return found
 
 
-def load_specs(place: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
-    """Return the specs at a place by name.
+def load_specs(source: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
+    """Return the specs at a source by name.
 
     Raises:
         OptionError: there is nothing there, or it cannot be read.
         SpecError: a file is no spec, or two are of one message.
     """
-    specs: dict[str, MessageSpec] = {}
-    for file in published(place):
+    return {name: spec for name, (spec, _) in load_files(source, dialect).items()}
+
+
+def load_files(source: str, dialect: Dialect = PUBLISHED) -> dict[str, tuple[MessageSpec, bytes]]:
+    """Return the same, each with the bytes of its file."""
+    specs: dict[str, tuple[MessageSpec, bytes]] = {}
+    for file in published(source):
         spec = load_message(file.text, file=file.file, dialect=dialect)
         if spec.name in specs:
-            raise SpecError(f"{place} has two specs of {spec.name}: give one release", file=file.file)
-        specs[spec.name] = spec
+            raise SpecError(f"{source} has two specs of {spec.name}: give one release", file=file.file)
+        specs[spec.name] = spec, file.text
     return specs
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaframes.errors import DecodeError, EncodeError
+from kafkaframes.errors import EncodeError
 from kafkaframes.wire.varint import (
     read_unsigned_varint,
     read_unsigned_varlong,
@@ -97,10 +97,7 @@ def _size_adopted(tag: int, length: int) -> int:
 
 def _read_interleaved(buf: bytes, position: int) -> tuple[int, int, int]:
     header, end = read_unsigned_varlong(buf, position)
-    tag, length = deinterleave(header & _UINT64)
-    if tag >> 31 or length >> 31:
-        raise DecodeError(f"tag {tag} of {length} bytes: neither has more than 31 bits", position=position)
-    return tag, length, end
+    return *deinterleave(header & _UINT64), end
 
 
 def _write_interleaved(out: bytearray, tag: int, length: int) -> None:

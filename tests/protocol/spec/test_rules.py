@@ -310,6 +310,21 @@ def test_declared_paths_lead_to_lines():
     assert '"X"' in document.text.splitlines()[document.line_of((*inner.where, "name")) - 1]
 
 
+@pytest.mark.parametrize("type_", ["S", "[]S"])
+def test_a_common_struct_that_nobody_uses_may_hold_itself_from_a_later_version_on(type_):
+    """Judged by the generator of 4.3.1, which then names the schema of the version before."""
+
+    def holding(later, *fields, **struct):
+        common = {"name": "S", "versions": "0+", "fields": [*INNER, a(name="Next", type=type_, versions=later)]}
+        return text(A, *fields, commonStructs=[common | struct])
+
+    assert load_message(holding("1+")).common_structs
+    assert load_message(holding("2+", versions="1+"))
+    for refused in (holding("0+"), holding("1+", versions="1+"), holding("1+", a(name="B", type="S"))):
+        with pytest.raises(SpecError, match="contains itself"):
+            load_message(refused)
+
+
 def test_deep_chains_of_common_structs_are_no_crash():
     count = 3000
     chain = [

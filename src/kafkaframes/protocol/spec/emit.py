@@ -1,4 +1,4 @@
-"""Write a spec as KIP-482's JSON: canonical, compact, one field a line, nothing that is a default."""
+"""Write a spec as KIP-482's JSON: canonical, compact, field field a line, nothing that is a default."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import uuid
 from typing import Any
 
+from kafkaframes.protocol.spec.defaults import BadDefaultError, parse_default
 from kafkaframes.protocol.spec.model import NIL_UUID, FieldSpec, MessageSpec, StructSpec
 
 # What a field's default is when the spec says none.
@@ -31,58 +32,63 @@ def to_json(message: MessageSpec) -> dict[str, Any]:
         out["latestVersionUnstable"] = True
     if message.header_versions is not None:
         out["headerVersions"] = {str(versions): str(header) for versions, header in message.header_versions}
-    out["fields"] = [_field(message, one, inlined) for one in message.struct.fields]
+    out["fields"] = [_field(message, field, inlined) for field in message.struct.fields]
     if message.common_structs:
-        out["commonStructs"] = [_common(message, one, inlined) for one in message.common_structs]
+        out["commonStructs"] = [_common(message, field, inlined) for field in message.common_structs]
     return out
 
 
 def _common(message: MessageSpec, struct: StructSpec, inlined: set[str]) -> dict[str, Any]:
-    fields = [_field(message, one, inlined) for one in struct.fields]
+    fields = [_field(message, field, inlined) for field in struct.fields]
     return {"name": struct.name, "versions": str(struct.versions), "fields": fields}
 
 
-def _field(message: MessageSpec, one: FieldSpec, inlined: set[str]) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": one.name, "type": str(one.type), "versions": str(one.versions)}
-    out.update(_ranges(one))
-    if one.map_key:
+def _field(message: MessageSpec, field: FieldSpec, inlined: set[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
+    out.update(_ranges(field))
+    if field.map_key:
         out["mapKey"] = True
-    if one.ignorable:
+    if field.ignorable:
         out["ignorable"] = True
-    default = default_text(one)
+    default = default_text(field)
     if default is not None:
         out["default"] = default
-    if one.entity_type != "unknown":
-        out["entityType"] = one.entity_type
-    if one.zero_copy:
+    if field.entity_type != "unknown":
+        out["entityType"] = field.entity_type
+    if field.zero_copy:
         out["zeroCopy"] = True
-    if one.about:
-        out["about"] = one.about
-    if one.type.is_struct:
-        struct = message.struct_of(one)
+    if field.about:
+        out["about"] = field.about
+    if field.type.is_struct:
+        struct = message.struct_of(field)
         if not struct.is_common and struct.name not in inlined:
             inlined.add(struct.name)
             out["fields"] = [_field(message, inner, inlined) for inner in struct.fields]
     return out
 
 
-def _ranges(one: FieldSpec) -> dict[str, Any]:
+def _ranges(field: FieldSpec) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    if not one.nullable_versions.is_empty:
-        out["nullableVersions"] = str(one.nullable_versions)
-    if one.tag is not None:
-        out["tag"] = one.tag
-        out["taggedVersions"] = str(one.tagged_versions)
-    if one.flexible_versions is not None:
-        out["flexibleVersions"] = str(one.flexible_versions)
+    if not field.nullable_versions.is_empty:
+        out["nullableVersions"] = str(field.nullable_versions)
+    if field.tag is not None:
+        out["tag"] = field.tag
+        out["taggedVersions"] = str(field.tagged_versions)
+    if field.flexible_versions is not None:
+        out["flexibleVersions"] = str(field.flexible_versions)
     return out
 
 
-def default_text(one: FieldSpec) -> str | None:
-    """Return a field's default as a spec writes it; ``None`` where the type's own default says it already."""
-    value = one.default
+def default_text(field: FieldSpec) -> str | None:
+    """Return a field's default: as it was written where it is still that, else in the shortest form.
+
+    ``None`` where the type's own default says it already.
+    """
+    value = field.default
+    if _is_as_written(field):
+        return field.written_default
     if value is None:
-        return None if one.type.name == "records" and not one.type.is_array else "null"
+        return None if field.type.name == "records" and not field.type.is_array else "null"
     if any(type(value) is type(own) and value == own for own in _OWN_DEFAULTS):
         return None
     if isinstance(value, bool):
@@ -90,6 +96,13 @@ def default_text(one: FieldSpec) -> str | None:
     if isinstance(value, uuid.UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
     return _float_text(value) if isinstance(value, float) else str(value)
+
+
+def _is_as_written(field: FieldSpec) -> bool:
+    try:
+        return bool(field.written_default) and parse_default(field.type, field.written_default) == field.default
+    except BadDefaultError:  # the type is another field now
+        return False
 
 
 def _float_text(value: float) -> str:
@@ -108,8 +121,8 @@ def _value(key: str, value: Any, indent: str = "  ") -> str:
     if key not in ("fields", "commonStructs") or not value:
         return json.dumps(value, ensure_ascii=False)
     inner = indent + "  "
-    return "[\n" + ",\n".join(inner + _object(one, inner) for one in value) + f"\n{indent}]"
+    return "[\n" + ",\n".join(inner + _object(field, inner) for field in value) + f"\n{indent}]"
 
 
 def _object(value: dict[str, Any], indent: str) -> str:
-    return "{" + ", ".join(f"{json.dumps(key)}: {_value(key, one, indent)}" for key, one in value.items()) + "}"
+    return "{" + ", ".join(f"{json.dumps(key)}: {_value(key, field, indent)}" for key, field in value.items()) + "}"

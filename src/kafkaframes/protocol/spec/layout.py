@@ -6,7 +6,7 @@ What two specs write is equal when their layouts are. KIP-482: untagged fields f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkaframes.protocol.spec.model import PRIMITIVES, Default, FieldSpec, FieldType, MessageSpec, StructSpec
 
@@ -19,6 +19,7 @@ class Slot:
         is_compact: its length is an unsigned varint, one too high (KIP-482); false for types without a length.
         tag: its tag number in this version, or ``None`` in the order of the struct.
         children: the layout of the struct, or of each element; empty for primitive types.
+        about: what the spec says of the field.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Slot:
     tag: int | None
     default: Default
     children: tuple[Slot, ...] = ()
+    about: str = field(default="", compare=False)
 
     @property
     def wire_type(self) -> str:
@@ -63,6 +65,7 @@ def _slot(message: MessageSpec, one: FieldSpec, version: int) -> Slot:
         tag=one.tag if one.is_tagged(version) else None,
         default=one.default,
         children=_struct(message, message.struct_of(one), version) if one.type.is_struct else (),
+        about=one.about,
     )
 
 

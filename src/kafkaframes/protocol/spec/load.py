@@ -129,6 +129,7 @@ def _field(declared: FieldDecl) -> FieldSpec:
         entity_type=declared.entity_type,
         zero_copy=declared.zero_copy,
         about=declared.about,
+        written_default=declared.default,
     )
 
 

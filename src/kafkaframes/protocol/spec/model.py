@@ -78,6 +78,7 @@ class FieldSpec:
         map_key: Kafka keeps the array of this struct as a hash collection keyed by such fields; no wire effect.
         entity_type: what the value names (``topicName``, ``brokerId`` ...); ``unknown`` without one.
         zero_copy: Kafka hands bytes on without a copy; no wire effect.
+        written_default: the default as the file has it (``0x7fffffff``, ``false``), which ``emit`` writes again.
     """
 
     name: str
@@ -93,6 +94,7 @@ class FieldSpec:
     entity_type: str = "unknown"
     zero_copy: bool = False
     about: str = ""
+    written_default: str = field(default="", compare=False, repr=False)
 
     @property
     def json_name(self) -> str:

@@ -20,6 +20,7 @@ class Row:
 
     Attributes:
         size: bytes on the wire: ``4``, ``2 + n``, ``varint + n``, ``tagged``; of a struct the sum is not told.
+        about: what the spec itself says of the field; nothing in the catalog, whose sentences stand apart.
     """
 
     depth: int
@@ -27,6 +28,7 @@ class Row:
     wire_type: str
     size: str
     note: str
+    about: str = ""
 
 
 def rows(message: MessageSpec, version: int) -> Iterator[Row]:
@@ -38,7 +40,8 @@ def _rows(message: MessageSpec, slots: tuple[Slot, ...], version: int, depth: in
     for slot in slots:
         tag = "" if slot.tag is None else f"tag {slot.tag}"
         default = f"default {default_words(slot.default)}" if slot.tag is not None or is_telling(slot.default) else ""
-        yield Row(depth, slot.name, type_words(slot), size_words(slot), ", ".join(filter(None, (tag, default))))
+        note = ", ".join(filter(None, (tag, default)))
+        yield Row(depth, slot.name, type_words(slot), size_words(slot), note, slot.about)
         yield from _rows(message, slot.children, version, depth + 1) if slot.type.is_struct else ()
     if message.is_flexible(version):
         yield Row(depth, "_tags", "TAG_BUFFER", "varint + ...", "")

@@ -192,11 +192,20 @@ def _schemas(
         needed = versions.intersect(field.versions)
         if needed.is_empty:
             continue
+        if inner is struct and versions.lowest < needed.lowest and not _is_used(struct, message):
+            continue  # the generator has a schema of an older version to name, and nobody lays this one out
         if inner.name not in done:
             yield f"struct {inner.name} contains itself: break the circle with a bytes field", field
         elif made[inner.name].is_empty or made[inner.name].lowest > needed.lowest:
             yield f"{field.name} needs struct {inner.name} in {needed}, but it is declared for {inner.versions}", field
     done.add(struct.name)
+
+
+def _is_used(struct: StructDecl, message: Message) -> bool:
+    """Tell whether a common struct is a field's type somewhere but in itself."""
+    others = [one for one in message.structs.values() if one is not struct]
+    fields = (one for owner in (message.declared.struct, *others) for one in owner.fields)
+    return any(one.type.name == struct.name for one in fields)
 
 
 def _expansion(one: MessageDecl, message: Message) -> Iterator[str]:

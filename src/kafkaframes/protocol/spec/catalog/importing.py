@@ -85,7 +85,7 @@ def _facts(spec: MessageSpec) -> MessageSpec:
 
 def _without_about(struct: StructSpec) -> StructSpec:
     def bare(one: FieldSpec) -> FieldSpec:
-        return replace(one, about="")
+        return replace(one, about="", written_default="")
 
     return replace(struct, fields=tuple(map(bare, struct.fields)))
 

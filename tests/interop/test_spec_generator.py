@@ -1,0 +1,83 @@
+"""Specs that ``spec rewrite`` writes, before Kafka's own generator and its verifier of evolution."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.interop.releases import JAVA, fetch
+
+from kafkaframes.cli.main import cli
+
+RELEASE = "4.3.1"
+GENERATOR = "org.apache.kafka.message.MessageGenerator"
+JARS = (
+    f"org.apache.kafka:generator:{RELEASE}",
+    "net.sourceforge.argparse4j:argparse4j:0.7.0",
+    "com.fasterxml.jackson.core:jackson-databind:2.21.2",
+    "com.fasterxml.jackson.core:jackson-annotations:2.21",
+    "com.fasterxml.jackson.core:jackson-core:2.21.2",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
+    "org.eclipse.jgit:org.eclipse.jgit:7.5.0.202512021534-r",
+)
+
+
+@pytest.fixture(scope="module", name="classes")
+def _classes():
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        pytest.skip("no java or no Maven on the PATH")
+    try:
+        return ":".join(str(fetch(one)) for one in JARS)
+    except subprocess.SubprocessError as error:
+        pytest.skip(f"Kafka's generator cannot be had: {error}")
+
+
+@pytest.fixture(scope="module", name="published")
+def _published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    with zipfile.ZipFile(fetch(f"org.apache.kafka:kafka-clients:{RELEASE}")) as jar:
+        for name in jar.namelist():
+            if name.endswith(".json"):
+                (folder / Path(name).name).write_bytes(jar.read(name))
+    return folder
+
+
+def rewritten(to: Path, *source: str) -> Path:
+    cli(["spec", "rewrite", "kip-636", *source, "--to", str(to)], standalone_mode=False)
+    return to
+
+
+def java(classes: str, *arguments: object) -> str:
+    done = subprocess.run(
+        ["java", "-Xmx512m", "-cp", classes, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("of", ["published", "catalog"])
+def test_the_generator_takes_every_file(classes, published, tmp_path, of):
+    folder = rewritten(tmp_path / "new", *(["--from", str(published)] if of == "published" else []))
+    count = len(list(folder.glob("*.json")))
+    options = ("-t", "ApiMessageTypeGenerator", "-m", "MessageDataGenerator", "JsonConverterGenerator")
+    said = java(classes, GENERATOR, "-p", "org.example", "-o", tmp_path / "java", "-i", folder, *options)
+    assert f"processed {count} Kafka message JSON file(s)" in said
+
+
+def test_the_verifier_refuses_nothing_but_messages_whose_default_turned_null(classes, published, tmp_path):
+    """Fifteen of the published files it refuses as their own successors; they are left out."""
+    refused = dict(
+        line.split(": ", 1) for line in java(classes, JAVA / "VerifyEvolution.java", published, published).splitlines()
+    )
+    folder = rewritten(tmp_path / "new", "--from", str(published))
+    said = java(classes, JAVA / "VerifyEvolution.java", published, folder).splitlines()
+    new = {name: reason for name, reason in (line.split(": ", 1) for line in said) if name not in refused}
+    assert new
+    assert all("ErrorMessage is 'null', but default" in reason for reason in new.values()), new
