@@ -9,6 +9,7 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.spec.releases import releases
 
 DATA = Path(__file__).parent.parent / "data"
 CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
@@ -35,3 +36,8 @@ def test_an_unknown_release_lists_those_known():
     result = ask("audit", CAPTURES / "share-groups-broker43.pcap.zst", "--target", "9.9")
     assert isinstance(result.exception, OptionError)
     assert "4.0.1" in str(result.exception)
+
+
+def test_the_newest_release_is_the_target_where_none_is_named():
+    result = ask("audit", CAPTURES / "share-groups-broker43.pcap.zst", "--format", "json")
+    assert json.loads(result.output)["target"] == releases()[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tests.cli.calling import ask
@@ -15,8 +16,7 @@ CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
 
 def test_the_old_logs_tell_removed_versions_with_guesses():
     result = ask("audit", LOGS / "broker-3.9.1-info-old-clients.log.gz", "--target", "4.0.1")
-    assert "REMOVED    billing-v09" in result.output
-    assert "Produce 1: " in result.output
+    assert re.search(r"^removed +billing-v09 .*\(Produce 1\)$", result.output, re.MULTILINE)
     assert "one at level INFO has deprecated calls only" in result.output
 
 

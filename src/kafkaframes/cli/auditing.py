@@ -24,7 +24,7 @@ from kafkaframes.storage.log.discover import discover
 
 def run(
     paths: tuple[str, ...],
-    target: str,
+    target: str | None,
     *,
     kind: str,
     output: str | None,

@@ -91,7 +91,8 @@ def _audited(manifest: Row, files: list[str]) -> Iterator[str]:
     count_uses(files, target, uses)
     removed: Counter[tuple[Any, ...]] = Counter()
     formats: Counter[tuple[Any, ...]] = Counter()
-    for one in audit(uses, target).clients:
+    judged = audit(uses, target)
+    for one in (*judged.clients, *judged.brokers):
         who = one.client.client_id or "", one.client.software_name, one.client.software_version
         for finding in one.findings:
             if finding.format_use is not None:

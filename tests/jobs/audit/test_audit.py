@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaframes.jobs.audit.audit import Client, FormatUse, Seen, Use, Uses, audit, first_fit, judge, judge_format
+from kafkaframes.jobs.audit.audit_text import lines
 from kafkaframes.jobs.audit.libraries import guess_library
 from kafkaframes.protocol.spec.releases import release
 
@@ -44,6 +45,34 @@ def test_the_highest_version_of_an_old_broker_proves_nothing():
     target = release("4.0.1")
     assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=True), Seen(1), target).verdict == "unknown"
     assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=False), Seen(1), target).verdict == "removed"
+
+
+def test_a_client_that_names_itself_and_speaks_what_an_old_broker_offers_is_fine():
+    librdkafka = Client("somebody", "10.0.0.1", "librdkafka", "2.3.0")
+    found = judge(Use(librdkafka, 1, 3, at_broker_limit=True), Seen(1), release("4.0.1"))
+    assert (found.verdict, found.reason.startswith("fine after the upgrade")) == ("fine", True)
+    assert judge(Use(librdkafka, 1, 3), Seen(1), release("4.0.1")).verdict == "removed"
+
+
+@pytest.mark.parametrize(("client_id", "key"), [("1", 4), ("broker-1-fetcher-0", 1), ("2", 84)])
+def test_brokers_of_the_cluster_are_no_clients(client_id, key):
+    uses = Uses()
+    uses.add(Use(Client(client_id, "10.0.0.1", None, None), key, 0), 1, None, None)
+    judged = audit(uses, release("4.0.1"))
+    assert (judged.clients, judged.exit_status) == ((), 0)
+    assert [broker.client.client_id for broker in judged.brokers] == [client_id]
+    assert any("not judged: " in line for line in lines(judged))
+
+
+def test_a_client_is_a_line_with_its_library_and_what_to_do():
+    uses = Uses()
+    for key, version in {0: 2, 1: 2, 3: 1, 10: 0, 11: 0}.items():
+        uses.add(Use(Client("billing", "10.0.0.7", None, None), key, version), 3, None, None)
+    _, line, more = lines(audit(uses, release("4.0.1")))
+    assert line.split()[:3] == ["removed", "billing", "10.0.0.7"]
+    assert line.endswith("(Produce 2, Fetch 2, JoinGroup 0 and 1 more)") or "upgrade to" in line
+    assert more == "-v lists each request with its reason."
+    assert len(list(lines(audit(uses, release("4.0.1")), verbose=True))) > 5
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 Kafka 4.0 took many versions away (KIP-896) and writes record formats 0 and 1 no more (KIP-724; it still reads them).
 A verdict needs care in three places:
 
-* A client takes the highest version that both ends know. One that is the old broker's own highest proves nothing about
-  the client, unless the client never asked for versions: ``unknown``.
+* A client takes the highest version that both ends know. One that is the old broker's own highest says nothing about
+  the client: ``fine`` if the client names itself (KIP-511, 2019: it speaks what Kafka 4 accepts), else ``unknown``.
 * A version above what the target has is no harm to a client that negotiates; one that is known not to go low enough
   (kafka-clients 4 beside brokers before 2.1) is refused.
 * ApiVersions itself may be asked at any version: a broker answers those that it does not know (KIP-511).
+
+Brokers and controllers that talk to each other are no clients: the upgrade replaces them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.audit.libraries import Guess, guess_library
+from kafkaframes.jobs.audit.libraries import BROKER, Guess, guess_library
 from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
 
@@ -26,9 +28,8 @@ VERDICTS: Final = (FINE, UNKNOWN, DEPRECATED, REMOVED)  # each outweighs those b
 EXIT_STATUS: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
 JAVA: Final = "apache-kafka-java"
 _NEWEST_FORMAT: Final = 2
-# LeaderAndIsr to ControlledShutdown, WriteTxnMarkers, AlterPartition, Envelope, BrokerRegistration, BrokerHeartbeat,
-# AllocateProducerIds: brokers ask these of each other.
-_BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 58, 62, 63, 67})
+# WriteTxnMarkers and the state of share groups: for brokers only, although their listener is the clients'.
+_FROM_BROKERS: Final = frozenset({27, 83, 84, 85, 86, 87})
 _FORMATS_GONE: Final = (4, 0)
 
 
@@ -73,8 +74,8 @@ class Seen:
     def add(self, count: int, first: int | None, last: int | None) -> None:
         """Add what was seen elsewhere."""
         self.count += count
-        self.first = min((one for one in (self.first, first) if one is not None), default=None)
-        self.last = max((one for one in (self.last, last) if one is not None), default=None)
+        self.first = min((time for time in (self.first, first) if time is not None), default=None)
+        self.last = max((time for time in (self.last, last) if time is not None), default=None)
 
 
 @dataclass
@@ -121,22 +122,30 @@ class ClientAudit:
     @property
     def verdict(self) -> str:
         """The gravest of its verdicts."""
-        return worst(one.verdict for one in self.findings)
+        return worst(finding.verdict for finding in self.findings)
+
+    @property
+    def is_broker(self) -> bool:
+        """Say whether it is a broker or controller of the cluster."""
+        if self.guess is not None and self.guess.library == BROKER:
+            return True
+        return any(is_between_brokers(finding.api_key) for finding in self.findings if finding.api_key is not None)
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The whole answer."""
+    """The whole answer; ``brokers`` are those of the cluster, whose requests are not judged."""
 
     target: Release
     clients: tuple[ClientAudit, ...]
     disk: tuple[Finding, ...]
     notes: tuple[str, ...]
+    brokers: tuple[ClientAudit, ...] = ()
 
     @property
     def verdict(self) -> str:
         """The gravest of all verdicts."""
-        return worst([*(one.verdict for one in self.clients), *(one.verdict for one in self.disk)])
+        return worst([*(client.verdict for client in self.clients), *(finding.verdict for finding in self.disk)])
 
     @property
     def exit_status(self) -> int:
@@ -153,14 +162,24 @@ def worst(verdicts: Iterable[str]) -> str:
     return max(verdicts, key=VERDICTS.index, default=FINE)
 
 
-def target_release(name: str) -> Release:
-    """Return the release to upgrade to.
+def is_between_brokers(api_key: int) -> bool:
+    """Say whether only brokers and controllers send an API's requests.
+
+    >>> is_between_brokers(4), is_between_brokers(1)
+    (True, False)
+    """
+    api = CATALOG.table.get(api_key)
+    return api_key in _FROM_BROKERS or (api is not None and "broker" not in api.listeners)
+
+
+def target_release(name: str | None) -> Release:
+    """Return the release to upgrade to; the newest that is known for None.
 
     Raises:
         OptionError: it is not known; the message lists those that are.
     """
     try:
-        return release(name)
+        return release(releases()[-1] if name is None else name)
     except OptionError as error:
         raise OptionError(f"`target` {name}: {error}") from None
 
@@ -183,8 +202,10 @@ def audit(uses: Uses, target: Release, apis: Apis = CATALOG) -> Audit:
         ClientAudit(client, tuple(sorted(findings, key=_order)), _guess(client, versions.get(client, {})))
         for client, findings in by_client.items()
     ]
-    clients.sort(key=lambda one: (-VERDICTS.index(one.verdict), *(text or "" for text in one.client)))
-    return Audit(target, tuple(clients), tuple(sorted(disk, key=_order)), tuple(_notes(uses)))
+    clients.sort(key=lambda judged: (-VERDICTS.index(judged.verdict), *(text or "" for text in judged.client)))
+    brokers = tuple(judged for judged in clients if judged.is_broker)
+    others = tuple(judged for judged in clients if not judged.is_broker)
+    return Audit(target, others, tuple(sorted(disk, key=_order)), tuple(_notes(uses)), brokers)
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
@@ -226,6 +247,9 @@ def judge(use: Use, seen: Seen, target: Release, apis: Apis = CATALOG) -> Findin
         return Finding(FINE, what, f"{target.name} accepts {name} {lowest} to {highest}", seen, *bounds)
     if version > highest:
         verdict, reason = _of_newer(use, name, target, highest)
+    elif use.at_broker_limit and use.client.software_name is not None:
+        verdict = FINE
+        reason = f"fine after the upgrade: it asks for versions, and the broker offered no more than {version}"
     elif use.at_broker_limit:
         verdict = UNKNOWN
         reason = (
@@ -298,8 +322,8 @@ def judge_format(use: FormatUse, seen: Seen, target: Release) -> Finding:
     return Finding(REMOVED, what, f"{target.name} takes records of format 2 only (KIP-724)", seen, format_use=use)
 
 
-def _numbers(one: Release) -> tuple[int, ...]:
-    return tuple(int(part) for part in one.name.split("."))
+def _numbers(release: Release) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.name.split("."))
 
 
 def api_name(key: int) -> str:
@@ -324,21 +348,23 @@ def first_fit(target: Release) -> str | None:
     >>> first_fit(release("4.0.1"))
     '2.1.1'
     """
-    lowest = {key: one.accepted.lowest for key, one in target.all_apis.items() if key not in _BETWEEN_BROKERS}
+    lowest = {key: api.accepted.lowest for key, api in target.all_apis.items() if not is_between_brokers(key)}
     for name in releases():
         mine = release(name).apis()
-        if all(mine[key].accepted.highest >= lowest.get(key, 0) for key in mine if key not in _BETWEEN_BROKERS):
+        if all(mine[key].accepted.highest >= lowest.get(key, 0) for key in mine if not is_between_brokers(key)):
             return name
     return None
 
 
-def advice(one: ClientAudit, target: Release) -> str | None:
+def advice(judged: ClientAudit, target: Release) -> str | None:
     """Say what a client must become; None where nothing is wrong with it."""
-    removed = [finding for finding in one.findings if finding.verdict == REMOVED]
+    removed = [finding for finding in judged.findings if finding.verdict == REMOVED]
     if not removed:
         return None
     name = first_fit(target)
-    is_java = one.client.software_name == JAVA or (one.guess is not None and one.guess.library == "kafka-clients")
+    is_java = judged.client.software_name == JAVA or (
+        judged.guess is not None and judged.guess.library == "kafka-clients"
+    )
     if name is not None and is_java:
         return f"kafka-clients {name} or later"
     needs = ", ".join(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kafkaframes.jobs.audit.audit import FINE, REMOVED, Audit, Client, ClientAudit, Finding, advice
+from kafkaframes.jobs.audit.audit import DEPRECATED, FINE, REMOVED, UNKNOWN, Audit, Client, ClientAudit, Finding, advice
 from kafkaframes.protocol.spec.releases import Release
 
-_NOBODY: Final = "(no client id)"
+NOBODY: Final = "(no client id)"
 
 
 def time_text(microseconds: int | None) -> str | None:
@@ -25,23 +25,24 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "target": audit.target.name,
         "verdict": audit.verdict,
         "exitStatus": audit.exit_status,
-        "clients": [_client(one, audit.target) for one in audit.clients],
-        "disk": [_finding(one) for one in audit.disk],
+        "clients": [_client(judged, audit.target) for judged in audit.clients],
+        "brokers": [_client(judged, audit.target) for judged in audit.brokers],
+        "disk": [_finding(finding) for finding in audit.disk],
         "notes": list(audit.notes),
     }
 
 
-def _client(one: ClientAudit, target: Release) -> dict[str, Any]:
-    client = one.client
+def _client(judged: ClientAudit, target: Release) -> dict[str, Any]:
+    client = judged.client
     return {
         "clientId": client.client_id,
         "address": client.address,
         "softwareName": client.software_name,
         "softwareVersion": client.software_version,
-        "guess": None if one.guess is None else one.guess._asdict(),
-        "verdict": one.verdict,
-        "upgradeTo": advice(one, target),
-        "findings": [_finding(finding) for finding in one.findings],
+        "guess": None if judged.guess is None else judged.guess._asdict(),
+        "verdict": judged.verdict,
+        "upgradeTo": advice(judged, target),
+        "findings": [_finding(finding) for finding in judged.findings],
     }
 
 
@@ -70,52 +71,86 @@ def client_text(client: Client) -> str:
     >>> client_text(Client("billing", "10.0.0.7", None, None))
     'billing at 10.0.0.7'
     """
-    name = client.client_id or _NOBODY
+    name = client.client_id or NOBODY
     software = (
         "" if client.software_name is None else f", {client.software_name} {client.software_version or ''}".rstrip()
     )
     return f"{name}{'' if client.address is None else ' at ' + client.address}{software}"
 
 
+def library_text(judged: ClientAudit) -> str:
+    """Name the library of a client and its release, "probably" where it is a guess."""
+    if judged.client.software_name is not None:
+        return f"{judged.client.software_name} {judged.client.software_version or ''}".rstrip()
+    if judged.guess is None:
+        return "unknown"
+    return f"probably {judged.guess.library} {judged.guess.release or ''}".rstrip()
+
+
+def action_text(judged: ClientAudit, target: Release) -> str:
+    """Say what to do about a client, in a few words; nothing where it is fine."""
+    if judged.verdict == FINE:
+        return ""
+    names = list(dict.fromkeys(finding.what for finding in judged.findings if finding.verdict == judged.verdict))
+    uses = ", ".join(names[:_MOST_NAMES]) + (
+        f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    )
+    upgrade = advice(judged, target)
+    return f"{_ACTIONS[judged.verdict]} {upgrade} ({uses})" if upgrade else f"{_ACTIONS[judged.verdict]}: {uses}"
+
+
+_ACTIONS: Final = {REMOVED: "upgrade to", DEPRECATED: "plan to replace", UNKNOWN: "find out whether it can do without"}
+_MOST_NAMES: Final = 3
+
+
 def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
-    """Yield an audit line by line; what is fine is only counted, unless ``verbose``."""
+    """Yield an audit line by line: one for a client that is not fine; with ``verbose`` each client and each finding."""
     yield f"Upgrade to {audit.target.name}: {_summary(audit)}"
-    for one in audit.clients:
-        shown = [finding for finding in one.findings if verbose or finding.verdict != FINE]
-        if not shown and not verbose:
-            continue
-        yield ""
-        yield f"{one.verdict.upper():11}{client_text(one.client)}"
-        if one.guess is not None:
-            release = "" if one.guess.release is None else f" {one.guess.release}"
-            yield f"           probably {one.guess.library}{release} (a guess: {one.guess.evidence})"
-        for finding in shown:
-            yield f"  {finding.verdict:11}{finding.what}: {_often(finding)}; {finding.reason}"
-        wanted = advice(one, audit.target)
-        if wanted is not None:
-            yield f"  upgrade to {wanted}"
+    shown = [judged for judged in audit.clients if verbose or judged.verdict != FINE]
+    rows = [_columns(judged, audit.target) for judged in shown]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+    for judged, row in zip(shown, rows, strict=True):
+        yield ("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[4]])).rstrip()
+        if verbose:
+            yield from _details(judged)
     for finding in audit.disk:
         if verbose or finding.verdict != FINE:
-            yield ""
-            yield f"{finding.verdict.upper():11}{finding.what}: {_often(finding)}; {finding.reason}"
-    if audit.notes:
-        yield ""
-        yield from (f"note: {note}" for note in audit.notes)
+            yield f"{finding.verdict:10}  {finding.what}: {_often(finding)}; {finding.reason}"
+    if shown and not verbose:
+        yield "-v lists each request with its reason."
+    if audit.brokers:
+        names = ", ".join(sorted({client_text(judged.client) for judged in audit.brokers}))
+        yield f"note: brokers of the cluster, which the upgrade replaces, are not judged: {names}"
+    yield from (f"note: {note}" for note in audit.notes)
+
+
+def _columns(judged: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
+    client = judged.client
+    name, host = client.client_id or NOBODY, client.address or ""
+    return f"{judged.verdict:10}", name, host, library_text(judged), action_text(judged, target)
+
+
+def _details(judged: ClientAudit) -> Iterator[str]:
+    if judged.guess is not None:
+        yield f"    a guess: {judged.guess.evidence}"
+    for finding in judged.findings:
+        yield f"    {finding.verdict:10}  {finding.what}: {_often(finding)}; {finding.reason}"
 
 
 def _summary(audit: Audit) -> str:
     counts = {
-        verdict: sum(one.verdict == verdict for one in audit.clients)
-        for verdict in (REMOVED, "deprecated", "unknown", FINE)
+        verdict: sum(judged.verdict == verdict for judged in audit.clients)
+        for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)
     }
     texts = [f"{count} {_WORDS[verdict]}" for verdict, count in counts.items() if count]
-    return f"{len(audit.clients)} clients" + (f": {', '.join(texts)}" if texts else "")
+    clients = "1 client" if len(audit.clients) == 1 else f"{len(audit.clients)} clients"
+    return clients + (f": {', '.join(texts)}" if texts else "")
 
 
 _WORDS: Final = {
     REMOVED: "would break",
-    "deprecated": "use what is deprecated",
-    "unknown": "cannot be judged",
+    DEPRECATED: "use what is deprecated",
+    UNKNOWN: "cannot be judged",
     FINE: "fine",
 }
 

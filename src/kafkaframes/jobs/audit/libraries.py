@@ -21,6 +21,7 @@ class Guess(NamedTuple):
     evidence: str
 
 
+BROKER: Final = "an Apache Kafka broker"
 # Client ids that libraries make up by themselves. The first group, where there is one, is the library's release.
 _IDS: Final = (
     (re.compile(r"^kafka-python-(\d[\w.]*)$"), "kafka-python", "its default client id, with its release"),
@@ -35,7 +36,7 @@ _IDS: Final = (
     (re.compile(r"^ruby-kafka$"), "ruby-kafka", "its default client id"),
     (re.compile(r"^(?:producer|consumer|adminclient)-\d+$"), "kafka-clients", "the client id that it counts up"),
     (re.compile(r"^consumer-.+-\d+$"), "kafka-clients", "the client id that it makes of the group"),
-    (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), "an Apache Kafka broker", "its own client id"),
+    (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "its own client id"),
     (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "a stream thread's client id"),
 )
 _FEWEST_APIS: Final = 3  # fewer would fit many releases

@@ -6,27 +6,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kafkaframes.jobs.audit.audit import FINE, Audit, ClientAudit, Finding, advice
-from kafkaframes.jobs.audit.audit_text import client_text, time_text
+from kafkaframes.jobs.audit.audit import FINE, Audit, ClientAudit, Finding
+from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, client_text, library_text, time_text
 from kafkaframes.jobs.report.markup import Markup, join, tag
 from kafkaframes.jobs.report.sections import card, empty
 
 _HERE: Final = Path(__file__).parent
-_STATES: Final = {"removed": "bad", "deprecated": "", "unknown": "", "fine": "good"}
+_MOST_PATHS: Final = 4
+_STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
 
 
 def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     """Return the page."""
     tiles = tag("div", (_tile(verdict, audit) for verdict in _STATES), class_="tiles")
-    where = tag("p", (tag("code", path) for path in paths[:6]), class_="paths")
+    names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    where = tag("p", tag("code", names), more, class_="paths")
     made = tag("p", f"Made by kafkaframes {version}", class_="soft")
     heading = tag("div", tag("div", tag("h1", f"Upgrade to Kafka {audit.target.name}"), where, made), class_="title")
     cards = [
         _clients(audit),
         card("disk", "Record formats on disk", _table(audit.disk) if audit.disk else empty("No log was given.")),
     ]
-    if audit.notes:
-        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in audit.notes))))
+    notes = list(audit.notes)
+    if audit.brokers:
+        names = ", ".join(sorted({client_text(judged.client) for judged in audit.brokers}))
+        notes.insert(0, f"Brokers of the cluster, which the upgrade replaces, are not judged: {names}")
+    if notes:
+        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in notes))))
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -38,39 +45,40 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
 
 
 def _tile(verdict: str, audit: Audit) -> Markup:
-    count = sum(one.verdict == verdict for one in audit.clients)
+    count = sum(judged.verdict == verdict for judged in audit.clients)
     state = _STATES[verdict] if count else ""
     return tag(
         "div",
         tag("span", verdict.capitalize(), class_="name"),
-        tag("b", str(count), class_=state or None),
+        tag("b", str(count)),
         tag("span", "client" if count == 1 else "clients", class_="soft"),
-        class_="tile",
+        class_=f"tile {state}".strip(),
     )
 
 
 def _clients(audit: Audit) -> Markup:
     if not audit.clients:
         return card("clients", "Clients", empty("No traffic was given."))
-    return card("clients", "Clients", [_client(one, audit) for one in audit.clients], wide=True)
+    names = ("Client", "Library", "Host", "Verdict", "What to do")
+    head = tag("thead", tag("tr", (tag("th", name) for name in names)))
+    rows = (_client_rows(judged, audit) for judged in audit.clients)
+    return card("clients", "Clients", tag("table", head, tag("tbody", rows), class_="audit stacked"), wide=True)
 
 
-def _client(one: ClientAudit, audit: Audit) -> Markup:
-    said = []
-    if one.guess is not None:
-        release = "" if one.guess.release is None else f" {one.guess.release}"
-        said.append(tag("p", f"Probably {one.guess.library}{release} (a guess: {one.guess.evidence})", class_="note"))
-    wanted = advice(one, audit.target)
-    if wanted is not None:
-        said.append(tag("p", f"Upgrade to {wanted}", class_="note"))
-    shown = [finding for finding in one.findings if finding.verdict != FINE] or list(one.findings)
-    return tag(
-        "details",
-        tag("summary", tag("b", one.verdict, class_=_STATES[one.verdict] or None), " ", client_text(one.client)),
-        said,
-        _table(shown),
-        open="" if one.verdict != FINE else None,
+def _client_rows(judged: ClientAudit, audit: Audit) -> Markup:
+    """Return a client's row, and one below it with the findings, folded."""
+    shown = [finding for finding in judged.findings if finding.verdict != FINE] or list(judged.findings)
+    evidence = None if judged.guess is None else tag("p", f"A guess: {judged.guess.evidence}", class_="note")
+    count = "1 finding" if len(shown) == 1 else f"{len(shown)} findings"
+    details = tag("details", tag("summary", count), evidence, _table(shown))
+    cells = (
+        tag("td", tag("b", judged.client.client_id or NOBODY), class_="name"),
+        tag("td", library_text(judged)),
+        tag("td", judged.client.address or "", class_="short"),
+        tag("td", tag("span", judged.verdict, class_=f"badge {_STATES[judged.verdict]}".strip()), class_="short"),
+        tag("td", action_text(judged, audit.target)),
     )
+    return join([tag("tr", cells, class_="client"), tag("tr", tag("td", details, colspan="5"))])
 
 
 def _table(findings: Sequence[Finding]) -> Markup:
@@ -88,4 +96,4 @@ def _table(findings: Sequence[Finding]) -> Markup:
         for finding in findings
     )
     head = tag("thead", tag("tr", (tag("th", name) for name in names)))
-    return tag("div", tag("table", head, tag("tbody", rows)), class_="scroll")
+    return tag("table", head, tag("tbody", rows), class_="audit stacked")
