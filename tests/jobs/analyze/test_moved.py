@@ -10,12 +10,15 @@ from kafkaframes.jobs.analyze.moved import GAINED, LEAD, LEAD_SET, count_moved, 
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.error_tags import Tagger
+from kafkaframes.protocol.spec.drafts import MessageDraft
+from kafkaframes.protocol.spec.kip_636 import tag_errors
 
 
 def test_codes_and_messages_in_arrays_are_counted_by_message():
     spec = catalog.load("ProduceResponse")
-    before, after = plan_message(spec, 11), plan_message(Tagger(spec, before=11, version=11, suffix=False).run(), 11)
+    draft = MessageDraft(spec, 11, 11)
+    tag_errors(draft)
+    before, after = plan_message(spec, 11), plan_message(draft.unchecked(), 11)
     cls = message(spec.name)
 
     def response(*codes):

@@ -16,8 +16,8 @@ from kafkaframes.jobs.analyze.sizes import ADOPTED, HEADER_SIZES
 from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.headers import request_header_class
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.error_tags import Tagger
-from kafkaframes.protocol.spec.kip_636 import API_VERSIONS, rewrite
+from kafkaframes.protocol.spec.drafts import MessageDraft
+from kafkaframes.protocol.spec.kip_636 import API_VERSIONS, rewrite, tag_errors
 from kafkaframes.protocol.spec.layout import layout
 from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
 from kafkaframes.protocol.spec.render import Change, changes
@@ -93,9 +93,9 @@ def _kip_636(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
 def _with_error_tags(form: Form) -> Form:
     if form.spec.api_key == API_VERSIONS:
         return form
-    tagger = Tagger(form.spec, before=form.version, version=form.version, suffix=False)
-    tagged = tagger.run()
-    return form._replace(spec=tagged) if tagger.fields else form
+    draft = MessageDraft(form.spec, form.version, form.version)
+    tagged, _ = tag_errors(draft)
+    return form._replace(spec=draft.unchecked()) if tagged else form
 
 
 # ---- KIP-482: flexible versions -------------------------------------------------------------------------------------

@@ -1,0 +1,353 @@
+"""Specs under change: a proposal in a few lines of Python, from the specs of today to those with a new version.
+
+``Kip`` is what a proposal is handed: select fields by name, type and path; tag, drop or add some; raise an API's
+version. Request and response get their new version together. What a proposal need not say:
+
+* A tag needs a number: the next free one of its struct.
+* A null text costs a byte today and would cost three as a tag, unless null is its default: it is made so wherever
+  every version of the field may be null.
+* A version that is not released yet (``latestVersionUnstable``) is changed in place: raising it would release it.
+* A range that ends at the newest version (``0-5``) must go on into the new one, or its field would be lost.
+* A version that carries tags is flexible from then on, with its headers.
+
+Each old version keeps its layout, and the new one has that of the version before but for what was changed: checked for
+each message. Specs in, specs out; no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec.defaults import parse_default
+from kafkaframes.protocol.spec.layout import Slot, layout
+from kafkaframes.protocol.spec.model import FieldSpec, FieldType, MessageSpec, StructSpec
+from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
+
+Path = tuple[str, ...]
+_NOTHING: Final[Set[tuple[str, str]]] = frozenset()
+
+
+class FieldAt(NamedTuple):
+    """A field and where it stands: the name of its struct, the names that lead to it, in how many arrays."""
+
+    struct: str
+    field: FieldSpec
+    path: Path
+    arrays: int
+
+
+class MessageDraft:
+    """One message with a version under change.
+
+    Attributes:
+        old: as it was; ``before`` the version whose layout the new one starts from, ``version`` the new one.
+        changed: the fields that are tagged, dropped or added, as (struct, field).
+    """
+
+    def __init__(self, old: MessageSpec, before: int, version: int) -> None:
+        self.old, self.before, self.version = old, before, version
+        self.changed: set[tuple[str, str]] = set()
+        raised = self._raised()
+        self._base = raised
+        self._structs: dict[str, StructSpec] = {raised.name: raised.struct, **raised.structs}
+
+    def fields(self) -> list[FieldAt]:
+        """Return the fields of every struct that ``before`` has, each struct once, in the order of the spec."""
+        return list(self._walk(self._base.struct, (), 0, set()))
+
+    def _walk(self, struct: StructSpec, path: Path, arrays: int, seen: set[str]) -> Iterator[FieldAt]:
+        for field in self._structs[struct.name].fields:
+            yield FieldAt(struct.name, field, (*path, field.name), arrays)
+            name = field.type.name
+            if field.type.is_struct and field.is_present(self.before) and name not in seen:
+                seen.add(name)  # a common struct is changed once, wherever it is used
+                yield from self._walk(self._structs[name], (*path, field.name), arrays + field.type.is_array, seen)
+
+    def reason_not_to_tag(self, field: FieldSpec) -> str | None:
+        """Say why a field cannot become a tag; ``None`` if it can."""
+        if field.tag is not None:
+            return f"it is tag {field.tag} already"
+        if not field.is_present(self.before):
+            return f"version {self.before} has it no more: its versions are {field.versions}"
+        return "it is a key of its array, and a key cannot be tagged" if field.map_key else None
+
+    def tag(self, at: FieldAt) -> FieldSpec:
+        """Make a field the next free tag of its struct from the new version on; return it.
+
+        Raises:
+            SpecError: it cannot be.
+        """
+        reason = self.reason_not_to_tag(at.field)
+        if reason is not None:
+            raise SpecError(f"{'.'.join((self.old.name, *at.path))} cannot be tagged: {reason}")
+        versions, nullable = Versions(at.field.versions.lowest, MAX_VERSION), at.field.nullable_versions
+        if nullable.contains(self.before):
+            nullable = Versions(nullable.lowest, MAX_VERSION)
+        is_empty = at.field.default == ""
+        tagged = replace(
+            at.field,
+            versions=versions,
+            nullable_versions=nullable,
+            tag=self._free_tag(at.struct),
+            tagged_versions=Versions(self.version, MAX_VERSION),
+            default=None if is_empty and nullable.covers(versions) else at.field.default,
+        )
+        self._put(at.struct, {at.field.name: tagged})
+        return tagged
+
+    def drop(self, at: FieldAt) -> None:
+        """Leave a field out from the new version on.
+
+        Raises:
+            SpecError: it is a tag, whose declaration has to stay, or older versions end it already.
+        """
+        if at.field.tag is not None or not at.field.is_present(self.before):
+            raise SpecError(f"{'.'.join((self.old.name, *at.path))} is a tag, or dropped already: it stays as it is")
+        kept = Versions(0, self.version - 1)
+        flexible = at.field.flexible_versions
+        closed = replace(
+            at.field,
+            versions=at.field.versions.intersect(kept),
+            nullable_versions=at.field.nullable_versions.intersect(kept),
+            flexible_versions=None if flexible is None else flexible.intersect(kept),
+        )
+        self._put(at.struct, {at.field.name: closed})
+
+    def add(self, struct: str, field: FieldSpec, *, tagged: bool) -> None:
+        """Add a field to a struct, at its end, or as its next free tag."""
+        if tagged:
+            field = replace(field, tag=self._free_tag(struct), tagged_versions=field.versions)
+        self._put(struct, {}, field)
+
+    def spec(self) -> MessageSpec:
+        """Return the message with its new version.
+
+        Raises:
+            SpecError: an old version would change, or the spec declares fields for the new one.
+        """
+        new = self.unchecked()
+        self._check(new)
+        return new
+
+    def unchecked(self) -> MessageSpec:
+        """Return the message for the sake of ``version`` alone: later ones may have changed with it."""
+        structs = {name: self._structs[name] for name in self._base.structs}
+        return replace(self._base, struct=self._structs[self._base.name], structs=structs)
+
+    def _put(self, struct: str, fields: Mapping[str, FieldSpec], *more: FieldSpec) -> None:
+        own = self._structs[struct]
+        kept = tuple(fields.get(field.name, field) for field in own.fields)
+        self._structs[struct] = replace(own, fields=(*kept, *more))
+        self.changed |= {(struct, name) for name in (*fields, *(field.name for field in more))}
+
+    def _free_tag(self, struct: str) -> int:
+        tags = (field.tag for field in self._structs[struct].fields if field.tag is not None)
+        return max(tags, default=-1) + 1
+
+    # ---- the new version --------------------------------------------------------------------------------------------
+
+    def _raised(self) -> MessageSpec:
+        """Return the spec with the new version, which is flexible."""
+        spec = self.old
+        valid = Versions(spec.valid_versions.lowest, max(spec.valid_versions.highest, self.version))
+        flexible = spec.flexible_versions
+        if not spec.is_flexible(self.version):
+            flexible = Versions(self.version, MAX_VERSION)
+        top = replace(self._longer(spec.struct), versions=valid)
+        structs = {name: self._longer(struct) for name, struct in spec.structs.items()}
+        raised = replace(spec, struct=top, structs=structs, flexible_versions=flexible)
+        return replace(raised, header_versions=self._headers(raised))
+
+    def _longer(self, struct: StructSpec) -> StructSpec:
+        """Let every range that ends with the version before go on into the new one."""
+        fields = tuple(
+            replace(
+                field,
+                versions=self._further(field.versions),
+                nullable_versions=self._further(field.nullable_versions),
+                flexible_versions=None if field.flexible_versions is None else self._further(field.flexible_versions),
+            )
+            for field in struct.fields
+        )
+        return replace(struct, versions=self._further(struct.versions), fields=fields)
+
+    def _further(self, versions: Versions) -> Versions:
+        ends_here = not versions.is_empty and versions.highest == self.before
+        return Versions(versions.lowest, self.version) if ends_here else versions
+
+    def _headers(self, spec: MessageSpec) -> tuple[tuple[Versions, int], ...] | None:
+        """Give a version that turned flexible a flexible header, where the spec has a table of headers (KIP-1313)."""
+        needed = 2 if spec.type == "request" else 1
+        rows = spec.header_versions
+        if rows is None or spec.header_version(self.version) >= needed or not spec.is_flexible(self.version):
+            return rows
+        before = [(Versions(row.lowest, min(row.highest, self.version - 1)), header) for row, header in rows]
+        return (*before, (Versions(self.version, MAX_VERSION), needed))
+
+    def _check(self, new: MessageSpec) -> None:
+        for version in self.old.valid_versions:
+            if version != self.version and _shape(self.old, version) != _shape(new, version):
+                raise SpecError(f"{self.old.name}: version {version} would change")
+        compact = self.old.is_flexible(self.before) or not new.is_flexible(self.version)
+        before = _shape(self.old, self.before, self.changed, compact=compact)
+        if before != _shape(new, self.version, self.changed, compact=compact):
+            version = self.version
+            raise SpecError(f"{self.old.name}: it declares other fields for version {version}, which is no version yet")
+
+
+def _shape(
+    spec: MessageSpec, version: int, without: Set[tuple[str, str]] = _NOTHING, *, compact: bool = True
+) -> tuple[object, ...]:
+    """Return what a version writes, some fields (struct, name) left out; ``compact`` False: whatever its lengths."""
+
+    def struct(owner: str, slots: tuple[Slot, ...]) -> tuple[object, ...]:
+        return tuple(
+            (
+                *(slot.name, slot.type, slot.is_nullable, slot.is_compact and compact, slot.tag),
+                struct(slot.type.name, slot.children),
+            )
+            for slot in slots
+            if (owner, slot.name) not in without
+        )
+
+    return struct(spec.struct.name, layout(spec, version))
+
+
+# ---- whole sets -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KipField:
+    """A field that a proposal has selected; ``path`` begins with the message's name."""
+
+    draft: MessageDraft
+    at: FieldAt
+
+    @property
+    def path(self) -> str:
+        """The names that lead to it, with dots."""
+        return ".".join((self.draft.old.name, *self.at.path))
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.at.field.name
+
+    @property
+    def api(self) -> str:
+        """The name of the API."""
+        return self.draft.old.name.removesuffix("Request").removesuffix("Response")
+
+    @property
+    def can_be_tagged(self) -> bool:
+        """Whether it is no tag yet, and no key of its array."""
+        return self.draft.reason_not_to_tag(self.at.field) is None
+
+    @property
+    def type(self) -> str:
+        """Its type as specs write it: ``int16``, ``[]TopicData``."""
+        return str(self.at.field.type)
+
+    def tag(self) -> None:
+        """Make it a tag from the new version on."""
+        self.draft.tag(self.at)
+
+    def drop(self) -> None:
+        """Leave it out from the new version on."""
+        self.draft.drop(self.at)
+
+
+class Kip:
+    """Specs that a proposal changes: what its function ``rewrite(kip)`` is called with."""
+
+    def __init__(self, specs: Mapping[str, MessageSpec]) -> None:
+        self._old = dict(specs)
+        self._drafts: dict[str, MessageDraft] = {}
+        self._raised: set[str] = set()
+
+    def fields(self, path: str = "*", *, type: str = "*") -> list[KipField]:  # noqa: A002
+        """Return the fields of the newest versions whose path and type match: ``*Response.*.ErrorCode``, ``int16``."""
+        selected = []
+        for name, spec in sorted(self._old.items()):
+            if spec.api_key is None or spec.is_removed or not fnmatchcase(name, path.partition(".")[0]):
+                continue
+            draft = self._draft(name)
+            some = (KipField(draft, at) for at in draft.fields() if at.field.is_present(draft.before))
+            selected += [one for one in some if fnmatchcase(one.path, path) and fnmatchcase(one.type, type)]
+        return selected
+
+    def add(
+        self,
+        path: str,
+        type: str,  # noqa: A002
+        *,
+        default: str | None = None,
+        nullable: bool = False,
+        tagged: bool = False,
+        about: str = "",
+    ) -> None:
+        """Add a field: ``MetadataResponse.Topics.Owner``.
+
+        Args:
+            path: the message, the fields that lead to the struct, the new name.
+            type: a primitive's name, or ``[]`` and one.
+            default: as a spec writes it; the type's own by default.
+            nullable: null may be written.
+            tagged: as a tag rather than at the end of its struct.
+            about: a sentence for who reads the spec.
+
+        Raises:
+            SpecError: there is no such struct, or it has such a field.
+        """
+        message, *steps, name = path.split(".")
+        draft = self._draft(message)
+        struct = message
+        for number, _ in enumerate(steps, 1):
+            fields = {at.path: at.field for at in draft.fields()}
+            field = fields.get(tuple(steps[:number]))
+            if field is None or not field.type.is_struct:
+                raise SpecError(f"{path}: {message} has no struct {'.'.join(steps[:number])}")
+            struct = field.type.name
+        if any(at.field.name == name and at.struct == struct for at in draft.fields()):
+            raise SpecError(f"{path} is there already")
+        field_type = FieldType(type.removeprefix("[]"), type.startswith("[]"))
+        versions = Versions(draft.version, MAX_VERSION)
+        added = FieldSpec(
+            name=name,
+            type=field_type,
+            versions=versions,
+            default=parse_default(field_type, default or ""),
+            nullable_versions=versions if nullable else Versions.NONE,
+            about=about,
+        )
+        draft.add(struct, added, tagged=tagged)
+
+    def bump(self, api: str) -> None:
+        """Give an API (``Heartbeat``) a new version that is laid out as the one before."""
+        for half in ("Request", "Response"):
+            self._raised.add(self._draft(f"{api}{half}").old.name)
+
+    def specs(self) -> dict[str, MessageSpec]:
+        """Return all specs: those of an API of which something was changed have a new version, both halves.
+
+        Raises:
+            SpecError: an old version would change.
+        """
+        keys = {draft.old.api_key for draft in self._drafts.values() if draft.changed or draft.old.name in self._raised}
+        changed = [spec.name for spec in self._old.values() if spec.api_key in keys and spec.api_key is not None]
+        return self._old | {name: self._draft(name).spec() for name in changed}
+
+    def _draft(self, name: str) -> MessageDraft:
+        if name not in self._old:
+            raise SpecError(f"{name}: no such message")
+        if name not in self._drafts:
+            spec = self._old[name]
+            before = spec.valid_versions.highest
+            requests = [one for one in self._old.values() if one.type == "request" and one.api_key == spec.api_key]
+            in_place = any(one.latest_version_unstable for one in requests)
+            self._drafts[name] = MessageDraft(spec, before, before if in_place else before + 1)
+        return self._drafts[name]

@@ -1,0 +1,68 @@
+"""A proposal in a few lines: fields are selected, tagged, dropped, added; old versions keep their layout."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.messages import class_of
+from kafkaframes.protocol.spec import catalog, load_message
+from kafkaframes.protocol.spec.drafts import Kip, MessageDraft
+from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.kip_636 import rewrite
+
+SPECS = {name: catalog.load(name) for api in catalog.apis() for name in (api.request, api.response)}
+ERRORS = {("ErrorCode", "int16"), ("ErrorMessage", "string")}
+LEFT_OUT = ("SaslHandshake", "ApiVersions")  # KAFKA-9577, KIP-511
+
+
+def test_kip_636_in_a_few_lines():
+    """What the page on proposals shows is what the rewrite gives."""
+    kip = Kip(SPECS)
+    for field in kip.fields("*Response.*"):
+        if (field.name, field.type) in ERRORS and field.api not in LEFT_OUT and field.can_be_tagged:
+            field.tag()
+    assert kip.specs() == rewrite(SPECS).specs
+
+
+def test_fields_are_added_dropped_and_an_api_is_bumped():
+    kip = Kip(SPECS)
+    kip.add("MetadataResponse.Topics.Owner", "string", nullable=True, default="null", about="Who owns it.")
+    kip.add("MetadataRequest.Wish", "int32", tagged=True, default="-1")
+    (rack,) = kip.fields("FetchRequest.RackId")
+    rack.drop()
+    kip.bump("Heartbeat")
+    after = kip.specs()
+    changed = {name for name, spec in after.items() if spec != SPECS[name]}
+    assert changed == {f"{api}{half}" for api in ("Metadata", "Fetch", "Heartbeat") for half in ("Request", "Response")}
+    for name in changed:
+        load_message(to_text(after[name]))
+    metadata = class_of(after["MetadataResponse"])
+    topic = metadata.MetadataResponseTopic(name="t", owner="me")
+    assert metadata(topics=[topic]).size(14) == metadata(topics=[topic.replace(owner=None)]).size(14) + 2
+    assert after["MetadataRequest"].struct.field("Wish").tag == 0
+    assert not after["FetchRequest"].struct.field("RackId").is_present(19)
+    assert SPECS["HeartbeatRequest"].valid_versions.highest + 1 == after["HeartbeatRequest"].valid_versions.highest
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda kip: kip.add("Nothing.X", "int8"), "no such message"),
+        (lambda kip: kip.add("MetadataResponse.Name.X", "int8"), "has no struct Name"),
+        (lambda kip: kip.add("MetadataResponse.Topics.Name", "int8"), "is there already"),
+        (lambda kip: kip.fields("ProduceResponse.NodeEndpoints")[0].tag(), "it is tag 0 already"),
+        (lambda kip: kip.fields("ProduceResponse.NodeEndpoints")[0].drop(), "is a tag"),
+        (lambda kip: kip.fields("MetadataResponse.Topics.Name")[0].tag(), "a key cannot be tagged"),
+    ],
+)
+def test_what_cannot_be_is_refused(change, reason):
+    with pytest.raises(SpecError, match=reason):
+        change(Kip(SPECS))
+
+
+def test_a_draft_for_the_sake_of_an_older_version_leaves_the_valid_ones():
+    draft = MessageDraft(SPECS["HeartbeatResponse"], 4, 4)
+    (code,) = (at for at in draft.fields() if at.field.name == "ErrorCode")
+    assert draft.tag(code).tag == 0
+    assert str(draft.unchecked().valid_versions) == "0-4"
