@@ -12,6 +12,10 @@ COMMANDS = {
     "lint": ("kafkaframes.cli.spec_lint", "what Kafka's generator refuses in these files, and what it should"),
     "guide": ("kafkaframes.cli.spec_guide", "write the protocol guide: one HTML page, searchable offline"),
     "rewrite": ("kafkaframes.cli.spec_rewrite", "write specs as a proposal would have them: KIP-636"),
+    "new-kip": (
+        "kafkaframes.cli.spec_new_kip",
+        "write specs as a proposal of your own has them: a few lines of Python",
+    ),
     "propose": ("kafkaframes.cli.spec_propose", "what a change of specs costs or saves on real traffic"),
     "import": ("kafkaframes.cli.spec_import", "write the catalog from the specs of Kafka's releases"),
 }

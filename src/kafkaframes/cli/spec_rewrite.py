@@ -45,11 +45,11 @@ def command(proposal: str, source: str | None, target: Path, suffix: bool, as_wr
     The same input gives the same files, and a rewritten folder comes out as it went in. Use them with --specs, with
     `connection`, or with Kafka's own generator.
     """
-    files = _read(source)
+    files = read_files(source)
     specs = {name: spec for name, (spec, _) in files.items()}
-    _check_target(source, target)
+    check_target(source, target)
     done = rewrite(specs, suffix=suffix, as_written=as_written)
-    _write(target, {f"{name}.json": _text_of(spec, *files[name]) for name, spec in done.specs.items()})
+    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in done.specs.items()})
     if style == "json":
         click.echo(json.dumps(list(_rows(done)), indent=1))
     elif style == "csv":
@@ -61,7 +61,7 @@ def command(proposal: str, source: str | None, target: Path, suffix: bool, as_wr
             click.echo(line)
 
 
-def _read(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
+def read_files(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
     """Return the specs of a place by name, and their text; without one those of the catalog that a connection needs.
 
     The listener ``zkBroker``, which the catalog's oldest APIs have, is left out: generators of 4.0 and later refuse it.
@@ -74,7 +74,7 @@ def _read(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
     return load_files(source)
 
 
-def _text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
+def text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
     """Return the bytes of a rewritten spec: that of its file where nothing has changed, else behind its comments."""
     if spec is before:
         return text
@@ -82,7 +82,7 @@ def _text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
     return ((head[0] if head else "") + to_text(spec)).encode()
 
 
-def _check_target(source: str | None, target: Path) -> None:
+def check_target(source: str | None, target: Path) -> None:
     """Refuse a folder that holds anything else than a rewrite's files, and the source itself."""
     if source is not None:
         inside = target.resolve()
@@ -93,7 +93,12 @@ def _check_target(source: str | None, target: Path) -> None:
         raise OptionError(f"--to {target} holds other files ({surplus[0]}): name a new folder")
 
 
-def _write(target: Path, texts: Mapping[str, bytes]) -> None:
+def write_files(target: Path, texts: Mapping[str, bytes]) -> None:
+    """Write the files of a folder that holds nothing else.
+
+    Raises:
+        OptionError: it holds something else, or cannot be written.
+    """
     existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
     if existing - texts.keys():
         raise OptionError(f"--to {target} holds {min(existing - texts.keys())}, which is no part of this rewrite")

@@ -1,0 +1,55 @@
+"""``kafkaframes spec new-kip``: from a few lines of Python to specs that other commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.calling import ask, ask_spec
+
+from kafkaframes.errors import OptionError, SpecError
+
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "share-groups-broker43.pcap.zst"
+
+
+def written(tmp_path, *lines):
+    file = tmp_path / "mine.py"
+    file.write_text("def rewrite(kip):\n" + "".join(f"    {line}\n" for line in lines))
+    return file
+
+
+def test_from_a_file_to_specs_to_bytes(tmp_path):
+    """A text of ten bytes for each topic of Metadata 13: eleven bytes more, and five answers have three topics."""
+    file = written(tmp_path, 'kip.add("MetadataResponse.Topics.Owner", "string")')
+    text = ask_spec("new-kip", file, "--to", tmp_path / "new")
+    assert text.splitlines()[:2] == ["MetadataRequest 13 -> 14", "MetadataResponse 13 -> 14"]
+    assert "compatible (spec check): 2 messages changed; 192 specs" in text
+    assert ask("spec", "lint", tmp_path / "new").exit_code == 0
+    value = "MetadataResponse.Topics.Owner=10..10"
+    weighed = ask_spec("propose", tmp_path / "new", CAPTURE, "--value", value)
+    assert "added Topics.Owner: string" in weighed
+    (row,) = [line for line in weighed.splitlines() if line.startswith("Metadata 13 response")]
+    _, _, _, count, before, after, saved, *_ = row.split()
+    assert (int(count), int(saved)) == (5, int(before) - int(after))
+    assert int(saved) == -11 * 3
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "reason"),
+    [
+        ('kip.fields("ProduceResponse.NodeEndpoints")[0].tag()', SpecError, "it is tag 0 already"),
+        ('kip.add("FetchRequest.Mine", "int16", default="text")', Exception, ""),
+    ],
+)
+def test_what_cannot_be_is_said_and_nothing_is_written(tmp_path, line, error, reason):
+    result = ask("spec", "new-kip", written(tmp_path, line), "--to", tmp_path / "new")
+    assert isinstance(result.exception, error)
+    assert reason in str(result.exception)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_without_the_function_is_refused(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    for file in ("mine.py", "none.py"):
+        result = ask("spec", "new-kip", tmp_path / file, "--to", tmp_path / "new")
+        assert isinstance(result.exception, OptionError)
