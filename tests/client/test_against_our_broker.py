@@ -81,7 +81,7 @@ def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
         consumer.assign({TopicPartition(topic, 1): 2})
         found = consumer.poll(60_000)
         assert [one.offset for one in found] == [2, 3, 4]
-        assert found[0].headers == [("h", b"x"), ("n", None)]
+        assert found[0].headers == (("h", b"x"), ("n", None))
 
 
 def test_transactions_are_read_committed_or_not_at_all(servers, topic):

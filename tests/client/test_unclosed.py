@@ -95,7 +95,7 @@ def test_clients_of_asyncio_are_named(servers, ends):
 def test_one_that_is_no_longer_used_is_named_and_sends_what_it_holds(servers):
     before = end(servers)
     sent = [Producer(servers, linger_ms=60_000).send("numbers", b"1")]
-    thread = sent[0]._producer._loop._thread
+    thread = sent[0]._owner._loop._thread
     with pytest.warns(ResourceWarning, match="kafkaframes Producer 'kafkaframes' of .* was not closed"):
         sent.clear()
     thread.join(60)

@@ -17,6 +17,7 @@ from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
+from kafkaframes.client.unreachable import FIRST_WARNING_S, Unreachable
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 from kafkaframes.protocol.messages.objects import Message
 
@@ -51,6 +52,7 @@ class ClusterClient:
         self._retired: list[Connection] = []  # their authentication does not hold, and answers are under way
         self._opening: dict[int, asyncio.Lock] = {}
         self._failures: dict[int, tuple[int, float]] = {}  # node id: how often in a row, when it may be tried again
+        self.unreachable = Unreachable(settings.client_id)
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
         self._closed = False
@@ -80,12 +82,17 @@ class ClusterClient:
         failures, not_before = self._failures.get(broker.node_id, (0, 0.0))
         if (wait := not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
+        address = f"{broker.host}:{broker.port}"
+        if self.unreachable.trying(address):
+            asyncio.get_running_loop().call_later(FIRST_WARNING_S, self.unreachable.warn, address)
         try:
             opened = await Connection.open(broker.host, broker.port, self.settings)
-        except (NetworkError, BrokerError):
+        except (NetworkError, BrokerError) as error:
+            self.unreachable.failed(address, str(error))
             pause = _backoff_s(failures, self.settings.reconnect_backoff_ms, self.settings.reconnect_backoff_max_ms)
             self._failures[broker.node_id] = (failures + 1, time.monotonic() + pause)
             raise
+        self.unreachable.reached(address)
         if self._closed:
             opened.close()
             raise NetworkError("this client was closed")
@@ -100,7 +107,7 @@ class ClusterClient:
         """Return a connection to any broker: one that is open, one that is known, or one of the bootstrap servers.
 
         Raises:
-            NetworkError: none of them can be reached; the last one's reason.
+            NetworkError: none of them can be reached; it names every address that was tried.
             BrokerError: the last one tried refuses us.
         """
         for known in self._connections.values():
@@ -109,14 +116,17 @@ class ClusterClient:
         brokers = list(self.cluster.brokers.values())
         random.shuffle(brokers)
         servers = self.settings.servers
-        bootstrap = [Broker(_BOOTSTRAP - place, *server) for place, server in enumerate(servers)]
-        error: NetworkError | BrokerError = NetworkError("there is no broker to ask")
+        bootstrap = [Broker(_BOOTSTRAP - index, *server) for index, server in enumerate(servers)]
+        errors: dict[str, NetworkError | BrokerError] = {}
         for broker in (*brokers, *bootstrap):
             try:
                 return await self.connection(broker)
-            except (NetworkError, BrokerError) as failed:
-                error = failed
-        raise error
+            except (NetworkError, BrokerError) as error:
+                errors[f"{broker.host}:{broker.port}"] = error
+        last = errors.popitem()[1]
+        if not errors or isinstance(last, BrokerError):
+            raise last
+        raise NetworkError(f"no broker can be reached: {'; '.join(map(str, (*errors.values(), last)))}")
 
     async def sent(self) -> None:
         """Wait until sockets have all that was written, at most ``request_timeout_ms``."""
@@ -127,6 +137,7 @@ class ClusterClient:
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
+        self.unreachable.clear()
         for task in self._refreshing.values():
             task.cancel()
         for one in (*self._connections.values(), *self._retired):

@@ -11,7 +11,8 @@ import inspect
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from kafkaframes.client.loop import background, warn_unclosed
 from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
-from kafkaframes.client.rows import ConsumerRecord, placed, records_of, schema_of
+from kafkaframes.client.rows import ConsumerRecord, Records, placed, schema_of
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError
 from kafkaframes.records.columns import DEFAULT_COLUMNS
@@ -35,6 +36,7 @@ from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
 
 Listener = Callable[[Collection[TopicPartition]], Any]
+_TURN_RECORDS: Final = 1_000
 _GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its group rebalances
 
 
@@ -49,7 +51,7 @@ class AsyncConsumer:
         self._fetcher = Fetcher(self._cluster, self.settings, out_of_range=self._lost)
         self._to_reset: set[TopicPartition] = set()
         self._errors: list[KafkaframesError] = []
-        self._rest: deque[ConsumerRecord] = deque()
+        self._rest: deque[Records] = deque()  # fetched, and not handed out yet
         self._is_closed = False
         self._memory = Recycler()
         self._committed_at = time.monotonic()
@@ -109,7 +111,7 @@ class AsyncConsumer:
         await self._reach(wanted)
         for known in set(self._fetcher.positions) - set(wanted):
             self._fetcher.remove(known)
-        self._rest.clear()
+        self._drop(None)
         self._errors.clear()  # of what was read before: a partition that still fails says so again
         self._fetcher.forget_errors()
         self._to_reset &= set(wanted)
@@ -165,7 +167,7 @@ class AsyncConsumer:
     async def unsubscribe(self) -> None:
         """Leave the group and read nothing."""
         if self._membership is not None:
-            await self.revoked(self.assignment(), lost=False)
+            await self._on_revoked(self.assignment(), lost=False)
             await self._leave_group()
         for partition in self.assignment():
             self._fetcher.remove(partition)
@@ -179,7 +181,7 @@ class AsyncConsumer:
             await self._membership.close()
             self._membership = None
 
-    async def assigned(self, partitions: Collection[TopicPartition]) -> None:
+    async def _on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Begin with what the group gave us."""
         for topic in {one.topic for one in partitions}:
             await self._cluster.topic(topic)
@@ -187,7 +189,7 @@ class AsyncConsumer:
         if self._listeners[0] is not None:
             await _listened(self._listeners[0], partitions)
 
-    async def revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
+    async def _on_revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
         """End with what the group takes away; commit it first, unless it is lost already."""
         if partitions and self._commits_by_itself and not lost:
             with contextlib.suppress(KafkaframesError):
@@ -196,12 +198,7 @@ class AsyncConsumer:
             await _listened(self._listeners[1], partitions)
         for one in partitions:
             self._fetcher.remove(one)
-        kept = {(one.topic, one.partition) for one in self._fetcher.positions}
-        self._rest = deque(one for one in self._rest if (one.topic, one.partition) in kept)
-
-    def held(self) -> list[TopicPartition]:
-        """List what is read now."""
-        return self.assignment()
+        self._drop(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are read."""
@@ -249,11 +246,11 @@ class AsyncConsumer:
         Raises:
             OptionError: the partition is not assigned, or the offset is negative.
         """
-        known = self._assigned(partition)
+        known = self._checked(partition)
         if offset < 0:
             raise OptionError(f"offset {offset} of {known} is negative")
         self._fetcher.set_position(known, offset)
-        self._rest = deque(one for one in self._rest if (one.topic, one.partition) != (known.topic, known.partition))
+        self._drop([known])
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first offset, of all partitions if none are named."""
@@ -265,28 +262,28 @@ class AsyncConsumer:
 
     async def _seek_to(self, which: int, partitions: Sequence[TopicPartition]) -> None:
         committed = self.settings.isolation_level == "read_committed"
-        wanted = [self._assigned(one) for one in partitions or self.assignment()]
+        wanted = [self._checked(one) for one in partitions or self.assignment()]
         found = await offsets.ends(self._cluster, wanted, which, read_committed=committed)
         for partition, offset in found.items():
             self.seek(partition, offset)
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> int:
         """Return the offset of the next record that will be given."""
-        known = self._assigned(partition)
-        held = (one.offset for one in self._rest if (one.topic, one.partition) == (known.topic, known.partition))
-        return min(held, default=self._fetcher.positions[known].offset)
+        known = self._checked(partition)
+        waiting = (records.position for records in self._rest if records.partition == known and not records.is_empty)
+        return next(waiting, self._fetcher.positions[known].offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give nothing of these partitions until ``resume``."""
         for one in partitions:
-            self._fetcher.pause(self._assigned(one), True)
+            self._fetcher.pause(self._checked(one), True)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions."""
         for one in partitions:
-            self._fetcher.pause(self._assigned(one), False)
+            self._fetcher.pause(self._checked(one), False)
 
-    def _assigned(self, partition: TopicPartition | tuple[str, int]) -> TopicPartition:
+    def _checked(self, partition: TopicPartition | tuple[str, int]) -> TopicPartition:
         known = _partition(partition)
         if known not in self._fetcher.positions:
             raise OptionError(f"{known} is not assigned to this consumer")
@@ -331,7 +328,7 @@ class AsyncConsumer:
         Returns:
             Whether the position is at ``end`` or behind it now.
         """
-        known = self._assigned(partition)
+        known = self._checked(partition)
         at = self.position(known)
         if at >= end:
             return True
@@ -428,25 +425,36 @@ class AsyncConsumer:
         return pa.Table.from_batches(found, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return records as Python values, at most ``max_poll_records``; for data, ``fetch_arrow`` is the way."""
+        """Return records as Python values, at most ``max_poll_records``; for data, use ``fetch_arrow``."""
         most = self.settings.max_poll_records if max_records is None else max_records
-        await self.hold(timeout_ms)
-        return [self._rest.popleft() for _ in range(min(most, len(self._rest)))]
+        await self._hold(timeout_ms)
+        taken: list[ConsumerRecord] = []
+        while len(taken) < most and (records := self._next_records()) is not None:
+            taken += records.take(most - len(taken))
+        return taken
 
-    async def hold(self, timeout_ms: int | None) -> None:
-        """Wait until there are records for ``next_held``, or the time is over."""
+    async def _hold(self, timeout_ms: int | None) -> None:
+        """Wait until there are records to hand out, or the time is over."""
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while not self._rest:
+        while self._next_records() is None:
             left = None if deadline is None else max(int((deadline - time.monotonic()) * 1000), 0)
             fetched = await self.fetch(left)
             if fetched is None:
                 return
             for batch in self._opened(fetched, DEFAULT_COLUMNS, current_budget()):
-                self._rest += records_of(batch, fetched.partition)
+                self._rest.append(Records(batch, fetched.partition))
 
-    def next_held(self) -> ConsumerRecord | None:
-        """Return the next record that was fetched already; those behind it count as not read."""
-        return self._rest.popleft() if self._rest else None
+    def _next_records(self) -> Records | None:
+        """Return what records are taken from next, None where more must be fetched first."""
+        while self._rest and self._rest[0].is_empty:
+            self._rest.popleft()
+        return self._rest[0] if self._rest else None
+
+    def _drop(self, partitions: Collection[TopicPartition] | None) -> None:
+        """Hand out no more of what was fetched of these partitions, of all if None."""
+        for records in self._rest:
+            if partitions is None or records.partition in partitions:
+                records.drop()
 
     def _opened(
         self, fetched: Fetched, columns: Sequence[str], room: int, *, memory: Recycler | None = None
@@ -511,14 +519,13 @@ class AsyncConsumer:
                 if error.code is None or not error.code.is_retriable:
                     raise
 
-    async def __anext__(self) -> ConsumerRecord:
-        while (record := self.next_held()) is None:
-            await self.hold(None)
-            await asyncio.sleep(0)
-        return record
-
-    def __aiter__(self) -> AsyncConsumer:
-        return self
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        while True:
+            while (records := self._next_records()) is not None:
+                for record in islice(records, _TURN_RECORDS):
+                    yield record
+                await asyncio.sleep(0)  # heartbeats and other tasks go on
+            await self._hold(None)
 
 
 async def _listened(listener: Listener, partitions: Collection[TopicPartition]) -> None:

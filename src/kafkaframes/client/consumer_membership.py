@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kafkaframes.client.cluster import GROUP, ClusterClient, fail
 from kafkaframes.client.group_offsets import GroupMember
-from kafkaframes.client.membership import Holder
+from kafkaframes.client.membership import GroupConsumer
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError
@@ -25,13 +25,15 @@ _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER
 class ConsumerMembership:
     """One consumer's place in a group."""
 
-    def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, topics: Collection[str], holder: Holder):
+    def __init__(
+        self, cluster: ClusterClient, settings: ConsumerSettings, topics: Collection[str], consumer: GroupConsumer
+    ):
         assert settings.group_id is not None
         self._cluster = cluster
         self._settings = settings
         self._group_id = settings.group_id
         self._topics = sorted(topics)
-        self._holder = holder
+        self._consumer = consumer
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._due = 0.0
@@ -62,7 +64,7 @@ class ConsumerMembership:
             except BrokerError as error:
                 if error.code not in _FENCED:
                     raise
-                await self._holder.revoked(self._holder.held(), lost=True)
+                await self._consumer._on_revoked(self._consumer.assignment(), lost=True)
                 self._epoch, self._told, self._due = _JOIN, None, 0.0
 
     async def _heartbeat(self) -> None:
@@ -88,7 +90,7 @@ class ConsumerMembership:
 
     def _held_by_id(self) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
         found: dict[UUID, list[int]] = {}
-        for one in self._holder.held():
+        for one in self._consumer.assignment():
             found.setdefault(self._cluster.cluster.topic_id(one.topic), []).append(one.partition)
         return tuple((topic_id, tuple(sorted(partitions))) for topic_id, partitions in sorted(found.items()))
 
@@ -101,12 +103,12 @@ class ConsumerMembership:
             if (name := self._cluster.cluster.topic_name(one.topic_id)) is not None
             for partition in one.partitions
         ]
-        held = set(self._holder.held())
+        held = set(self._consumer.assignment())
         gone = held - set(wanted)
         if gone:
-            await self._holder.revoked(gone, lost=False)
+            await self._consumer._on_revoked(gone, lost=False)
         new = [one for one in wanted if one not in held]
-        await self._holder.assigned(new)
+        await self._consumer._on_assigned(new)
         if gone or new:
             self._due = 0.0  # what we let go others wait for
 

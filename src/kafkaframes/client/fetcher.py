@@ -19,7 +19,7 @@ from kafkaframes.client import fetch_session
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.fetch_session import Asked, FetchSession, SessionRequest
 from kafkaframes.client.fetched import Fetched, too_large
-from kafkaframes.client.loop import background
+from kafkaframes.client.loop import background, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError
@@ -366,16 +366,6 @@ class Fetcher:
 
 def _last_offset(fetched: Fetched) -> int:
     return int(fetched.batches.column("last_offset")[-1])
-
-
-async def waited(event: asyncio.Event, timeout_s: float | None) -> None:
-    """Wait for an event, or until the time is over."""
-    if timeout_s is None:
-        await event.wait()
-        return
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
 
 
 def write_partitions(body: Any, request: SessionRequest, wanted: dict[TopicPartition, Asked], version: int) -> None:

@@ -66,6 +66,11 @@ class LoopThread:
             future.cancel()
             raise
 
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop, without waiting; not at all if the loop has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
     def end(self, closing: Closing) -> None:
         """Close the client and end the loop, the first time."""
         if self._has_ended:
@@ -135,6 +140,16 @@ def background(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     task = asyncio.ensure_future(coroutine)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     return task
+
+
+async def waited(event: asyncio.Event, timeout_s: float | None) -> None:
+    """Wait for an event, or until the time is over."""
+    if timeout_s is None:
+        await event.wait()
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 def warn_unclosed(client: object, bootstrap_servers: object) -> None:

@@ -1,7 +1,7 @@
 """A consumer's membership in a classic group: join, sync, heartbeat, leave (KIP-62, KIP-345, KIP-394, KIP-429).
 
 ``update`` is called by whoever polls; it joins when that is due, and tells the consumer what it gets and loses through
-``Holder``. Heartbeats go out from a task of their own while the consumer keeps polling.
+``GroupConsumer``. Heartbeats go out from a task of their own while the consumer keeps polling.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ JOIN_AGAIN: Final = frozenset(
 )
 
 
-class Holder(Protocol):
-    """Who holds the partitions."""
+class GroupConsumer(Protocol):
+    """The consumer that a membership is of."""
 
-    async def assigned(self, partitions: Collection[TopicPartition]) -> None:
+    async def _on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Begin with these as well."""
         ...
 
-    async def revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
+    async def _on_revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
         """End with these: commit them first, unless they are lost to others already."""
         ...
 
-    def held(self) -> list[TopicPartition]:
-        """List what is held."""
+    def assignment(self) -> list[TopicPartition]:
+        """List what is read."""
         ...
 
 
 class ClassicMembership:
     """One consumer's place in a group that its members share partitions out in."""
 
-    def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, topics: Collection[str], holder: Holder):
+    def __init__(
+        self, cluster: ClusterClient, settings: ConsumerSettings, topics: Collection[str], consumer: GroupConsumer
+    ):
         for name in settings.strategies:
             choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
         assert settings.group_id is not None
@@ -59,7 +61,7 @@ class ClassicMembership:
         self._settings = settings
         self._group_id = settings.group_id
         self._topics = frozenset(topics)
-        self._holder = holder
+        self._consumer = consumer
         self._member_id = ""
         self._generation = -1
         self._must_join = True
@@ -103,7 +105,7 @@ class ClassicMembership:
 
     async def _join(self) -> None:
         if self._eager:
-            await self._holder.revoked(self._holder.held(), lost=False)
+            await self._consumer._on_revoked(self._consumer.assignment(), lost=False)
         try:
             answer = await self._cluster.retried(self._joined, timeout_ms=self._settings.max_poll_interval_ms)
             self._must_join = False
@@ -121,12 +123,12 @@ class ClassicMembership:
         return not all(name in COOPERATIVE for name in self._settings.strategies)
 
     async def _take(self, assigned: list[TopicPartition], is_cooperative: bool) -> None:
-        held = set(self._holder.held())
+        held = set(self._consumer.assignment())
         gone = held - set(assigned)
         if gone:
-            await self._holder.revoked(gone, lost=False)
+            await self._consumer._on_revoked(gone, lost=False)
         new = [one for one in assigned if one not in held]
-        await self._holder.assigned(new)
+        await self._consumer._on_assigned(new)
         self._must_join = self._must_join or (is_cooperative and bool(gone))
 
     async def _joined(self) -> Any:
@@ -155,7 +157,7 @@ class ClassicMembership:
     def _subscription(self) -> bytes:
         cls = self._settings.message("ConsumerProtocolSubscription")
         held: dict[str, list[int]] = {}
-        for one in self._holder.held():
+        for one in self._consumer.assignment():
             held.setdefault(one.topic, []).append(one.partition)
         owned = [cls.TopicPartition(topic=topic, partitions=sorted(all_)) for topic, all_ in sorted(held.items())]
         body = cls(topics=sorted(self._topics), owned_partitions=owned, generation_id=self._generation)

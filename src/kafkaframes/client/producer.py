@@ -7,43 +7,42 @@ once. Either way batches are built and compressed by ``records.build`` and go ou
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from kafkaframes.client.accumulator import Accumulator, Gathering
 from kafkaframes.client.batches import NOT_STAMPED, Batch, Numbered, Producer, RecordMetadata, Stamp, split
 from kafkaframes.client.cluster import ClusterClient, fail
-from kafkaframes.client.loop import background, warn_unclosed
+from kafkaframes.client.loop import background, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.record_fields import Headers, bytes_of, headers_of, partition_number, timestamp_of, topic_of
+from kafkaframes.client.record_fields import CheckedRecord, Headers, checked_record
+from kafkaframes.client.record_futures import LoopResults, settle
+from kafkaframes.client.record_tables import routed, topics_of, written
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
-from kafkaframes.errors import EncodeError, ErrorCode, KafkaframesError, OptionError
+from kafkaframes.errors import EncodeError, ErrorCode, KafkaframesError, NetworkError, OptionError
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.records.build import BatchFields, build_apart, build_records, next_sequence
-from kafkaframes.records.partitioner import partition_of, partitions_of_rows
+from kafkaframes.records.build import BatchFields, build_apart, build_batches, build_records, next_sequence
+from kafkaframes.records.codecs import codec_of
+from kafkaframes.records.rows import rows_of_lists
 
 _INIT_PRODUCER_ID: Final = 22
-_OVERHEAD_OF_A_RECORD: Final = 64
-_WHOLE: Final = 2**31 - 1
+_LARGEST_BATCH: Final = 2**31 - 1
 _FIRST_OF_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
 
 
-@dataclass(slots=True)
-class _Gathering:
-    """Records of one partition that become one batch."""
+class TransactionRefused(Exception):  # noqa: N818
+    """A partition could not be added to the transaction: the record's future says so, not ``send``."""
 
-    since: float
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    futures: list[asyncio.Future[RecordMetadata]] = field(default_factory=list)
-    size: int = 0
+    def __init__(self, reason: KafkaframesError) -> None:
+        self.reason = reason
 
 
 class AsyncProducer:
@@ -54,14 +53,15 @@ class AsyncProducer:
         given = settings if bootstrap_servers is None else {"bootstrap_servers": bootstrap_servers, **settings}
         self.settings = ProducerSettings.of(given)
         self._cluster = ClusterClient(self.settings)
-        self._sender = Sender(self._cluster, self.settings)
-        self._gathering: dict[TopicPartition, _Gathering] = {}
-        self._sticky: dict[str, int] = {}
-        self._lingering: asyncio.Task[None] | None = None
         self._gathered = asyncio.Event()
+        self._accumulator = Accumulator(self.settings, self._cluster.cluster, wake=self._gathered.set)
+        self._accumulator.results = LoopResults
+        self._sender = Sender(self._cluster, self.settings, self._accumulator)
+        self._gather_task: asyncio.Task[None] | None = None
         self._format = self.settings.record_format
         self._is_started = self._is_closed = False
         self.transactions = Transactions(self._cluster, self._sender, self.settings)
+        self._accumulator.may_open = self.transactions.takes
 
     async def __aenter__(self) -> AsyncProducer:
         await self.start()
@@ -100,7 +100,7 @@ class AsyncProducer:
         ):
             await self.transactions.init_producer_id()
         self._sender.start()
-        self._lingering = background(self._linger())
+        self._gather_task = background(self._gather())
         self._is_started = True
 
     def __del__(self) -> None:
@@ -114,10 +114,10 @@ class AsyncProducer:
             if flush and self._is_started:
                 await self.flush()
         finally:
-            if self._lingering is not None:
-                self._lingering.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self._lingering
+            if self._gather_task is not None:
+                self._gather_task.cancel()
+                await asyncio.wait({self._gather_task})
+            self._accumulator.close()
             await self._sender.close()
             await self._cluster.close()
 
@@ -127,7 +127,6 @@ class AsyncProducer:
         self,
         topic: str,
         value: bytes | str | None = None,
-        *,
         key: bytes | str | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
@@ -135,8 +134,9 @@ class AsyncProducer:
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record; return a future of where it went.
 
-        Waits where ``buffer_memory`` is full, or a topic's partitions are not known yet. The future ends in
-        ``MaybeWrittenError`` if no answer says whether the record was written; in any other error it was not.
+        Waits, for ``max_block_ms`` at most, where ``buffer_memory`` is full or a topic's partitions are not known yet.
+        The future ends in ``MaybeWrittenError`` if no answer says whether the record was written; in any other error it
+        was not.
 
         Args:
             topic: its name.
@@ -151,127 +151,115 @@ class AsyncProducer:
             EncodeError: an argument is of a wrong type; the record is larger than ``max_request_size``, or does not
                 fit into the format.
         """
-        topic_of(topic)
-        row: dict[str, Any] = {"key": bytes_of("key", key), "value": bytes_of("value", value)}
-        row["timestamp"] = int(time.time() * 1000) if timestamp_ms is None else timestamp_of(timestamp_ms)
-        row["headers"] = headers_of(headers)
-        number = None if partition is None else partition_number(partition)
-        size = self._checked_size(row)
+        record = checked_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
+        while (future := self._accumulator.add(record)) is None:
+            try:
+                await self._prepare(record)
+            except TransactionRefused as refused:
+                future = asyncio.get_running_loop().create_future()
+                future.set_exception(refused.reason)
+                break
+        result: asyncio.Future[RecordMetadata] = future
+        return result
+
+    async def _prepare(self, record: CheckedRecord) -> None:
+        """Wait for what a record needs before it can be added: start, metadata, memory, its place in a transaction."""
+        try:
+            async with asyncio.timeout(self.settings.max_block_ms / 1000):
+                await self._await_needs(record)
+        except TimeoutError:
+            limit_ms = self.settings.max_block_ms
+            waiting = f"a record of topic {record[0]} has waited {limit_ms} ms for metadata or memory"
+            causes = self._cluster.unreachable.described()
+            raise NetworkError(f"{waiting} (`max_block_ms`)" + (f": {causes}" if causes else "")) from None
+
+    async def _await_needs(self, record: CheckedRecord) -> None:
+        topic, key, _, headers, partition, _, size = record
         await self.start()
-        if row["headers"] and self._format != 2:
+        if headers and self._format != 2:
             raise EncodeError(f"record format {self._format} has no headers")
         await self._cluster.topic(topic, create=True)
+        self._accumulator.learn(topic)
         if not self._sender.has_space(size):
+            self._build_all()
             await self._sender.space(size)
-        target = TopicPartition(topic, self._partition_for(topic, row["key"], number))
-        if self._is_full(target, size) and number is None and row["key"] is None:
-            self._close_batch(target)
-            self._sticky.pop(topic, None)  # the next batch goes to another partition (KIP-480)
-            target = TopicPartition(topic, self._partition_for(topic, None, None))
+        target = self._accumulator.target(topic, key, partition)
+        if target is None:
+            count = len(self._cluster.cluster.partitions_of(topic))
+            reason = f"topic {topic} has no partition {partition}, it has {count}"
+            raise fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         try:
             await self.transactions.before_batch(target)
         except KafkaframesError as error:
             self._sender.sequencer.spoil()
-            refused: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-            refused.set_exception(error)
-            return refused
-        return self._gather(target, row, size)
+            raise TransactionRefused(error) from None
 
-    def _checked_size(self, row: Mapping[str, Any]) -> int:
-        """Return about how many bytes a record takes, and refuse one that fits into no request."""
-        size = len(row["key"] or b"") + len(row["value"] or b"") + _OVERHEAD_OF_A_RECORD
-        size += sum(len(name) + len(content or b"") for name, content in row["headers"])
-        if size > self.settings.max_request_size:
-            raise EncodeError(f"a record of about {size} bytes; max_request_size is {self.settings.max_request_size}")
-        return size
-
-    def _is_full(self, target: TopicPartition, size: int) -> bool:
-        gathering = self._gathering.get(target)
-        return gathering is not None and gathering.size + size > self.settings.batch_size
-
-    def _gather(self, target: TopicPartition, row: dict[str, Any], size: int) -> asyncio.Future[RecordMetadata]:
-        """Put a record to those that become its partition's next batch; a full one is closed first."""
-        if self._is_full(target, size):
-            self._close_batch(target)
-        gathering = self._gathering.get(target)
-        if gathering is None:
-            gathering = self._gathering[target] = _Gathering(time.monotonic())
-            self._gathered.set()
-        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        gathering.rows.append(row)
-        gathering.futures.append(future)
-        gathering.size += size
-        self._sender.gathered_bytes += size
-        return future
-
-    async def send_and_wait(self, topic: str, value: bytes | str | None = None, **rest: Any) -> RecordMetadata:
-        """Send one record and wait for where it went. Takes what ``send`` takes."""
-        future = await self.send(topic, value, **rest)
-        self._close_all_soon()
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record at once, and wait for where it went. Takes and raises what ``send`` does."""
+        future = await self.send(topic, value, key, headers, partition, timestamp_ms)
+        self._accumulator.hasten()
         return await future
 
-    def _close_all_soon(self) -> None:
-        for gathering in self._gathering.values():
-            gathering.since = 0.0
-        self._gathered.set()
-
-    def _partition_for(self, topic: str, key: bytes | None, partition: int | None) -> int:
-        count = len(self._cluster.cluster.partitions_of(topic))
-        if partition is not None:
-            if TopicPartition(topic, partition) not in self._cluster.cluster.partitions_of(topic):
-                raise fail(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} has no partition {partition}, it has {count}"
-                )
-            return partition
-        if key is not None:
-            return partition_of(key, count)
-        return self._sticky.setdefault(topic, int(np.random.default_rng().integers(count)))
-
-    async def _linger(self) -> None:
-        """Close what has gathered for ``linger_ms``; what is left when this task is ended has a result, too."""
+    async def _gather(self) -> None:
+        """Make batches of what is full or has gathered for ``linger_ms``, until this task is ended."""
         try:
-            await self._close_lingering(self.settings.linger_ms / 1000)
+            while True:
+                self._gathered.clear()
+                now = time.monotonic()
+                gathered, due = self._accumulator.drain(now)
+                self._build(gathered)
+                await waited(self._gathered, None if due is None else max(due - now, 0.0))
         finally:
-            self._drop_gathered()
+            self._drop_gathered(NetworkError("the producer was closed before this was sent"))
 
-    async def _close_lingering(self, linger_s: float) -> None:
-        while True:
-            now = time.monotonic()
-            for target in [target for target, found in self._gathering.items() if found.since + linger_s <= now]:
-                self._close_batch(target)
-            pause = min((found.since + linger_s - now for found in self._gathering.values()), default=None)
-            self._gathered.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if pause is None else max(pause, 0.0)):
-                    await self._gathered.wait()
+    def _build_all(self) -> None:
+        """Make batches of all that has gathered."""
+        self._build(self._accumulator.drain(None)[0])
 
-    def _close_batch(self, target: TopicPartition) -> None:
-        """Make a batch of what has gathered, and queue it at once, so that nothing overtakes it."""
-        gathering = self._gathering.pop(target)
-        self._sender.gathered_bytes -= gathering.size
+    def _build(self, gathered: list[Gathering]) -> None:
+        """Make batches, and queue them at once, so that nothing overtakes them."""
         try:
-            data = self._built(_columns(gathering.rows, with_headers=self._format == 2), _WHOLE)
-        except Exception as error:  # nobody but who waits for these records can be told
+            batches = self._built(gathered) if gathered else []
+        except Exception as error:
+            if len(gathered) > 1:  # only those who wait for the records at fault are told
+                for gathering in gathered:
+                    self._build([gathering])
+                return
             self._sender.sequencer.spoil()
-            for future in gathering.futures:
-                if not future.done():
-                    future.set_exception(error)
+            gathered[0].results.failed(error)
             return
+        for gathering, data in zip(gathered, batches, strict=True):
+            done = self._queued(gathering.target, data, len(gathering.keys)).done
+            done.add_done_callback(partial(settle, gathering.results))
 
-        def settle(done: asyncio.Future[tuple[int, int]]) -> None:
-            error = None if done.cancelled() else done.exception()
-            for row, future in enumerate(gathering.futures):
-                if future.done():
-                    continue
-                if error is not None or done.cancelled():
-                    future.set_exception(error or KafkaframesError("cancelled"))
-                    continue
-                base, append_time = done.result()
-                timestamp = gathering.rows[row]["timestamp"] if append_time < 0 else append_time
-                offset = -1 if base < 0 else base + row
-                future.set_result(RecordMetadata(target.topic, target.partition, offset, timestamp))
+    def _built(self, gathered: list[Gathering]) -> list[bytes]:
+        """Write batches, all at once: most of the time of small ones is Python's."""
+        settings, record_format = self.settings, self._format
+        assert record_format is not None
+        if any(map(any, (gathering.headers for gathering in gathered))) and record_format < 2:
+            raise EncodeError(f"record format {record_format} has no headers")
+        counts = [len(gathering.keys) for gathering in gathered]
+        rows = rows_of_lists(
+            *(list(chain.from_iterable(column)) for column in zip(*(each.columns for each in gathered), strict=True)),
+            counts=counts,
+        )
+        starts = np.cumsum([0, *counts[:-1]])
+        codec, level = codec_of(settings.compression_type), settings.compression_level
+        fields = [BatchFields()] * len(counts)
+        return build_batches(rows, starts, fields, record_format=record_format, codec=codec, level=level)
 
-        self._queued(target, data, len(gathering.rows)).done.add_done_callback(settle)
+    def _drop_gathered(self, reason: Exception) -> None:
+        """End what is in no batch yet."""
+        for gathered in self._accumulator.drain(None)[0]:
+            gathered.results.dropped(reason)
 
     # ---------------------------------------------------------------------------------------------------- columns
 
@@ -293,15 +281,17 @@ class AsyncProducer:
         """
         await self.start()
         batches: list[Batch] = []
-        for place, rows in await self._routed(table, topic):
-            await self.transactions.before_batch(place)
-            for data, count, stamp in self._pieces(rows, self._sender.sequencer.next_stamp(place)):
-                batches.append(await self._put(place, data, count, stamp))
-        results = await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return _written(batches, [result[0] for result in results if not isinstance(result, BaseException)])
+        whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        topics = topics_of(whole, topic)
+        for name in topics:
+            await self._cluster.topic(name, create=True)
+        if topic is not None and "topic" in whole.schema.names:
+            whole = whole.drop_columns(["topic"])
+        for target, rows in routed(whole, topics, self._cluster.cluster):
+            await self.transactions.before_batch(target)
+            for data, count, stamp in self._cut(rows, self._sender.sequencer.next_stamp(target)):
+                batches.append(await self._put(target, data, count, stamp))
+        return written(batches, [base for base, _ in await _results(batches)])
 
     async def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
         """Write format 2 batches as they are (offsets and, with a producer id, sequences are given anew); wait.
@@ -310,8 +300,8 @@ class AsyncProducer:
             The base offset of each.
         """
         await self.start()
-        batches = [await self._put(partition, piece, count) for piece, count in split(data)]
-        return [base for base, _ in await asyncio.gather(*(batch.done for batch in batches))]
+        batches = [await self._put(partition, batch, count) for batch, count in split(data)]
+        return [base for base, _ in await _results(batches)]
 
     async def send_numbered(self, parts: Iterable[Numbered]) -> None:
         """Write built batches in a transaction that this producer has joined, under sequences given to it; wait.
@@ -328,51 +318,14 @@ class AsyncProducer:
             raise OptionError("sequences are given to those who have joined a transaction: join_transaction first")
         await self.start()
         batches: list[Batch] = []
-        for place, first_sequence, built in parts:
-            self._sender.sequencer.set_sequence(place, first_sequence)
+        for target, first_sequence, built in parts:
+            self._sender.sequencer.set_sequence(target, first_sequence)
             for data, count in built:
                 await self._sender.space(len(data))
-                batches.append(self._queued(place, data, count))
-        for result in await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+                batches.append(self._queued(target, data, count))
+        await _results(batches)
 
-    async def _routed(self, table: Any, topic: str | None) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-        if topic is None and "topic" not in rows.schema.names:
-            raise OptionError("no topic: give topic=, or a column topic")
-        topics = [topic] if topic is not None else pc.unique(rows.column("topic")).to_pylist()
-        found: list[tuple[TopicPartition, pa.RecordBatch]] = []
-        for name in topics:
-            if name is None:
-                raise EncodeError("a row has no topic").within("topic")
-            await self._cluster.topic(name, create=True)
-            part = rows if topic is not None else rows.filter(pc.equal(rows.column("topic"), name))
-            for piece in part.combine_chunks().to_batches():
-                found += self._by_partition(name, piece)
-        return found
-
-    def _by_partition(self, topic: str, rows: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        """Share a topic's rows out among its partitions; rows that say nothing stick together."""
-        count = len(self._cluster.cluster.partitions_of(topic))
-        partitions, wrong = partitions_of_rows(rows, count)
-        if wrong is not None:
-            raise fail(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
-            )
-        partitions[partitions < 0] = np.random.default_rng().integers(count)
-        kept = _with_times(rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names]))
-        if count == 1 or (len(partitions) and (partitions == partitions[0]).all()):
-            return [(TopicPartition(topic, int(partitions[0])), kept)] if len(partitions) else []
-        order = np.argsort(partitions, kind="stable")
-        edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
-        return [
-            (TopicPartition(topic, int(partitions[order[first]])), kept.take(pa.array(order[first:end])))
-            for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        ]
-
-    def _pieces(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
+    def _cut(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
         if self._format == 2:
             fields = BatchFields(
@@ -391,28 +344,27 @@ class AsyncProducer:
         row_bytes = max(rows.nbytes // max(rows.num_rows, 1), 1)
         step = max(self.settings.batch_size // row_bytes, 1)
         for first in range(0, rows.num_rows, step):
-            piece = rows.slice(first, step)
-            yield self._built(piece, _WHOLE), piece.num_rows, stamp
+            part = rows.slice(first, step)
+            yield self._message_set(part), part.num_rows, stamp
 
     # ------------------------------------------------------------------------------------------------------ common
 
-    def _built(self, columns: Mapping[str, Any] | pa.RecordBatch, batch_bytes: int) -> bytes:
+    def _message_set(self, rows: pa.RecordBatch) -> bytes:
         settings = self.settings
         assert self._format is not None
         return build_records(
-            columns,
+            rows,
             record_format=self._format,
             codec=settings.compression_type,
             level=settings.compression_level,
-            batch_bytes=batch_bytes,
+            batch_bytes=_LARGEST_BATCH,
         )
 
-    async def _put(self, place: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
+    async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         await self._sender.space(len(data))
-        await self.transactions.before_batch(place)
-        if place in self._gathering:  # what was sent before stays before it
-            self._close_batch(place)
-        return self._queued(place, data, count, stamp)
+        await self.transactions.before_batch(target)
+        self._build_all()  # what was sent before stays before it
+        return self._queued(target, data, count, stamp)
 
     def _queued(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
@@ -420,25 +372,16 @@ class AsyncProducer:
         self._sender.put(batch)
         return batch
 
-    def _drop_gathered(self) -> None:
-        """Cancel what is in no batch yet."""
-        for gathering in self._gathering.values():
-            for future in gathering.futures:
-                future.cancel()
-        self._gathering.clear()
-        self._sender.gathered_bytes = 0
-
     async def flush(self) -> None:
         """Wait until everything that was sent has an answer, good or bad."""
-        for target in list(self._gathering):
-            self._close_batch(target)
+        self._build_all()
         await self._sender.flush()
 
-    async def partitions_for(self, topic: str) -> list[int]:
-        """List the partitions of a topic."""
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """List the partitions of a topic; brokers may make it (``auto.create.topics.enable``)."""
         await self.start()
         await self._cluster.topic(topic, create=True)
-        return [one.partition for one in self._cluster.cluster.partitions_of(topic)]
+        return self._cluster.cluster.partitions_of(topic)
 
     # ------------------------------------------------------------------------------------------------ transactions
 
@@ -486,8 +429,9 @@ class AsyncProducer:
 
     async def abort_transaction(self) -> None:
         """Abort: what was written in this transaction is never read with read_committed."""
-        self._drop_gathered()
-        self._sender.end_waiting(KafkaframesError("the transaction was aborted before this was sent"))
+        reason = KafkaframesError("the transaction was aborted before this was sent")
+        self._drop_gathered(reason)
+        self._sender.end_waiting(reason)
         await self._sender.flush()
         await self.transactions.end(commit=False)
 
@@ -501,44 +445,7 @@ class AsyncProducer:
         await self.transactions.send_offsets(offsets, group)
 
 
-_ROW_COLUMNS: Final = ("key", "value", "headers", "timestamp")
-
-
-def _with_times(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Give rows without a timestamp that of now."""
-    now = int(time.time() * 1000)
-    if "timestamp" not in rows.schema.names:
-        column = pa.array(np.full(rows.num_rows, now, np.int64))
-        return pa.RecordBatch.from_arrays([*rows.columns, column], names=[*rows.schema.names, "timestamp"])
-    column = rows.column("timestamp")
-    if not column.null_count:
-        return rows
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.int64())
-    is_instant = pa.types.is_timestamp(column.type)
-    value = pa.scalar(now, pa.timestamp("ms", tz=column.type.tz)).cast(column.type) if is_instant else now
-    arrays = [pc.fill_null(column, value) if name == "timestamp" else rows.column(name) for name in rows.schema.names]
-    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
-
-
-def _columns(rows: Iterable[Mapping[str, Any]], *, with_headers: bool) -> dict[str, Any]:
-    rows = list(rows)
-    columns: dict[str, Any] = {
-        "key": pa.array([row["key"] for row in rows], pa.binary()),
-        "value": pa.array([row["value"] for row in rows], pa.binary()),
-        "timestamp": pa.array([row["timestamp"] for row in rows], pa.int64()),
-    }
-    if with_headers and any(row["headers"] for row in rows):
-        columns["headers"] = [row["headers"] for row in rows]
-    return columns
-
-
-def _written(batches: list[Batch], bases: list[int]) -> pa.Table:
-    return pa.table(
-        {
-            "topic": pa.array([one.partition.topic for one in batches], pa.string()),
-            "partition": pa.array([one.partition.partition for one in batches], pa.int32()),
-            "base_offset": pa.array(bases, pa.int64()),
-            "count": pa.array([one.count for one in batches], pa.int64()),
-        }
-    )
+async def _results(batches: list[Batch]) -> list[tuple[int, int]]:
+    """Wait for all batches; return base offset and append time of each, or raise the first error."""
+    await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True)
+    return [batch.done.result() for batch in batches]

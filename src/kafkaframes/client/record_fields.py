@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from time import time
 from typing import Any, Final
 
 from kafkaframes.errors import EncodeError
@@ -11,6 +12,47 @@ from kafkaframes.errors import EncodeError
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LARGEST_PARTITION: Final = 2**31 - 1
+_OVERHEAD_BYTES: Final = 21  # of a record, at most, beside key, value and headers: Kafka's MAX_RECORD_OVERHEAD
+
+
+# topic, key, value, headers, partition, timestamp in ms, and about how many bytes it takes in a batch: a plain
+# tuple, as one is made for every record
+CheckedRecord = tuple[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None, int, int]
+
+
+def checked_record(
+    topic: str,
+    value: bytes | str | None,
+    key: bytes | str | None,
+    headers: Headers | None,
+    partition: int | None,
+    timestamp_ms: int | None,
+    largest: int,
+) -> CheckedRecord:
+    """Check the arguments of ``send``.
+
+    Raises:
+        EncodeError: one is of a wrong type, or the record is larger than ``largest`` bytes.
+    """
+    if type(topic) is not str or not topic:
+        topic_of(topic)
+    size = _OVERHEAD_BYTES
+    if value is not None:
+        value = value if type(value) is bytes else bytes_of("value", value) or b""
+        size += len(value)
+    if key is not None:
+        key = key if type(key) is bytes else bytes_of("key", key) or b""
+        size += len(key)
+    pairs: Sequence[tuple[str, bytes | None]] = ()
+    if headers is not None:
+        pairs = headers_of(headers)
+        size += sum(2 * len(name) + len(content or b"") for name, content in pairs)
+    if partition is not None:
+        partition = partition_number(partition)
+    timestamp = int(time() * 1000) if timestamp_ms is None else timestamp_of(timestamp_ms)
+    if size > largest:
+        raise EncodeError(f"a record of about {size} bytes; max_request_size is {largest}")
+    return topic, key, value, pairs, partition, timestamp, size
 
 
 def bytes_of(name: str, value: object) -> bytes | None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import islice, pairwise, repeat
+from operator import length_hint
+from typing import Any, Final, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions
+from kafkaframes.records.columns import ReadOptions
 
 PLACE_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, as ``poll`` gives it."""
+    """One record, as ``poll`` and iteration give it; ``timestamp`` is milliseconds since 1970, -1 for none."""
 
     topic: str
     partition: int
@@ -23,7 +26,7 @@ class ConsumerRecord(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+    headers: tuple[tuple[str, bytes | None], ...]
 
 
 @lru_cache(maxsize=64)
@@ -45,20 +48,86 @@ def placed(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def records_of(batch: pa.RecordBatch, partition: TopicPartition) -> list[ConsumerRecord]:
-    """Return the records of a batch that has the default columns, as Python values."""
-    values = {name: batch.column(name).to_pylist() for name in DEFAULT_COLUMNS}
-    return [
-        ConsumerRecord(
-            partition.topic,
-            partition.partition,
-            offset,
-            timestamp if isinstance(timestamp, int) else int(timestamp.timestamp() * 1000),
-            key,
-            value,
-            [(one["key"], one["value"]) for one in headers or ()],
-        )
-        for offset, timestamp, key, value, headers in zip(
-            values["offset"], values["timestamp"], values["key"], values["value"], values["headers"], strict=True
-        )
-    ]
+class Records:
+    """Fetched records of one partition as Python values, each made when it is taken; an iterator.
+
+    Attributes:
+        partition: which.
+    """
+
+    __slots__ = ("_offsets", "_records", "_unread", "partition")
+
+    def __init__(self, batch: pa.RecordBatch, partition: TopicPartition) -> None:
+        """Take a batch that has the default columns."""
+        self.partition = partition
+        self._offsets: list[int] = batch.column("offset").to_numpy(zero_copy_only=False).tolist()
+        self._unread = iter(self._offsets)  # moves on as records are taken, and knows how many are left
+        self._records = map(_NEW_RECORD, _fields(batch, self._unread, partition))
+
+    @property
+    def position(self) -> int:
+        """The offset of the record that comes next; there is one."""
+        return self._offsets[-length_hint(self._unread)]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all were taken; those behind the last one that was count as not read."""
+        return not length_hint(self._unread)
+
+    def drop(self) -> None:
+        """End the iteration: what is left is not handed out."""
+        self._offsets.clear()
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Return the next records, at most so many."""
+        return list(islice(self._records, count))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self._records
+
+
+_NEW_RECORD: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(tuple.__new__, ConsumerRecord))
+
+
+def _fields(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartition) -> Iterator[tuple[Any, ...]]:
+    """Return the fields of each record, by an iterator that runs no Python code."""
+    times = batch.column("timestamp")
+    milliseconds = times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times
+    headers = batch.column("headers")
+    columns = (
+        repeat(partition.topic),
+        repeat(partition.partition),
+        offsets,
+        milliseconds.to_numpy(zero_copy_only=False).tolist(),
+        _byte_strings(batch.column("key")),
+        _byte_strings(batch.column("value")),
+        repeat(()) if _has_no_entries(headers) else _pairs(headers),
+    )
+    return zip(*columns, strict=False)
+
+
+def _byte_strings(column: pa.Array) -> Iterable[bytes | None]:
+    """Return a column of bytes as Python values: several times as fast as ``to_pylist``, which makes scalars."""
+    count = len(column)
+    if column.null_count == count:
+        return repeat(None)
+    if not pa.types.is_binary(column.type):
+        column = column.cast(pa.large_binary())
+    _, offsets_buffer, data = column.buffers()
+    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    bounds = np.frombuffer(offsets_buffer, width)[column.offset : column.offset + count + 1].tolist()
+    whole = memoryview(data or b"")
+    first = bounds[0]
+    content = bytes(whole[first : bounds[-1]])
+    values = [content[start - first : end - first] for start, end in pairwise(bounds)]
+    if not column.null_count:
+        return values
+    return [value if valid else None for value, valid in zip(values, column.is_valid().to_pylist(), strict=True)]
+
+
+def _has_no_entries(headers: pa.Array) -> bool:
+    return headers.null_count == len(headers) or not len(headers.flatten())
+
+
+def _pairs(headers: pa.Array) -> list[tuple[tuple[str, bytes | None], ...]]:
+    return [tuple((entry["key"], entry["value"]) for entry in entries or ()) for entries in headers.to_pylist()]

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any, Final
 
+from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.batches import Batch, Producer
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.loop import background
@@ -34,7 +35,7 @@ _NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
 class Sender:
     """Runs on an event loop from ``start`` to ``close``."""
 
-    def __init__(self, cluster: ClusterClient, settings: ProducerSettings) -> None:
+    def __init__(self, cluster: ClusterClient, settings: ProducerSettings, accumulator: Accumulator) -> None:
         self._cluster = cluster
         self._settings = settings
         self.sequencer = Sequencer(
@@ -53,7 +54,7 @@ class Sender:
         self.record_format = 2
         self.broker_adds_partitions = False  # the second form of transactions (KIP-890)
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new producer id and calls set_producer
-        self.gathered_bytes = 0  # of records that are not in a batch yet
+        self._accumulator = accumulator
         self._broken: Exception | None = None
         self._space = asyncio.Event()
 
@@ -71,7 +72,7 @@ class Sender:
 
     def has_space(self, size: int) -> bool:
         """Return whether ``size`` bytes fit into ``buffer_memory``; into an empty one everything does."""
-        used = self.sequencer.open_bytes + self.gathered_bytes
+        used = self.sequencer.open_bytes + self._accumulator.size_bytes
         return not used or used + size <= self._settings.buffer_memory
 
     async def space(self, size: int) -> None:
@@ -265,6 +266,7 @@ class Sender:
             ended = self.sequencer.ended.popleft()
             self._space.set()
             _set_result(ended)
+        self._accumulator.built_bytes = self.sequencer.open_bytes
         if not self.sequencer.open_batches:
             self._drained.set()
 

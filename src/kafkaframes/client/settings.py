@@ -164,6 +164,7 @@ class ProducerSettings(ClientSettings):
     max_request_size: int = 1_048_576
     max_in_flight_requests_per_connection: int = 5
     delivery_timeout_ms: int = 120_000
+    max_block_ms: int = 60_000  # how long ``send`` may wait for metadata and memory
     enable_idempotence: bool | None = None  # None: where acks is all and the brokers can (0.11 and later)
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000

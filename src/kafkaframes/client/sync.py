@@ -5,7 +5,6 @@ Every method does what the twin's does and raises what it raises; its docstring 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -14,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
-from kafkaframes.client.batches import Numbered, RecordMetadata
+from kafkaframes.client.batches import Numbered
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.consumer import AsyncConsumer
 from kafkaframes.client.fetched import Fetched
@@ -22,29 +21,10 @@ from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
-from kafkaframes.client.producer import AsyncProducer
-from kafkaframes.client.record_fields import Headers
+from kafkaframes.client.producer import AsyncProducer, TransactionRefused
+from kafkaframes.client.record_fields import Headers, checked_record
+from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 from kafkaframes.client.rows import ConsumerRecord
-
-
-class SentRecord:
-    """A record on its way; ``result()`` waits for where it went."""
-
-    def __init__(self, producer: Producer, future: asyncio.Future[RecordMetadata]) -> None:
-        self._producer = producer  # it must not end before this record has
-        self._future = future
-
-    def result(self) -> RecordMetadata:
-        """Wait; return where it went, or raise why it did not."""
-
-        async def wait() -> RecordMetadata:
-            return await self._future
-
-        return self._producer._loop.call(wait())
-
-    def done(self) -> bool:
-        """Return whether the broker has answered."""
-        return self._future.done()
 
 
 class Producer:
@@ -52,7 +32,11 @@ class Producer:
 
     def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
         self._twin = AsyncProducer(bootstrap_servers, **settings)
+        self._accumulator = self._twin._accumulator
+        self._accumulator.results = ThreadResults
+        self._largest = self._twin.settings.max_request_size
         self._loop = LoopThread(_name(self), closing=self._twin.close)
+        self._accumulator.wake = partial(self._loop.soon, self._accumulator.wake)
 
     def __enter__(self) -> Self:
         try:
@@ -76,15 +60,45 @@ class Producer:
         self,
         topic: str,
         value: bytes | str | None = None,
-        *,
         key: bytes | str | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-    ) -> SentRecord:
-        """Queue one record; see ``AsyncProducer.send``."""
-        sent = self._twin.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
-        return SentRecord(self, self._loop.call(sent))
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """Queue one record; return a future of where it went: a ``concurrent.futures.Future``.
+
+        Any thread may call it. It returns at once, unless ``buffer_memory`` is full or a topic's partitions are not
+        known yet: then it waits, for ``max_block_ms`` at most. The future ends in ``MaybeWrittenError`` if no answer
+        says whether the record was written; in any other error it was not.
+
+        Args:
+            topic: its name.
+            value: bytes or text; None is a tombstone.
+            key: as ``value``; chooses the partition.
+            headers: a dict, or pairs of a name and bytes, text or None.
+            partition: its number; without it the key decides, and without a key chance.
+            timestamp_ms: milliseconds since 1970; now if None.
+            on_delivery: called with the error (None for none) and a ``RecordMetadata`` (None after an error), in the
+                client's own thread: it should be short, and must not wait for the client.
+
+        Raises:
+            BrokerError: there is no such topic or partition.
+            EncodeError: an argument is of a wrong type; the record is larger than ``max_request_size``, or does not
+                fit into the format.
+            NetworkError: it has waited for ``max_block_ms``; the client was closed.
+        """
+        record = checked_record(topic, value, key, headers, partition, timestamp_ms, self._largest)
+        while (future := self._accumulator.add(record, self, on_delivery)) is None:
+            try:
+                self._loop.call(self._twin._prepare(record))
+            except TransactionRefused as refused:
+                results = ThreadResults(TopicPartition(topic, -1), [])
+                future = results.future(self, on_delivery)
+                results.failed(refused.reason)
+                break
+        sent: RecordFuture = future
+        return sent
 
     def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
         """Write a table's rows and wait; see ``AsyncProducer.send_arrow``."""
@@ -102,8 +116,8 @@ class Producer:
         """Wait until everything that was sent has an answer."""
         self._loop.call(self._twin.flush())
 
-    def partitions_for(self, topic: str) -> list[int]:
-        """List the partitions of a topic."""
+    def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """List the partitions of a topic; brokers may make it (``auto.create.topics.enable``)."""
         return self._loop.call(self._twin.partitions_for(topic))
 
     @property
@@ -256,11 +270,11 @@ class Consumer:
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            record = self._twin.next_held()
-            if record is None:
-                self._loop.call(self._twin.hold(None))
+            records = self._twin._next_records()
+            if records is None:
+                self._loop.call(self._twin._hold(None))
             else:
-                yield record
+                yield from records
 
 
 class Admin:

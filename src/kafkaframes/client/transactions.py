@@ -127,6 +127,10 @@ class Transactions:
         self._form = form
         self._sender.broker_adds_partitions = form > 1
 
+    def takes(self, partition: TopicPartition) -> bool:
+        """Return whether a partition may be written to at once, without ``before_batch``; from any thread."""
+        return self._settings.transactional_id is None or (self._is_open and partition in self._added)
+
     async def before_batch(self, partition: TopicPartition) -> None:
         """Add a partition to the transaction before its first batch goes out; without transactions, do nothing."""
         if self._settings.transactional_id is None:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 
-__all__ = ["NO_TIMESTAMP", "Blobs", "Rows", "blobs_of", "rows_of"]
+__all__ = ["NO_TIMESTAMP", "Blobs", "Rows", "blobs_of", "rows_of", "rows_of_lists"]
 
 NO_TIMESTAMP = -1
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
@@ -102,6 +102,46 @@ def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -
         names,
         values,
     )
+
+
+def rows_of_lists(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int],
+    headers: Sequence[Sequence[tuple[str, bytes | None]]],
+    *,
+    counts: Sequence[int],
+) -> Rows:
+    """Lay out what a producer has gathered: lists of one length, whose types were checked.
+
+    Args:
+        keys, values: of each record.
+        timestamps: in milliseconds, -1 for none.
+        headers: of each record.
+        counts: of the records of each batch, whose offsets count from 0.
+
+    Raises:
+        EncodeError: a timestamp below -1; ``path`` names its row.
+    """
+    times = np.array(timestamps, np.int64)
+    if times.min(initial=NO_TIMESTAMP) < NO_TIMESTAMP:
+        row = int(np.flatnonzero(times < NO_TIMESTAMP)[0])
+        raise EncodeError(f"timestamp {times[row]} is below -1").within(row).within("timestamp")
+    ends = np.cumsum(counts, dtype=np.int64)
+    offsets = np.arange(len(times)) - np.repeat(ends - counts, counts)
+    arrays = _headers(_plain_headers(headers) if any(headers) else None)
+    return Rows(offsets, times, _blobs_of_list(keys), _blobs_of_list(values), *arrays)
+
+
+def _blobs_of_list(values: Sequence[bytes | None]) -> Blobs:
+    """Join byte strings: what is null takes no bytes."""
+    if None not in values:
+        lengths = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
+        return Blobs(np.cumsum(lengths) - lengths, lengths, np.frombuffer(b"".join(values), np.uint8))  # type: ignore[arg-type]
+    lengths = np.array([-1 if value is None else len(value) for value in values], np.int64)
+    sizes = np.maximum(lengths, 0)
+    data = b"".join(value for value in values if value is not None)
+    return Blobs(np.cumsum(sizes) - sizes, lengths, np.frombuffer(data, np.uint8))
 
 
 # ------------------------------------------------------------------------------ from whatever the caller has

@@ -1,0 +1,206 @@
+"""Records that are sent one by one gather here until they become batches: any thread adds, the sender's loop takes.
+
+As Kafka's ``RecordAccumulator``: a batch for each partition, closed when it is full or when it has waited for
+``linger_ms``; a record without key and partition goes where the others of its topic go until a batch is full (KIP-480).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
+from kafkaframes.client.record_fields import CheckedRecord
+from kafkaframes.client.record_futures import BatchResults, OnDelivery
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.records.partitioner import partition_of
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Gathering:
+    """Records of one partition that become one batch.
+
+    Attributes:
+        since: when the first was added, in seconds of the monotonic clock.
+        size: about how many bytes they take, with what a batch adds to each.
+    """
+
+    __slots__ = ("headers", "keys", "results", "since", "size", "target", "timestamps", "values")
+
+    def __init__(self, target: TopicPartition, since: float, results: Callable[..., BatchResults]) -> None:
+        self.target = target
+        self.since = since
+        self.size = 0
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[Headers] = []
+        self.results = results(target, self.timestamps)
+
+    @property
+    def columns(self) -> tuple[list[bytes | None], list[bytes | None], list[int], list[Headers]]:
+        """Keys, values, timestamps and headers."""
+        return self.keys, self.values, self.timestamps, self.headers
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What gathers for one topic, while its metadata are these."""
+
+    metadata: TopicMetadata
+    targets: dict[int, TopicPartition]
+    sticky: int
+    gathering: dict[int, Gathering] = field(default_factory=dict)
+
+    def number(self, key: bytes | None) -> int:
+        """Return the partition of a record that names none."""
+        return self.sticky if key is None else partition_of(key, len(self.targets))
+
+
+class Accumulator:
+    """Thread-safe; ``wake`` is called, without the lock, when there is something that ``drain`` should see."""
+
+    def __init__(self, settings: ProducerSettings, cluster: Cluster, *, wake: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._metadata = cluster.topics
+        self._batch_size = settings.batch_size
+        self._buffer_bytes = settings.buffer_memory
+        self._linger_s = settings.linger_ms / 1000
+        self._max_age_s = settings.metadata_max_age_ms / 1000
+        self._lock = threading.Lock()
+        self._topics: dict[str, _Topic] = {}
+        self._full: deque[Gathering] = deque()
+        self._needs_wake = False
+        self._is_woken = False  # and has not drained since
+        self._has_timer = False  # whoever drains comes again by itself
+        self._random = random.Random()
+        self.wake = wake
+        self.results: Callable[[TopicPartition, list[int]], BatchResults]
+        self.may_open: Callable[[TopicPartition], bool] = lambda _: True
+        self.size_bytes = 0  # of what gathers
+        self.built_bytes = 0  # of batches that have no answer yet, as the sender counts them
+
+    def add(self, record: CheckedRecord, owner: object = None, on_delivery: OnDelivery | None = None) -> Any:
+        """Take a record; return its future, or None where something has to be waited for first.
+
+        That is the producer's start, the topic's metadata, memory, or a partition that is not in the transaction yet.
+        """
+        topic, key, value, headers, partition, timestamp, size = record
+        with self._lock:
+            used = self.size_bytes + self.built_bytes
+            known = self._topics.get(topic)
+            if known is None or (used + size > self._buffer_bytes and used):
+                return None
+            number = partition if partition is not None else known.number(key)
+            gathering = known.gathering.get(number)
+            if gathering is None or gathering.size + size > self._batch_size:
+                gathering = self._next(known, number, size, is_free=partition is None and key is None)
+                if gathering is None:
+                    return None
+            gathering.keys.append(key)
+            gathering.values.append(value)
+            gathering.timestamps.append(timestamp)
+            gathering.headers.append(headers)
+            gathering.size += size
+            self.size_bytes += size
+            future = gathering.results.future(owner, on_delivery)
+            if not self._needs_wake:
+                return future
+            self._needs_wake = False
+        self.wake()
+        return future
+
+    def _next(self, known: _Topic, number: int, size: int, *, is_free: bool) -> Gathering | None:
+        """Close what is full; return what a record is added to instead, which may be of another partition."""
+        if number in known.gathering:
+            self._close(known, number)
+            if is_free:
+                number = known.sticky = self._random.choice(list(known.targets))
+        gathering = known.gathering.get(number)
+        if gathering is not None and gathering.size + size > self._batch_size:
+            self._close(known, number)
+            gathering = None
+        return gathering or self._opened(known, number)
+
+    def _opened(self, known: _Topic, number: int) -> Gathering | None:
+        now = time.monotonic()
+        target = known.targets.get(number)
+        is_known = known.metadata is self._metadata.get(known.metadata.name)
+        is_fresh = now - (self._cluster.updated_at or 0.0) < self._max_age_s
+        if target is None or not (is_known and is_fresh and self.may_open(target)):
+            return None
+        gathering = known.gathering[number] = Gathering(target, now, self.results)
+        if not self._has_timer:
+            self._ask_to_wake()
+        return gathering
+
+    def _close(self, known: _Topic, number: int) -> None:
+        self._full.append(known.gathering.pop(number))
+        self._ask_to_wake()
+
+    def _ask_to_wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = self._needs_wake = True
+
+    # -------------------------------------------------------------------------------------- the side of the loop
+
+    def learn(self, topic: str) -> None:
+        """Take a topic's metadata, which the cluster has now."""
+        with self._lock:
+            metadata = self._metadata[topic]
+            known = self._topics.get(topic)
+            targets = {index: TopicPartition(topic, index) for index in sorted(metadata.partitions)}
+            if known is None:
+                self._topics[topic] = _Topic(metadata, targets, self._random.choice(list(targets)))
+            else:
+                known.metadata, known.targets = metadata, targets
+
+    def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
+        """Return where a record would go now; None for a partition that does not exist."""
+        with self._lock:
+            known = self._topics[topic]
+            return known.targets.get(known.number(key) if partition is None else partition)
+
+    def drain(self, now: float | None) -> tuple[list[Gathering], float | None]:
+        """Take what is full, and what has waited for ``linger_ms``; return it in order, and when to come again.
+
+        Args:
+            now: seconds of the monotonic clock; None takes all.
+        """
+        next_time: float | None = None
+        with self._lock:
+            self._is_woken = False
+            taken = list(self._full)
+            self._full.clear()
+            for known, number, gathering in list(self._open()):
+                due = gathering.since + self._linger_s
+                if now is None or due <= now:
+                    taken.append(known.gathering.pop(number))
+                else:
+                    next_time = due if next_time is None else min(due, next_time)
+            self._has_timer = next_time is not None
+            self.size_bytes -= sum(gathering.size for gathering in taken)
+        return taken, next_time
+
+    def close(self) -> None:
+        """Take no record any more."""
+        with self._lock:
+            self._topics.clear()
+
+    def hasten(self) -> None:
+        """Let nothing linger that gathers now."""
+        with self._lock:
+            for _, _, gathering in self._open():
+                gathering.since = float("-inf")
+        self.wake()
+
+    def _open(self) -> Iterator[tuple[_Topic, int, Gathering]]:
+        for known in self._topics.values():
+            for number, gathering in known.gathering.items():
+                yield known, number, gathering

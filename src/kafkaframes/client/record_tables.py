@@ -1,0 +1,100 @@
+"""Rows of an Arrow table, shared out among a topic's partitions as a producer's records are. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.client.batches import Batch
+from kafkaframes.client.cluster import fail
+from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.errors import EncodeError, ErrorCode, OptionError
+from kafkaframes.records.partitioner import partitions_of_rows
+
+_ROW_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+
+
+def topics_of(table: pa.Table, topic: str | None) -> list[str]:
+    """Return the topics that a table is written to.
+
+    Raises:
+        OptionError: neither an argument nor a column names any.
+        EncodeError: a row has none.
+    """
+    if topic is not None:
+        return [topic]
+    if "topic" not in table.schema.names:
+        raise OptionError("no topic: give topic=, or a column topic")
+    names: list[str] = pc.unique(table.column("topic")).to_pylist()
+    if None in names:
+        raise EncodeError("a row has no topic").within("topic")
+    return names
+
+
+def routed(table: pa.Table, topics: Sequence[str], cluster: Cluster) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+    """Return the rows of each partition, topics in this order; their metadata are known.
+
+    Raises:
+        BrokerError: a row names a partition that its topic does not have.
+    """
+    batches: list[tuple[TopicPartition, pa.RecordBatch]] = []
+    for topic in topics:
+        has_column = "topic" in table.schema.names and len(topics) > 1
+        rows = table.filter(pc.equal(table.column("topic"), topic)) if has_column else table
+        for batch in rows.combine_chunks().to_batches():
+            batches += _by_partition(topic, batch, cluster)
+    return batches
+
+
+def _by_partition(topic: str, rows: pa.RecordBatch, cluster: Cluster) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+    """Share a topic's rows out; rows that name neither partition nor key stick together."""
+    count = len(cluster.partitions_of(topic))
+    partitions, wrong = partitions_of_rows(rows, count)
+    if wrong is not None:
+        raise fail(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
+        )
+    partitions[partitions < 0] = np.random.default_rng().integers(count)
+    timed = _with_times(rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names]))
+    if count == 1 or (len(partitions) and (partitions == partitions[0]).all()):
+        return [(TopicPartition(topic, int(partitions[0])), timed)] if len(partitions) else []
+    order = np.argsort(partitions, kind="stable")
+    edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
+    return [
+        (TopicPartition(topic, int(partitions[order[first]])), timed.take(pa.array(order[first:end])))
+        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    ]
+
+
+def _with_times(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Give rows without a timestamp that of now."""
+    now = int(time.time() * 1000)
+    if "timestamp" not in rows.schema.names:
+        column = pa.array(np.full(rows.num_rows, now, np.int64))
+        return pa.RecordBatch.from_arrays([*rows.columns, column], names=[*rows.schema.names, "timestamp"])
+    column = rows.column("timestamp")
+    if not column.null_count:
+        return rows
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.int64())
+    is_instant = pa.types.is_timestamp(column.type)
+    value = pa.scalar(now, pa.timestamp("ms", tz=column.type.tz)).cast(column.type) if is_instant else now
+    arrays = [pc.fill_null(column, value) if name == "timestamp" else rows.column(name) for name in rows.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+
+
+def written(batches: Sequence[Batch], base_offsets: Sequence[int]) -> pa.Table:
+    """Return what ``send_arrow`` reports: a row for each batch."""
+    columns: dict[str, Any] = {
+        "topic": pa.array([batch.partition.topic for batch in batches], pa.string()),
+        "partition": pa.array([batch.partition.partition for batch in batches], pa.int32()),
+        "base_offset": pa.array(base_offsets, pa.int64()),
+        "count": pa.array([batch.count for batch in batches], pa.int64()),
+    }
+    return pa.table(columns)

@@ -1,0 +1,110 @@
+"""Records as Python values: what `to_pylist` would give, made one by one, and a position that goes with them."""
+
+import asyncio
+from itertools import islice
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition
+from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.rows import ConsumerRecord, Records
+from kafkaframes.records.build import build_records
+
+TARGET = TopicPartition("numbers", 0)
+BYTES = st.none() | st.binary(max_size=5)
+ROWS = st.lists(st.tuples(BYTES, BYTES, st.lists(st.tuples(st.text(max_size=2), BYTES), max_size=2)), min_size=1)
+
+
+def records_of(rows) -> Records:
+    columns = {"key": [row[0] for row in rows], "value": [row[1] for row in rows], "headers": [row[2] for row in rows]}
+    columns["timestamp"] = list(range(1_000, 1_000 + len(rows)))
+    (batch,) = Fetched(TARGET, 0, build_records(columns, batch_bytes=1 << 20)).read()
+    return Records(batch, TARGET)
+
+
+@given(ROWS)
+def test_each_record_is_what_was_written(rows):
+    expected = [
+        ConsumerRecord("numbers", 0, offset, 1_000 + offset, key, value, tuple(headers))
+        for offset, (key, value, headers) in enumerate(rows)
+    ]
+    assert list(records_of(rows)) == expected
+    assert records_of(rows).take(len(rows) + 1) == expected
+
+
+def test_sliced_columns_are_read_from_their_own_rows():
+    records = records_of([(b"k%d" % n, b"v%d" % n, []) for n in range(5)])
+    assert [record.value for record in islice(records, 1, 3)] == [b"v1", b"v2"]
+    assert records.position == 3
+    batch = next(Fetched(TARGET, 0, build_records({"value": [b"a", None, b"ccc"], "key": ["x", "y", "z"]})).read())
+    (second, third) = Records(batch.slice(1), TARGET)
+    assert (second.key, second.value, third.key, third.value) == (b"y", None, b"z", b"ccc")
+
+
+def test_position_goes_with_what_is_taken_and_ends_when_dropped():
+    records = records_of([(None, b"%d" % n, []) for n in range(4)])
+    assert records.position == 0
+    iterator = iter(records)
+    next(iterator)
+    assert (records.position, records.is_empty) == (1, False)
+    records.take(1)
+    assert records.position == 2
+    records.drop()
+    assert records.is_empty
+    assert list(iterator) == []
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send_arrow(pa.table({"value": [b"%d" % n for n in range(3_000)]}), topic="numbers")
+        yield broker.bootstrap_servers
+
+
+def test_a_seek_in_the_loop_goes_on_from_there(servers):
+    with Consumer(servers) as consumer:
+        consumer.assign({TARGET: 0})
+        seen = []
+        for record in consumer:
+            seen.append(record.offset)
+            if record.offset == 2 and len(seen) < 5:
+                consumer.seek(TARGET, 1)
+            if record.offset == 5:
+                break
+        assert consumer.position(TARGET) == 6
+        assert next(iter(consumer)).offset == 6
+    assert seen == [0, 1, 2, 1, 2, 3, 4, 5]
+
+
+def test_other_tasks_run_while_records_that_were_fetched_are_handed_out(servers):
+    async def run() -> tuple[int, int]:
+        turns = seen = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with AsyncConsumer(servers) as consumer:
+            await consumer.assign({TARGET: 0})
+            await consumer.fetch_arrow(60_000, columns=("offset",), max_bytes=1)
+            consumer.seek(TARGET, 0)
+            task, before = asyncio.ensure_future(other()), 0
+            async for record in consumer:
+                before = turns if record.offset == 0 else before
+                seen += 1
+                if record.offset == 2_999:
+                    break
+            task.cancel()
+        return seen, turns - before
+
+    seen, turns = asyncio.run(run())
+    assert seen == 3_000
+    assert turns >= 2
