@@ -1,8 +1,8 @@
 """How much CPU does a record cost that is sent or read by itself, beside the clients that PyPI has?
 
-`client.py` measures tables; here every record is a call of `send`, or a turn of a loop that looks at its value only. Every
-client runs in this process, in turn, against one embedded broker in a process of its own; what counts is the CPU time of
-this process, all threads, and of several runs the median with the least and the largest. 100 bytes, acks=1, no codec.
+`client.py` measures tables; here every record is a call of `send`, or a turn of a loop that looks at its value.
+Every client runs in this process, in turn, against one embedded broker in a process of its own; what counts is the CPU
+time of this process, all threads, and of several runs the median with the least and the largest. 100 bytes, acks=1.
 
 Run:  python benchmarks/client_records.py [--records 200000] [--runs 5] [--only produce|consume] [--servers HOST:PORT]
 """
