@@ -31,8 +31,9 @@ def command(sources: tuple[str, ...], ports: str, as_json: bool, on_spark: bool,
     """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
 
     INPUT is a log, a partition directory, segments, or a capture: then records produced and records fetched have a
-    table each. Measured are batches of format 2, uncompressed. Formats 0 and 1 write each length in four bytes, format
-    2 as a varint; it has one header a batch instead of fields in each message.
+    table each. Records of every format are measured, uncompressed; those of formats 0 and 1 are laid out in format 2 as
+    `convert` writes them. Formats 0 and 1 write each length in four bytes, format 2 as a varint; it has one header a
+    batch instead of fields in each message.
     """
     captures = tuple(source for source in sources if _is_capture(source))
     logs = [source for source in sources if source not in captures]
@@ -112,9 +113,9 @@ def _row(name: str, sizes: list[int], records: int) -> list[str]:
 
 def _summary(totals: list[int], records: int, batches: int, left_out: int) -> str:
     if not records:
-        return f"no record of format 2 was found; {left_out} batches left out"
+        return f"no record can be measured; {left_out} batches left out (control batches, LogAppendTime, damage)"
     saved = [f"{100 * (old - totals[2]) / old:.1f} % against format {number}" for number, old in enumerate(totals[:2])]
     return (
         f"{records:,} records in {batches:,} batches: format 2 saves {' and '.join(saved)}, uncompressed; "
-        f"{left_out:,} batches left out (older formats, control batches, LogAppendTime, damage)"
+        f"{left_out:,} batches left out (control batches, LogAppendTime, damage)"
     )

@@ -41,9 +41,31 @@ def test_all_fields_together_are_the_bytes(seed, codec):
     assert sizes.records == len(columns["key"])
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("record_format", [0, 1])
+@pytest.mark.parametrize("seed", range(4))
+def test_records_of_older_formats_are_laid_out_in_format_2(seed, record_format, codec):
+    """Joined as they are written anew: a compressed set is a batch, and so are messages below 16 KiB."""
+    columns = rows(seed, headers=False)
+    if record_format == 0:
+        columns["timestamp"] = [-1] * len(columns["key"])
+    old = kafkaframes.build_records(columns, record_format=record_format, codec=codec, batch_bytes=1 << 24)
+    sizes = measured(old)
+    assert sizes.totals[2] == len(kafkaframes.build_records(columns, batch_bytes=1 << 24))
+    assert sizes.totals[record_format] == len(kafkaframes.build_records(columns, record_format=record_format))
+    assert (sizes.records, sizes.batches, sizes.left_out) == (len(columns["key"]), 1, 0)
+
+
+def test_messages_without_compression_are_joined_to_batches_of_16_kib():
+    old = kafkaframes.build_records({"value": [b"v" * 966] * 64}, record_format=1)  # 1,000 bytes each
+    assert (measured(old).batches, measured(old).records) == (4, 64)
+
+
 def test_what_cannot_be_measured_is_left_out():
-    old = kafkaframes.build_records({"value": [b"v"]}, record_format=1)
+    old = kafkaframes.build_records(
+        {"value": [b"v"], "timestamp": [5]}, record_format=1, timestamp_type="LogAppendTime"
+    )
     damaged = mutations.batch_v2(b"\x7f", count=1)
-    appended = kafkaframes.build_records({"value": [b"v"], "timestamp": [5]}, timestamp_type="LogAppendTime")
+    appended = kafkaframes.build_records(rows, timestamp_type="LogAppendTime")
     sizes = measured(old + damaged + appended + kafkaframes.build_records({"value": [b"v"]}))
     assert (sizes.batches, sizes.records, sizes.left_out) == (1, 1, 3)

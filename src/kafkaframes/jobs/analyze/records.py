@@ -1,8 +1,10 @@
 """What record format 2 saves against formats 0 and 1 for given records, field by field.
 
-The records of batches of format 2 are laid out in all three formats, uncompressed: what a codec makes of them depends
-on the codec. Keys and values are the same bytes everywhere; formats 0 and 1 have no headers, and those are told apart.
-Sizes are exact, from the values: no estimate. Layouts: ``records/layout.py``; varints: ``ByteUtils.sizeOfVarint``.
+Records are laid out in all three formats, uncompressed: what a codec makes of them depends on the codec. Keys and
+values are the same bytes everywhere; formats 0 and 1 have no headers, and those are told apart. Records of formats 0
+and 1 are in format 2 what ``convert`` makes of them: a compressed set is one batch, and messages without compression
+are joined into batches of about 16 KiB. Sizes are exact, from the values: no estimate. Layouts: ``records/layout.py``;
+varints: ``ByteUtils.sizeOfVarint``.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ FIELDS: Final = (
     "value",
     "headers",
 )
+_JOINED_BYTES: Final = 16 << 10  # of messages without compression, as producers and ``convert`` batch them
 # What each field takes in a message of formats 0 and 1, in bytes; keys, values and headers depend on the record.
 _OLD: Final = {
     "offset": (8, 8),
@@ -52,8 +55,8 @@ class RecordSizes:
 
     Attributes:
         batches, records: how many were measured.
-        left_out: batches that were not: of older formats, control batches, damaged ones, those with LogAppendTime
-            (the timestamps that their producers wrote are not known).
+        left_out: batches and messages that were not: control batches, damaged ones, those with LogAppendTime (the
+            timestamps that their producers wrote are not known).
         sizes: field -> bytes in formats 0, 1 and 2.
     """
 
@@ -83,17 +86,18 @@ class RecordSizes:
     def _add(self, part: Decoded) -> None:
         batches, index = part.batches, part.index
         attributes = batches.column("attributes")
-        wanted = (
-            (batches.column("magic") == 2) & (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
-        )
-        wanted[list(part.sections.problems)] = False
-        chosen = part if wanted.all() else part.select(part.of_batch(wanted))
-        self.batches += int(wanted.sum())
-        self.left_out += int((~wanted).sum())
+        measured = (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
+        measured[list(part.sections.problems)] = False
+        chosen = part if measured.all() else part.select(part.of_batch(measured))
+        first = _first_in_batch(chosen)
+        is_old = batches.column("magic") < 2
+        batch_count = int((measured & ~is_old).sum()) + len(np.unique(first[is_old[chosen.owners]]))
+        self.batches += batch_count
+        self.left_out += int((~measured).sum())
         count = len(chosen.index.offsets)
         self.records += count
-        sizes = self._v2_sizes(chosen)
-        sizes["batch header"] = BATCH_V2.size * int(wanted.sum())
+        sizes = self._v2_sizes(chosen, first)
+        sizes["batch header"] = BATCH_V2.size * batch_count
         for name in FIELDS:
             old = _OLD.get(name, (0, 0))
             both = sizes[name] if name in ("key", "value") else None
@@ -101,14 +105,17 @@ class RecordSizes:
                 self.sizes[name][number] += both if both is not None else old[number] * count
             self.sizes[name][2] += sizes[name]
 
-    def _v2_sizes(self, chosen: Decoded) -> dict[str, int]:
+    def _v2_sizes(self, chosen: Decoded, first: Ints) -> dict[str, int]:
         batches, index, owners = chosen.batches, chosen.index, chosen.owners
+        is_old = batches.column("magic")[owners] < 2
+        base_timestamps = np.where(is_old, index.timestamps[first], batches.column("base_timestamp")[owners])
+        base_offsets = np.where(is_old, index.offsets[first], batches.column("base_offset")[owners])
         keys, values = index.key_size.astype(np.int64), index.value_size.astype(np.int64)
         headers = size_of_varints(index.header_counts) + _header_bytes(chosen)
         columns = {
             "attributes": np.ones(len(keys), np.int64),
-            "timestamp": size_of_varints(index.timestamps - batches.column("base_timestamp")[owners]),
-            "offset": size_of_varints(index.offsets - batches.column("base_offset")[owners]),
+            "timestamp": size_of_varints(index.timestamps - base_timestamps),
+            "offset": size_of_varints(index.offsets - base_offsets),
             "key length": size_of_varints(keys),
             "key": np.maximum(keys, 0),
             "value length": size_of_varints(values),
@@ -118,6 +125,17 @@ class RecordSizes:
         columns["size"] = size_of_varints(np.sum(list(columns.values()), axis=0))
         found = dict.fromkeys(FIELDS, 0)
         return found | {name: int(column.sum()) for name, column in columns.items()}
+
+
+def _first_in_batch(chosen: Decoded) -> Ints:
+    """Return for each record the place in the index of the first one that shares its batch of format 2."""
+    batches, owners = chosen.batches, chosen.owners
+    is_single = (batches.column("magic") < 2) & ~batches.is_wrapper
+    chunk = batches.column("position") // _JOINED_BYTES
+    starts = np.ones(len(batches), bool)
+    starts[1:] = ~(is_single[1:] & is_single[:-1] & (chunk[1:] == chunk[:-1]))
+    _, first, numbers = np.unique(np.cumsum(starts)[owners], return_index=True, return_inverse=True)
+    return first[numbers]
 
 
 def _header_bytes(chosen: Decoded) -> Ints:

@@ -77,7 +77,8 @@ def captured_calls(task: Task, apis: Apis = CATALOG) -> Iterator[Calls]:
     captures = [path for path in task.files if not is_request_log(path)]
     if captures:
         maker = CallMaker(choose("calls", ("clientId",)), captures, apis=apis)
-        for made in Streams(PacketReader(captures, share=task.share, shares=task.shares), ports=task.ports):
+        reader = PacketReader(captures, share=task.share, shares=task.shares)
+        for made in Streams(reader, ports=task.ports, apis=apis):
             yield Calls(maker, made)
 
 

@@ -1,4 +1,4 @@
-"""Write a spec as KIP-482's JSON: canonical, compact, field field a line, nothing that is a default."""
+"""Write a spec as KIP-482's JSON: canonical, compact, one field a line, nothing that is a default."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def default_text(field: FieldSpec) -> str | None:
 def _is_as_written(field: FieldSpec) -> bool:
     try:
         return bool(field.written_default) and parse_default(field.type, field.written_default) == field.default
-    except BadDefaultError:  # the type is another field now
+    except BadDefaultError:  # the type is another now
         return False
 
 
