@@ -170,7 +170,7 @@ API = Api(
     tier="T3",
     behaviour=(
         "A topic is there, with its logs, when the answer is sent. A replication factor above the number of "
-        "nodes is taken as that number."
+        "nodes is INVALID_REPLICATION_FACTOR (38)."
     ),
     notes={
         "v1+": "validate_only",

@@ -1,0 +1,245 @@
+"""``docs/kips.md`` is held to what is there: what it names exists, and what it counts is counted again."""
+
+import importlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+from tests.cli.calling import ask_or_raise
+
+from kafkaframes import message
+from kafkaframes.cli.main import cli
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.catalog.reading import FOLDER
+from kafkaframes.protocol.spec.changes import RULES
+from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.kip_636 import numbers, rewrite
+from kafkaframes.protocol.spec.lint import FIELD_LINTS, MESSAGE_LINTS, STRUCT_LINTS
+from kafkaframes.protocol.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_RULES
+from kafkaframes.wire.tag_header import TAG_HEADERS
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docs/kips.md").read_text()
+NAMES = sorted(set(re.findall(r"`([^`]+)`", TEXT)))
+CAPTURE = "tests/data/captures/mangled-loss.pcapng.zst"
+#: Quoted from the documents and from Kafka: not names of ours.
+QUOTED = {"FooResponse", "UserAgent", "sizeOfLong(int)", "wrapper - last inner + inner", "ac 02", "n >> 31", "none"}
+#: Words of the language of specs and of the API, of which a reader looks up the meaning, not the place.
+KEYS = {"flexibleVersions", "taggedVersions", "versions", "zeroCopy", "records", "reference", "strict", "headers"}
+HEADINGS = {"flexible since"}
+
+
+def commands():
+    """Return every command as it is typed, with its options."""
+    found = {}
+    for name in cli.list_commands(click.Context(cli)):
+        command = cli.get_command(click.Context(cli), name)
+        inner = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else []
+        found[name] = command
+        found |= {f"{name} {one}": command.get_command(click.Context(command), one) for one in inner}
+    return found
+
+
+COMMANDS = commands()
+RULE_NAMES = set(RULES) | {
+    rule.name
+    for table in (FIELD_RULES, MESSAGE_RULES, STRUCT_RULES, FIELD_LINTS, STRUCT_LINTS, MESSAGE_LINTS)
+    for rule in table
+}
+
+
+def is_command(name):
+    words = name.removeprefix("kafkaframes ").replace("\\|", "|").split()
+    known = next((COMMANDS[" ".join(words[:count])] for count in (2, 1) if " ".join(words[:count]) in COMMANDS), None)
+    options = {option for command in COMMANDS.values() for one in command.params for option in one.opts}
+    return known is not None and {word for word in words if word.startswith("--")} <= (
+        {option for one in known.params for option in one.opts} if known is not None else options
+    )
+
+
+def is_file(name):
+    return any((folder / name).exists() for folder in (ROOT, ROOT / "src/kafkaframes", ROOT / "docs"))
+
+
+def is_module(name):
+    try:
+        importlib.import_module(f"kafkaframes.{name}")
+    except ImportError:
+        package, dot, attribute = name.rpartition(".")
+        if not dot:
+            return False
+        return is_module(package) and hasattr(importlib.import_module(f"kafkaframes.{package}"), attribute)
+    return True
+
+
+@cache
+def sources():
+    return "\n".join(path.read_text() for path in (ROOT / "src/kafkaframes").rglob("*.py"))
+
+
+def is_field(name):
+    """Whether it is a message of the catalog, or a field of one."""
+    spec, _, field = name.rpartition(".")
+    if spec:
+        return spec in catalog.names() and field in {one.name for one in catalog.load(spec).struct.fields}
+    return name in catalog.names() or any(f'"{name}"' in path.read_text() for path in FOLDER.glob("*.json"))
+
+
+def is_setting(name):
+    """Whether it is a topic's setting, an argument, a class or a function of ours."""
+    word = re.match(r"[\w.]+", name)
+    return word is not None and re.search(rf"\b{re.escape(word[0])}\b", sources()) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in QUOTED | KEYS | HEADINGS])
+def test_what_the_page_names_is_there(name):
+    if name.startswith(("kafkaframes ", "spec ", "analyze ", "restore ")):
+        assert is_command(name)
+    elif name.startswith("--"):
+        assert any(name in one.opts for command in COMMANDS.values() for one in command.params)
+    elif "/" in name or name.endswith(".md"):
+        assert is_file(name)
+    elif "-" in name and re.fullmatch(r"[a-z-]+", name):
+        assert name in RULE_NAMES
+    elif not re.fullmatch(r'["\d+: ,-]+|\(.*|"taggedVersions.*|[\d+-]+', name):
+        assert name in COMMANDS or name in RULE_NAMES or is_module(name) or is_field(name) or is_setting(name)
+
+
+def test_modules_with_dots_are_modules():
+    """Not only words that stand somewhere in the sources."""
+    for name in NAMES:
+        if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", name) and not name.startswith("message.format"):
+            assert is_module(name), name
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def kip_636():
+    names = [name for api in catalog.apis() for name in (api.request, api.response)]
+    specs = {name: catalog.load(name) for name in names}
+    return specs, rewrite(specs)
+
+
+@cache
+def lines_of(*arguments):
+    return [json.loads(line) for line in ask_or_raise(*arguments, "--json").output.splitlines()]
+
+
+def body_bytes(name, version, fill, *, own=False):
+    return len(fill(message(name, specs=kip_636()[1].specs if own else None)).encode(version))
+
+
+def produce(cls):
+    rows = [cls.PartitionProduceResponse(index=index) for index in range(100)]
+    return cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=rows)])
+
+
+def deleted(cls):
+    rows = [cls.OffsetDeleteResponsePartition(partition_index=index) for index in range(100)]
+    return cls(topics=[cls.OffsetDeleteResponseTopic(name="t" * 10, partitions=rows)])
+
+
+def tag_traffic(kind):
+    rows = [row for row in lines_of("spec", "propose", "tag-header", ROOT / CAPTURE) if row.get("kind") == kind]
+    total = {name: sum(row[name] for row in rows) for name in ("saved", "bytesBefore")}
+    sections = {name: sum(row["counts"][name] for row in rows) for name in ("sections", "empty sections")}
+    answers = sum(row["messages"] for row in rows if row["saved"] and row["api"] == "ApiVersions")
+    return total["saved"], total["bytesBefore"], answers, sections["empty sections"], sections["sections"]
+
+
+def tag_headers():
+    rows = [row["header"] for row in lines_of("analyze", "tag-header") if row["kind"] == "field"]
+    return sum(row["interleaved"] < row["adopted"] for row in rows), len(rows)
+
+
+def all_tagged():
+    rows = [row["bare"] for row in lines_of("analyze", "tag-header") if row["kind"] == "message"]
+    sums = {name: sum(row[name] for row in rows) for name in ("adopted", "escape", "all tagged")}
+    more, less = (round(100 * (sums[name] / sums["adopted"] - 1)) for name in ("all tagged", "escape"))
+    return len(rows), more, -less
+
+
+def nulls():
+    specs, done = kip_636()
+    exact = [one for one in done.fields if one.kind == "message"]
+    (suffix,) = [numbers(rewrite(specs, suffix=True))["messages tagged"]]
+    rules = [finding.rule.name for finding in check_sets(specs, done.specs)]
+    changed = sum(one.is_null_default_new for one in exact)
+    return changed, suffix, len(exact), rules.count("default-to-null"), changed
+
+
+def measured_records():
+    (sizes,) = lines_of("analyze", "records", ROOT / "tests/data/logs/zk-28-mixed")
+    count = sizes["records"]
+    fields = ("size", "key length", "value length")
+    new, old = (sum(sizes["sizes"][name][form] for name in fields) / count for form in (2, 0))
+    totals = [f"{sizes['totals'][form] / count:.1f}" for form in (2, 0, 1)]
+    return count, round(sizes["sizes"]["value"][0] / count), f"{new:.2f}", round(old), *totals
+
+
+def lost_from(length):
+    adopted, draft = (TAG_HEADERS[name].size(0, length) for name in ("adopted", "interleaved"))
+    return draft - adopted
+
+
+def powers():
+    """Return the powers of two from which on the draft loses two bytes, and three."""
+    return tuple(next(bits for bits in range(32) if lost_from(1 << bits) == lost) for lost in (2, 3))
+
+
+def releases():
+    return (22,) * ("Twenty-two releases" in (ROOT / "docs/spec-evolution.md").read_text())
+
+
+COUNTED = {
+    r"a Produce answer of 100 partitions takes ([\d,]+) bytes instead of ([\d,]+)": lambda: (
+        body_bytes("ProduceResponse", 11, produce)
+        + body_bytes("ProduceResponse", 14, produce, own=True)
+        - body_bytes("ProduceResponse", 13, produce),
+        body_bytes("ProduceResponse", 11, produce),
+    ),
+    r"a Heartbeat answer with an error takes (\d+) bytes instead of (\d+)": lambda: (
+        body_bytes("HeartbeatResponse", 5, lambda cls: cls(error_code=27), own=True),
+        body_bytes("HeartbeatResponse", 4, lambda cls: cls(error_code=27)),
+    ),
+    r"rewritten as version 1: (\d+) bytes instead of (\d+) for 100": lambda: (
+        body_bytes("OffsetDeleteResponse", 1, deleted, own=True),
+        body_bytes("OffsetDeleteResponse", 0, deleted),
+    ),
+    r"(\d+) of (\d+), or of the (\d+) that are named exactly so. (\d+) of the (\d+) are harmless": nulls,
+    r"all at once: (\d+) of (\d+) APIs": lambda: (len(kip_636()[1].apis), len(catalog.apis())),
+    r"save one \((\d+) of ([\d,]+) bytes in `[^`]+`: the two lists of features in (\d+)": lambda: tag_traffic("typed")[
+        :3
+    ],
+    r"the draft saves (\d+) of ([\d,]+) bytes in `[^`]+`, one for the epoch of the features in each of (\d+) "
+    r"ApiVersions responses; ([\d,]+) of its ([\d,]+) tag sections": lambda: tag_traffic("interleaved"),
+    r"\((\d+) of the catalog's (\d+) tagged fields": tag_headers,
+    r"the (\d+) messages whose newest version is flexible take (\d+) % more with every .*, (\d+) % less": all_tagged,
+    r"\(one byte, two from 2\^(\d+), three from 2\^(\d+)\)": powers,
+    r"the ([\d,]+) records of `tests/data/logs/zk-28-mixed` \((\d+) bytes of value each\) lengths take ([\d.]+) bytes "
+    r"a record instead of (\d+), all together ([\d.]+) instead of ([\d.]+) \(format 0\) and ([\d.]+)": measured_records,
+    r"the run over (\d+) releases": releases,
+}
+#: Bounds that other tests hold (tests/wire, tests/protocol/spec), numbers of the documents, releases.
+BOUNDS = {"100", "95", "3.0", "300", "128", "15", "2047", "1023", "2048", "127", "1024", "126", "4.4", "10", "32", "64"}
+
+
+@pytest.mark.parametrize("sentence", COUNTED)
+def test_what_the_page_counts_is_counted_again(sentence):
+    stated = re.search(sentence, TEXT)
+    assert stated is not None, "the sentence is another one: change it here, too"
+    assert stated.groups() == tuple(f"{one:,}" if isinstance(one, int) else one for one in COUNTED[sentence]())
+
+
+def test_every_number_of_ours_is_counted_or_a_bound():
+    known = {number for sentence in COUNTED for number in re.search(sentence, TEXT).groups()} | BOUNDS
+    for line in TEXT.splitlines():
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) == 5:
+            stated = re.findall(r"(?<![\w.`-])\d[\d,]*(?:\.\d+)?(?![\w-])", re.sub("`[^`]*`", "", cells[3]))
+            assert {one.rstrip(",") for one in stated if len(one.rstrip(",")) > 1} <= known, line
