@@ -13,12 +13,12 @@ from kafkaframes.jobs.report.sections import card, empty
 
 _HERE: Final = Path(__file__).parent
 _MOST_PATHS: Final = 4
-_STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
+STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
 
 
 def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     """Return the page."""
-    tiles = tag("div", (_tile(verdict, audit) for verdict in _STATES), class_="tiles")
+    tiles = tag("div", (_tile(verdict, audit) for verdict in STATES), class_="tiles")
     names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     where = tag("p", tag("code", names), more, class_="paths")
@@ -46,7 +46,7 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
 
 def _tile(verdict: str, audit: Audit) -> Markup:
     count = sum(judged.verdict == verdict for judged in audit.clients)
-    state = _STATES[verdict] if count else ""
+    state = STATES[verdict] if count else ""
     return tag(
         "div",
         tag("span", verdict.capitalize(), class_="name"),
@@ -75,7 +75,7 @@ def _client_rows(judged: ClientAudit, audit: Audit) -> Markup:
         tag("td", tag("b", judged.client.client_id or NOBODY), class_="name"),
         tag("td", library_text(judged)),
         tag("td", judged.client.address or "", class_="short"),
-        tag("td", tag("span", judged.verdict, class_=f"badge {_STATES[judged.verdict]}".strip()), class_="short"),
+        tag("td", tag("span", judged.verdict, class_=f"badge {STATES[judged.verdict]}".strip()), class_="short"),
         tag("td", action_text(judged, audit.target)),
     )
     return join([tag("tr", cells, class_="client"), tag("tr", tag("td", details, colspan="5"))])

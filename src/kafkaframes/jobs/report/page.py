@@ -105,7 +105,7 @@ def _tiles(report: Report) -> Markup:
     total = report.total
     log, raw, size, disk = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
     stored = f"{size_text(disk)} with all copies" if disk > size else count_text(total("segments"), "segment")
-    first, last = report.times.first, report.times.last
+    first, last = sections.drawn_range(report.times) if report.times.edges else (report.times.first, report.times.last)
     state = "bad" if errors else "good"
     verdict = count_text(errors, "error") if errors else "Sound"
     tiles = (

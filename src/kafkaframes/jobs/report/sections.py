@@ -9,7 +9,7 @@ from typing import Any
 from kafkaframes.jobs.report import charts, timeline
 from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
 from kafkaframes.jobs.report.markup import Markup, join, tag
-from kafkaframes.jobs.report.model import CellReport, Report, SizeReport, TopicReport
+from kafkaframes.jobs.report.model import CellReport, Report, SizeReport, TimeReport, TopicReport
 from kafkaframes.jobs.report.tables import Field, number, table
 from kafkaframes.jobs.report.words import (
     count_text,
@@ -222,21 +222,27 @@ def times(report: Report) -> Markup:
         named.append(("rest", "other topics", others))
     columns = [_time_column(found.edges, place, total, named) for place, total in enumerate(found.counts)]
     drawn = charts.columns(
-        columns, _time_ticks(found.edges), x_name="time of the record, UTC", y_name=f"records per {found.unit}",
+        columns, time_ticks(found.edges), x_name="time of the record, UTC", y_name=f"records per {found.unit}",
         label=f"Histogram: records per {found.unit}",
     )  # fmt: skip
     remarks = [
         f"{count_text(count, 'record')} {words}"
         for count, words in (
-            (found.before, f"before {time_text(found.edges[0])} (the first {time_text(found.first)}) not drawn"),
-            (found.after, f"after {time_text(found.edges[-1])} (the last {time_text(found.last)}) not drawn"),
+            (found.before + found.after, "with implausible times, not drawn"),
             (found.without, "without a timestamp"),
             (found.append_time, "with the broker's time (LogAppendTime)"),
         )
         if count
     ]
-    note = f"From {time_text(found.first)} to {time_text(found.last)} UTC. " + "".join(f"{one}. " for one in remarks)
+    first, last = drawn_range(found)
+    note = f"From {time_text(first)} to {time_text(last)} UTC. " + "".join(f"{remark}. " for remark in remarks)
     return card("times", title, charts.legend([(color, name) for color, name, _ in named]), drawn, note=note, wide=True)
+
+
+def drawn_range(times: TimeReport) -> tuple[int, int]:
+    """Return from when to when the chart shows records, in milliseconds; implausible times are outside."""
+    shown = [edge for edge, count in zip(times.edges, times.counts, strict=False) if count]
+    return shown[0] if times.before else times.first, shown[-1] if times.after else times.last
 
 
 def _time_column(
@@ -248,7 +254,8 @@ def _time_column(
     return Column(parts, "\n".join(lines))
 
 
-def _time_ticks(edges: Sequence[int]) -> list[Tick]:
+def time_ticks(edges: Sequence[int]) -> list[Tick]:
+    """Return the marks of an axis of times."""
     found = timeline.ticks(list(edges))
     return [
         Tick(_place(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)

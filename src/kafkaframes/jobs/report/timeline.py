@@ -15,7 +15,7 @@ import numpy as np
 from kafkaframes.jobs.report.histograms import DAY, HOUR, MINUTE, SECOND, Ints, Times
 
 MOST_BUCKETS = 72
-_TAIL = 0.001  # of the records, on each side, may be left out ...
+_TAIL = 0.005  # of the records, on each side, may be left out ...
 _SQUEEZE = 8  # ... if that makes the timeline this many times shorter
 LAST_MS = 253_402_300_799_000  # the end of the year 9999: no calendar goes on
 # Round widths in milliseconds; months and years follow, which have none.
@@ -55,7 +55,7 @@ def timeline(times: Times) -> Timeline:
     low, high = _range(times)
     if high < 0:
         return Timeline([], [], 0, int(times.counts.sum()), "")
-    edges, unit = _edges(low, high, times.width_ms)
+    edges, unit = calendar_edges(low, high, times.width_ms)
     counts, before, after = _counted(edges, times.starts, times.counts)
     return Timeline(edges, counts, before, after, unit)
 
@@ -80,7 +80,11 @@ def _counted(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], i
     return found[1 : len(edges)], found[0], sum(found[len(edges) :])
 
 
-def _edges(low: int, high: int, width: int) -> tuple[list[int], str]:
+def calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
+    """Return the edges of round buckets from one time to another, and a bucket's width in words.
+
+    ``width`` (milliseconds) is how exactly the times are known: no bucket is narrower.
+    """
     for step in _STEPS:
         if step % width == 0 and high // step - low // step < MOST_BUCKETS:
             return list(range(low - low % step, high + step + 1, step)), width_text(step)

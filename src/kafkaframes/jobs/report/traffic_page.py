@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from pathlib import Path
 from typing import Final
 
-from kafkaframes.jobs.audit.audit import FINE, ClientAudit, advice
-from kafkaframes.jobs.audit.audit_text import client_text
+from kafkaframes.jobs.audit.audit import REMOVED
+from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text
 from kafkaframes.jobs.report import charts
-from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
+from kafkaframes.jobs.report.audit_page import STATES
+from kafkaframes.jobs.report.charts import Bar, Column, Part
 from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
-from kafkaframes.jobs.report.sections import card, empty
+from kafkaframes.jobs.report.sections import card, empty, time_ticks
 from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.timeline import calendar_edges
 from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport, error_text
-from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text
+from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text, time_text
 
 _HERE: Final = Path(__file__).parent
 _MOST_BARS: Final = 20
-_MOST_COLUMNS: Final = 60
 _SECTIONS: Final = {
+    "clients": "Upgrade",
     "bytes": "Bytes",
     "time": "Time",
-    "apis": "APIs",
     "errors": "Errors",
-    "clients": "Upgrade",
+    "apis": "APIs",
     "kip-636": "KIP-636",
     "connections": "Connections",
 }
@@ -74,11 +76,11 @@ def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> s
 
 def _cards(report: TrafficReport) -> list[Markup]:
     return [
+        _clients(report),
         _bytes(report),
         _times(report),
-        _apis(report),
         _errors(report),
-        _clients(report),
+        _apis(report),
         _kip_636(report),
         _connections(report),
     ]
@@ -87,7 +89,7 @@ def _cards(report: TrafficReport) -> list[Markup]:
 def _tiles(report: TrafficReport) -> Markup:
     asked = sum(one.request_bytes for one in report.apis.values())
     answered = sum(one.response_bytes for one in report.apis.values())
-    verdict = FINE if report.audit is None else report.audit.verdict
+    broken = [] if report.audit is None else [one for one in report.audit.clients if one.verdict == REMOVED]
     tiles = (
         ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
         ("Requests", size_text(asked), "after their size prefixes", ""),
@@ -101,9 +103,11 @@ def _tiles(report: TrafficReport) -> Markup:
         ),
         (
             "Upgrade",
-            verdict.capitalize(),
-            _target(report),
-            "bad" if verdict == "removed" else "good" if verdict == FINE else "",
+            count_text(len(broken), "client"),
+            ""
+            if report.audit is None
+            else f"{'breaks' if len(broken) == 1 else 'break'} on {report.audit.target.name}",
+            "bad" if broken else "good",
         ),
     )
     return tag(
@@ -114,10 +118,6 @@ def _tiles(report: TrafficReport) -> Markup:
         ),
         class_="tiles",
     )
-
-
-def _target(report: TrafficReport) -> str:
-    return "" if report.audit is None else f"to Kafka {report.audit.target.name}"
 
 
 def _sorted(report: TrafficReport) -> list[ApiTraffic]:
@@ -149,18 +149,17 @@ def _bytes(report: TrafficReport) -> Markup:
 def _times(report: TrafficReport) -> Markup:
     if not report.minutes:
         return card("time", "Calls over time", empty("No call has a time."))
-    first, last = min(report.minutes), max(report.minutes)
-    step = max(-(-(last - first + 1) // _MOST_COLUMNS), 1)
-    counts = [0] * ((last - first) // step + 1)
+    edges, unit = calendar_edges(min(report.minutes) * 1000, max(report.minutes) * 1000, 1000)
+    counts = [0] * (len(edges) - 1)
     for second, count in report.minutes.items():
-        counts[(second - first) // step] += count
-    found = [
-        Column([Part("c0", count, "")], f"{minute_text((first + place * step) * 1000)}\n{count_text(count, 'call')}")
-        for place, count in enumerate(counts)
+        counts[bisect_right(edges, second * 1000) - 1] += count
+    columns = [
+        Column([Part("c0", count, "")], f"{time_text(start)}\n{count_text(count, 'call')}")
+        for start, count in zip(edges, counts, strict=False)
     ]
-    ticks = [Tick(0, minute_text(first * 1000)), Tick(len(counts), minute_text(last * 1000), True)]
-    drawn = charts.columns(found, ticks, x_name="time, UTC", y_name="calls", label="calls over time")
-    return card("time", "Calls over time", drawn, note=f"Each column is {count_text(step, 'second')}.")
+    label = f"calls per {unit}"
+    drawn = charts.columns(columns, time_ticks(edges), x_name="time, UTC", y_name=label, label=label)
+    return card("time", "Calls over time", drawn)
 
 
 def _milliseconds(value: float | None) -> str:
@@ -206,21 +205,17 @@ def _clients(report: TrafficReport) -> Markup:
     if found is None or not found.clients:
         return card("clients", "What an upgrade would break", empty("There is no client."))
     fields = [
-        Field("Verdict", lambda one: tag("b", one.verdict)),
-        Field("Client", lambda one: client_text(one.client), wide=True),
-        Field("What", _what, wide=True),
-        Field("Upgrade to", lambda one: advice(one, found.target) or NONE, wide=True, is_minor=True),
+        Field("Verdict", lambda judged: tag("span", judged.verdict, class_=f"badge {STATES[judged.verdict]}".strip())),
+        Field("Client", lambda judged: tag("b", judged.client.client_id or NOBODY), wide=True),
+        Field("Library", library_text, wide=True),
+        Field("Host", lambda judged: judged.client.address or "", is_minor=True),
+        Field("What to do", lambda judged: action_text(judged, found.target) or NONE, wide=True),
     ]
     title = f"What an upgrade to Kafka {found.target.name} would break"
     note = "kafkaframes audit has the details, and other releases."
     return card(
         "clients", title, table(found.clients[:200], fields, name="clients", searchable=True), note=note, wide=True
     )
-
-
-def _what(one: ClientAudit) -> str:
-    names = [finding.what for finding in one.findings if finding.verdict == one.verdict and finding.verdict != FINE]
-    return ", ".join(names[:6]) or NONE
 
 
 def _kip_636(report: TrafficReport) -> Markup:
