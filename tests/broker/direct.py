@@ -47,6 +47,7 @@ class DirectBroker:
 
     def open(self) -> None:
         """Open the data directory, again after ``kill``."""
+        self.session = Session(peer="127.0.0.1:5000")
         self.state = open_broker(data_dir=self.data_dir, settings=BrokerSettings(dict(self.config)), clock=self.clock)
         self.dispatcher = Dispatcher(self.state)
 
@@ -55,12 +56,18 @@ class DirectBroker:
         self.state.logs.abandon()
         self.open()
 
+    def close(self) -> None:
+        """Close the connection; the next request comes on another."""
+        for call in self.session.when_closed.values():
+            call()
+        self.session = Session(peer="127.0.0.1:5000")
+
     def send(self, api: str, version: int, *, client_id: str = "test", **fields: Any) -> Pending | Any:
         """Send a request; return the answer's body, or what waits for it."""
         connection = ClientConnection(client_id=client_id)
         connection.send_request(message(f"{api}Request")(**fields), version)
         frame = connection.data_to_send()[4:]
-        request = self.dispatcher.request_of(frame, Session(peer="127.0.0.1:5000"))
+        request = self.dispatcher.request_of(frame, self.session)
         answer = self.dispatcher.answer(request)
         if isinstance(answer, Later) and not answer.is_done:
             return Pending(self.dispatcher, request, connection, answer)

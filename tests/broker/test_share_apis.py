@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.direct import DirectBroker, Pending, versions
+from tests.broker.direct import BEGAN_MS, DirectBroker, Pending, versions
 
 from kafkaframes.broker.batches import build_batch
 from kafkaframes.errors import ErrorCode
@@ -40,7 +40,8 @@ def fetch(broker, version: int, epoch: int, *, member: str = "m", acks: Any = ()
     ]
     partition = made.FetchPartition(partition_index=0, acknowledgement_batches=batches)
     topic = made.FetchTopic(topic_id=broker.state.topics["orders"].topic_id, partitions=[partition])
-    fields = {"group_id": "g", "member_id": member, "max_wait_ms": 0, "max_records": 100, "batch_size": 100}
+    fields = {"group_id": "g", "member_id": member, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20}
+    fields |= {"max_records": 100, "batch_size": 100}
     return broker.send("ShareFetch", version, share_session_epoch=epoch, topics=[topic], **fields | changes)
 
 
@@ -86,16 +87,16 @@ def test_records_are_fetched_acknowledged_and_gone(broker, version):
     assert acquired(fetch(broker, version, 1)) == []
     done = acknowledge(broker, version, 2, 0, 2)
     assert (done.error_code, done.responses[0].partitions[0].error_code) == (0, 0)
-    wrong = acknowledge(broker, version, 3, 0, 2)
-    assert wrong.responses[0].partitions[0].error_code == code("INVALID_RECORD_STATE")
+    wrong = acknowledge(broker, version, 3, 3, 5)
+    assert wrong.responses[0].partitions[0].error_code == code("INVALID_REQUEST")
     produce(broker, 1)
     more = fetch(broker, version, 4, acks=[(3, 3, 2), (4, 4, 1)])
-    assert acquired(more) == [(3, 3, 2)] or acquired(more) == [(3, 3, 2), (5, 5, 1)]
+    assert acquired(more) == [(3, 3, 2), (5, 5, 1)]
     for describe in versions("DescribeShareGroupOffsets"):
         (row,) = offsets(broker, describe).topics[0].partitions
         assert (row.start_offset, row.lag) == (3, 2 if describe else -1)
     broker.kill()
-    assert join(broker).member_epoch == 2
+    assert join(broker).member_epoch == 3
     again = fetch(broker, version, 0)
     assert acquired(again)[0] == (3, 3, 2)  # a delivery counts in the log when something is said of it
 
@@ -118,7 +119,16 @@ def test_a_session_that_ends_gives_back_what_it_has(broker):
     assert acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
     assert acquired(fetch(broker, 1, 0, member="n")) == []
     fetch(broker, 1, -1)
-    assert acquired(fetch(broker, 1, 1, member="n")) == [(0, 2, 1)]
+    assert acquired(fetch(broker, 1, 1, member="n")) == [(0, 2, 2)]
+
+
+def test_a_connection_that_is_lost_ends_its_session(broker):
+    join(broker)
+    produce(broker, 3)
+    assert acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
+    broker.close()
+    assert fetch(broker, 1, 1).error_code == code("SHARE_SESSION_NOT_FOUND")
+    assert acquired(fetch(broker, 1, 0)) == [(0, 2, 2)]
 
 
 def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
@@ -132,11 +142,43 @@ def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
     assert acquired(waiting.body) == [(0, 1, 2)]
 
 
-def test_max_records_is_the_most(broker):
+def test_max_records_is_the_most_in_one_mode_and_whole_batches_are_acquired_in_the_other(broker):
     join(broker)
     produce(broker, 10)
-    assert acquired(fetch(broker, 1, 0, max_records=4)) == [(0, 3, 1)]
-    assert acquired(fetch(broker, 1, 1, max_records=4)) == [(4, 7, 1)]
+    produce(broker, 10)
+    assert acquired(fetch(broker, 1, 0, max_records=4)) == [(0, 9, 1)]
+    assert acquired(fetch(broker, 2, 1, max_records=4, share_acquire_mode=1)) == [(10, 13, 1)]
+    assert acquired(fetch(broker, 2, 2, max_records=4, share_acquire_mode=1)) == [(14, 17, 1)]
+
+
+def produce_in_transaction(broker, *, commit: bool) -> None:
+    begun = broker.send("InitProducerId", 4, transactional_id="t", transaction_timeout_ms=60_000)
+    producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    added = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="orders", partitions=[0])
+    broker.send(
+        "AddPartitionsToTxn",
+        3,
+        v3_and_below_transactional_id="t",
+        v3_and_below_producer_id=begun.producer_id,
+        v3_and_below_producer_epoch=begun.producer_epoch,
+        v3_and_below_topics=[added],
+    )
+    records = build_batch([(None, b"v")] * 2, timestamp_ms=BEGAN_MS, transactional=True, base_sequence=0, **producer)
+    made = message("ProduceRequest")
+    data = made.TopicProduceData(name="orders", partition_data=[made.PartitionProduceData(index=0, records=records)])
+    broker.send("Produce", 9, transactional_id="t", acks=-1, timeout_ms=1000, topic_data=[data])
+    broker.send("EndTxn", 3, transactional_id="t", committed=commit, **producer)
+
+
+def test_read_committed_leaves_out_what_was_aborted(broker):
+    broker.state.metadata.entities["group_configs"]["g"]["share.isolation.level"] = "read_committed"
+    join(broker)
+    produce_in_transaction(broker, commit=False)
+    produce_in_transaction(broker, commit=True)
+    answer = fetch(broker, 1, 0)
+    assert acquired(answer) == [(2, 5, 1)]  # with both markers, which consumers pass over
+    acknowledge(broker, 1, 1, 2, 5)
+    assert next(iter(broker.state.share_groups.states.partitions.values())).start == 6
 
 
 def test_a_topic_that_there_is_not(broker):
@@ -151,7 +193,8 @@ def test_a_topic_that_there_is_not(broker):
 
 
 def test_an_administrator_describes_moves_and_forgets(broker):
-    joined = join(broker)
+    assert join(broker).assignment.topic_partitions == []
+    joined = broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=2)
     assert [one.partitions for one in joined.assignment.topic_partitions] == [[0]]
     group, missing = broker.send("ShareGroupDescribe", 1, group_ids=["g", "none"]).groups
     assert (group.group_state, group.assignor_name, group.members[0].member_id) == ("Stable", "simple", "m")

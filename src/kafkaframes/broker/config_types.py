@@ -31,7 +31,10 @@ _BY_TYPE: Mapping[int, str] = {
         group.consumer.min.session.timeout.ms group.share.max.heartbeat.interval.ms
         group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
         group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms
-        group.share.min.session.timeout.ms max.connections.per.ip
+        group.share.min.session.timeout.ms max.connections.per.ip group.share.delivery.count.limit
+        group.share.max.delivery.count.limit group.share.max.partition.max.record.locks
+        group.share.min.delivery.count.limit group.share.min.partition.max.record.locks
+        group.share.partition.max.record.locks
         group.consumer.session.timeout.ms group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
         group.min.session.timeout.ms group.share.heartbeat.interval.ms group.share.record.lock.duration.ms
         group.share.session.timeout.ms index.interval.bytes interval.ms log.index.interval.bytes

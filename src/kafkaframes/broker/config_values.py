@@ -50,7 +50,9 @@ _LEAST: Mapping[int, str] = {
         transaction.state.log.min.isr transaction.state.log.num.partitions
         transaction.state.log.replication.factor transaction.state.log.segment.bytes transactional.id.expiration.ms
     """,
+    2: "group.share.delivery.count.limit share.delivery.count.limit",
     4: "segment.index.bytes",
+    100: "group.share.partition.max.record.locks share.partition.max.record.locks",
     _SMALLEST_SEGMENT: "segment.bytes",
     1000: "group.share.record.lock.duration.ms share.record.lock.duration.ms",
     1024: "fetch.max.bytes",
@@ -59,6 +61,8 @@ _LARGEST: Mapping[str, int] = {
     "compression.gzip.level": 9,
     "compression.lz4.level": 17,
     "compression.zstd.level": 22,
+    "group.share.delivery.count.limit": 10,
+    "group.share.partition.max.record.locks": 10_000,
     "group.share.record.lock.duration.ms": 3_600_000,
     "min.cleanable.dirty.ratio": 1,
 }
@@ -151,6 +155,18 @@ def _list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
 
 def _any(name: str, value: str) -> None:
     """Every text will do."""
+
+
+def duration_ms(value: str) -> int:
+    """Return the milliseconds of ``by_duration:PnDTnHnMn.nS``.
+
+    >>> duration_ms("by_duration:P1DT1M0.5S")
+    86460500
+    """
+    found = _DURATION.fullmatch(value)
+    days, _, hours, minutes, seconds, _ = found.groups() if found else (None,) * 6
+    parts = (days, 86_400_000), (hours, 3_600_000), (minutes, 60_000), (seconds, 1_000)
+    return int(sum(float(text[:-1]) * unit for text, unit in parts if text))
 
 
 def _offset_reset(name: str, value: str) -> None:

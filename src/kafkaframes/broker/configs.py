@@ -33,9 +33,12 @@ GROUP_SETTINGS = {
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
     "share.auto.offset.reset": "latest",
+    "share.delivery.count.limit": "group.share.delivery.count.limit",
     "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
     "share.isolation.level": "read_uncommitted",
+    "share.partition.max.record.locks": "group.share.partition.max.record.locks",
     "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable": "true",
     "share.session.timeout.ms": "group.share.session.timeout.ms",
 }
 
@@ -106,6 +109,13 @@ def _group_rows(settings: BrokerSettings, given: Mapping[str, str]) -> Iterator[
         is_named = of_broker in DEFAULTS
         values.append((of_broker if is_named else name, DEFAULTS[of_broker] if is_named else of_broker, BY_DEFAULT))
         yield ConfigRow(name, values[0][1], values[0][2], tuple(values))
+
+
+def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
+    """Return a setting of a group: its own, or the broker's."""
+    own: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
+    of_broker = GROUP_SETTINGS[name]
+    return own if own is not None else broker.settings.text(of_broker) or of_broker
 
 
 def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:

@@ -126,8 +126,10 @@ def attach(state: BrokerState) -> None:
     transactions.load(state.internal.replay(TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), text_of_id, lambda key: _wake(state, key))
     states.load(state.internal.replay(SHARE_GROUP_STATE))
-    lock_ms = state.settings.text("group.share.record.lock.duration.ms")
-    state.share_groups = ShareCoordinator(states, int(lock_ms))
+    groups.share.begin = lambda group_id, epoch, topic_id, index: states.begin(
+        ShareKey(group_id, topic_id, index), epoch
+    )
+    state.share_groups = ShareCoordinator(states)
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
     state.features["share.version"] = (0, 1, 1)
     state.features["transaction.version"] = (0, 2, _TRANSACTION_VERSION)
@@ -168,4 +170,5 @@ def _forget(state: BrokerState, topic: Topic) -> None:
     """Forget what groups have committed of a topic that is gone, as Kafka does (OffsetMetadataManager)."""
     with suppress(KafkaframesError):  # the log is not there now; the offsets expire
         state.groups.commits.forget_topic(topic.name)
+        state.groups.forget_share_topic(topic.topic_id)
         state.share_groups.states.forget_all(topic_id=topic.topic_id)

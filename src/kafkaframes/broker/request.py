@@ -44,6 +44,7 @@ class Session:
             answers.
         records_at: where the records' size stood in the last Produce of the short way; 0 before the first.
         memory: what API files keep for a connection, by name: the state of a SASL exchange.
+        when_closed: called when the connection is gone, by name: a later one takes the place of an earlier.
     """
 
     number: int = 0
@@ -57,6 +58,7 @@ class Session:
     sends_files: bool = False
     records_at: int = 0
     memory: dict[str, Any] = field(default_factory=dict)
+    when_closed: dict[str, Callable[[], None]] = field(default_factory=dict)
 
 
 class RequestOf(Generic[RequestT, ResponseT]):

@@ -106,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._later is not None:
             self._later.abandon()
             self._later = None
+        for call in self.session.when_closed.values():
+            call()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where bytes go."""

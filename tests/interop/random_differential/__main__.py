@@ -33,7 +33,11 @@ PROPERTIES = {
     "log.retention.ms": "-1",  # the records are old
     "log.cleaner.enable": "false",
 }
-OURS = PROPERTIES | {"authorizer.class.name": "", "group.min.session.timeout.ms": "6000"}
+OURS = PROPERTIES | {
+    "authorizer.class.name": "",
+    "group.min.session.timeout.ms": "6000",
+    "group.share.heartbeat.interval.ms": "5000",
+}
 
 
 @contextlib.contextmanager
@@ -63,10 +67,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replay", help="a file of requests, one JSON a line, instead of random ones")
     parser.add_argument("--first", type=int, default=0, help="the number of the first episode")
     parser.add_argument("--only", help="APIs, with commas")
+    parser.add_argument("--share", action="store_true", help="episodes of share groups, with sessions that hold")
     options = parser.parse_args(arguments)
     with both(options.against) as judge:
         if options.only:
             judge.served = {name: judge.served[name] for name in options.only.split(",")}
+        judge.is_about_share_groups = options.share
         if options.replay:
             lines = Path(options.replay).read_text().splitlines()
             finding = judge.episode([Asked(*json.loads(line)) for line in lines if line.startswith("[")])

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from tests.interop.random_differential.compare import Difference, differences, plain
 from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
 from tests.interop.random_differential.requests import Asked, draw_request, opening
+from tests.interop.random_differential.share import share_episode
 from tests.interop.random_differential.symbols import Memory
 
 _PER_EPISODE = 60
 _PATIENCE_SECONDS = 60.0
 _MOST_REPLAYS = 25
+_RELEASE_SECONDS = 0.05  # Kafka answers before it has taken back what a session had
 # Requests after which Kafka's controller tells its broker something, later than the answer.
 _TOLD_LATER = frozenset(
     {
@@ -51,6 +53,7 @@ class Judge:
         served: the APIs and versions that both have.
         count: of requests that were compared.
         kinds: requests by API and version.
+        is_about_share_groups: draw episodes of ``share``.
     """
 
     ours: tuple[str, int]
@@ -58,6 +61,7 @@ class Judge:
     served: Mapping[str, tuple[int, int]]
     count: int = 0
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
+    is_about_share_groups: bool = False
     _run: int = field(default_factory=lambda: int(time.time()) % 1_000_000)
     _episodes: int = 0
     _barriers: int = 0
@@ -157,6 +161,8 @@ class Judge:
             return
         if one.api in _TOLD_LATER:
             self.wait_for_kafka()
+        if one.api in ("ShareFetch", "ShareAcknowledge") and one.body["shareSessionEpoch"] == -1:
+            time.sleep(_RELEASE_SECONDS)
         if one.api in _ENDS_TRANSACTION:
             self._wait_for_transactions(theirs)
         if one.api in _TOPICS_CHANGE:
@@ -224,6 +230,8 @@ class Judge:
     def draw(self, seed: int, number: int) -> list[Asked]:
         """Return the requests of an episode: the same for the same seed and number."""
         rng = random.Random(f"{seed}/{number}")
+        if self.is_about_share_groups:
+            return share_episode(rng)
         return [*opening(rng, self.served), *(draw_request(rng, self.served) for _ in range(_PER_EPISODE))]
 
     def shortest(self, finding: Finding) -> Finding:

@@ -99,11 +99,6 @@ NAMED = (
         r"errorCode",
         "settings that have no meaning here, and how values are checked",
     ),
-    Named(
-        "ShareGroupHeartbeat",
-        r"\.assignment",
-        "Kafka gives a partition when the share coordinator has begun its state, here at once",
-    ),
 )
 
 

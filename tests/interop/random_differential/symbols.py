@@ -7,6 +7,7 @@ prefix of the episode. Each broker has a ``Memory``: it puts its own values into
 from __future__ import annotations
 
 import base64
+import random
 import re
 import uuid
 from collections import Counter
@@ -75,10 +76,25 @@ class Memory:
             return self._records(words[0])
         if kind == "topic":
             return uuid_text(str(self.latest.get(("topic", words[0])) or unknown_id(words[0])))
+        if kind == "words":
+            return self._words(*words)
         owner, *rest = words
         default = {"producer": UNKNOWN_PRODUCER, "member": "nobody"}.get(kind, 0)
         value = self.latest.get((kind, owner), default)
         return value + rest[0] if rest else value
+
+    def _words(self, member: str, topic: str, index: int, seed: int) -> list[dict[str, Any]]:
+        """Return acknowledgements of some of what a member has acquired of a partition, in the order of offsets."""
+        rng = random.Random(seed)
+        runs = self.latest.get(("acquired", member, topic, index), [])[-4:]
+        batches = []
+        for first, last in sorted({run for run in runs if rng.random() < 0.7}):
+            if rng.random() < 0.4:
+                first, last = sorted((rng.randint(first, last), rng.randint(first, last)))
+            count = last - first + 1 if rng.random() < 0.3 else 1
+            kinds = [rng.choice((1, 1, 1, 2, 2, 3, 0)) for _ in range(count)]
+            batches.append({"firstOffset": first, "lastOffset": last, "acknowledgeTypes": kinds})
+        return batches
 
     def _records(self, fields: dict[str, Any]) -> str:
         fields = dict(self.own(fields))
@@ -174,6 +190,26 @@ def _joined(memory: Memory, request: Any, answer: Any) -> None:
         memory.learn("generation", request.group_id, answer.generation_id, named=False)
 
 
+def _share_session(memory: Memory, request: Any, answer: Any) -> None:
+    if answer.error_code:
+        return
+    key, member = ("share-epoch", request.member_id), request.member_id
+    memory.latest[key] = 1 if request.share_session_epoch == 0 else memory.latest.get(key, 0) + 1
+    names = {topic_id: owner for (kind, owner, *_), topic_id in memory.latest.items() if kind == "topic"}
+    for topic in answer.responses:
+        for row in topic.partitions:
+            runs = [(one.first_offset, one.last_offset) for one in getattr(row, "acquired_records", ())]
+            if runs:
+                place = ("acquired", member, names.get(topic.topic_id), row.partition_index)
+                memory.latest[place] = memory.latest.get(place, []) + runs
+
+
+def _share_beat(memory: Memory, request: Any, answer: Any) -> None:
+    _beat(memory, request, answer)
+    if answer.member_id and not answer.error_code:
+        memory.latest["generation", request.member_id] = answer.member_epoch
+
+
 def _beat(memory: Memory, request: Any, answer: Any) -> None:
     if answer.member_id and not answer.error_code:
         memory.learn("member", request.group_id, answer.member_id)
@@ -192,6 +228,8 @@ _TEACHERS: dict[str, Callable[[Memory, Any, Any], None]] = {
     "EndTxn": _producer,
     "JoinGroup": _joined,
     "ConsumerGroupHeartbeat": _beat,
-    "ShareGroupHeartbeat": _beat,
+    "ShareGroupHeartbeat": _share_beat,
+    "ShareFetch": _share_session,
+    "ShareAcknowledge": _share_session,
     "Fetch": _fetched,
 }

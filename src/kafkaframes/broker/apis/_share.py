@@ -1,38 +1,34 @@
-"""Share sessions: the partitions that a member of a share group fetches, kept between its requests (KIP-932)."""
+"""Share sessions: the partitions that a member of a share group fetches, kept between its requests (KIP-932).
+
+A session belongs to the node and the connection that it began on. Where a group stands in a partition is known once
+the group's coordinator has begun it (ShareGroupHeartbeat, AlterShareGroupOffsets), whichever node leads it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker.access import denied
-from kafkaframes.broker.apis._groups import GROUP, elsewhere
-from kafkaframes.broker.find import led_here
+from kafkaframes.broker.config_values import duration_ms
+from kafkaframes.broker.configs import group_setting
+from kafkaframes.broker.find import current_leader, endpoints_of, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.coordination.groups.share_partition import SharePartition
-from kafkaframes.coordination.groups.share_state import ShareKey, ShareSession
+from kafkaframes.coordination.groups.share_partition import RENEW, Acknowledged, Limits, SharePartition
+from kafkaframes.coordination.groups.share_state import SessionPartition, ShareKey, ShareSession
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode, KafkaframesError
 
 INITIAL, FINAL = 0, -1
 Place = tuple[UUID, int]
+_RENEWS_FROM: Final = 2
 _MOST_SESSIONS: Final = 2_000
 _LONGEST_MEMBER_ID: Final = 36
 _LARGEST_EPOCH: Final = 2**31 - 1
 _LATEST, _EARLIEST = "latest", "earliest"
-
-
-def without_members(request: Request, broker: BrokerState) -> tuple[ErrorCode, str | None]:
-    """Return why an administrator may not move a group's offsets: an error code and words; 0 if it may."""
-    code = elsewhere(request, broker, GROUP, request.body.group_id)
-    if code == ErrorCode.NONE:
-        try:
-            broker.groups.share_group(request.body.group_id).check_delete()
-        except RefusedError as error:
-            return error.code, error.reason
-    return code, None
 
 
 def is_member_id(text: str | None) -> bool:
@@ -40,79 +36,204 @@ def is_member_id(text: str | None) -> bool:
     return bool(text) and len(text or "") <= _LONGEST_MEMBER_ID
 
 
-def enter(request: Request, broker: BrokerState, *, may_begin: bool) -> tuple[ErrorCode, ShareSession | None]:
-    """Find or begin the session of a request; return an error code, and the session.
+# ---------------------------------------------------------------------------------------------------- sessions
 
-    Args:
-        may_begin: ShareFetch begins sessions, ShareAcknowledge does not.
-    """
-    body = request.body
-    who, sessions = (body.group_id or "", body.member_id or ""), broker.share_groups.sessions
-    if body.share_session_epoch == INITIAL:
-        if not may_begin:
-            return ErrorCode.INVALID_SHARE_SESSION_EPOCH, None
-        if who not in sessions and len(sessions) >= _MOST_SESSIONS:
-            return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
-        sessions[who] = ShareSession()
-        return ErrorCode.NONE, sessions[who]
-    session = sessions.get(who)
+
+def begin(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
+    """Begin a session; one that the member has already is forgotten, and what it has acquired stays acquired."""
+    key, sessions = _key(request), broker.share_groups.sessions
+    sessions.pop(key, None)
+    if len(sessions) >= _MOST_SESSIONS:
+        return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
+    session = sessions[key] = ShareSession()
+    request.session.when_closed["share session"] = lambda: _lost(broker, key, session)
+    return ErrorCode.NONE, session
+
+
+def enter(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
+    """Find the session that a request goes on with; return an error code, and the session."""
+    session, epoch = broker.share_groups.sessions.get(_key(request)), request.body.share_session_epoch
     if session is None:
         return ErrorCode.SHARE_SESSION_NOT_FOUND, None
-    if body.share_session_epoch == FINAL:
+    if epoch == FINAL:
         return ErrorCode.NONE, session
-    if body.share_session_epoch != session.epoch:
+    if epoch != session.epoch:
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH, None
     session.epoch = 1 if session.epoch == _LARGEST_EPOCH else session.epoch + 1
     return ErrorCode.NONE, session
 
 
+def update(request: Request, broker: BrokerState, session: ShareSession) -> None:
+    """Add the partitions that a ShareFetch names, and take out those that it forgets."""
+    for topic in request.body.topics:
+        is_known = topic.topic_id in broker.topics_by_id
+        for row in topic.partitions:
+            kept = SessionPartition(is_known, is_answered=request.body.share_session_epoch != INITIAL)
+            session.partitions.setdefault((topic.topic_id, row.partition_index), kept)
+    for forgotten in request.body.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.partitions.pop((forgotten.topic_id, index), None)
+
+
 def end(request: Request, broker: BrokerState) -> None:
     """End the session, and take back what its member has not acknowledged."""
-    who = request.body.group_id or "", request.body.member_id or ""
-    broker.share_groups.sessions.pop(who, None)
-    broker.share_groups.states.release(*who)
+    _end(broker, _key(request))
+
+
+def _end(broker: BrokerState, key: tuple[int, str, str]) -> None:
+    session = broker.share_groups.sessions.pop(key, None)
+    if session is not None:
+        _, group_id, member_id = key
+        broker.share_groups.states.release(group_id, member_id, session.partitions)
+
+
+def _lost(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
+    """End a session whose connection is gone; without sessions a group's states are read anew from what is stored."""
+    share = broker.share_groups
+    if share.sessions.get(key) is session:
+        _end(broker, key)
+    if not any(group_id == key[1] for _, group_id, _ in share.sessions):
+        share.states.close(key[1])
+
+
+def _key(request: Request) -> tuple[int, str, str]:
+    return request.session.node_id, request.body.group_id or "", request.body.member_id or ""
+
+
+# ---------------------------------------------------------------------------------------------------- partitions
 
 
 def find(request: Request, broker: BrokerState, place: Place) -> tuple[Partition | None, int]:
-    """Return the partition of a place, or why it is not served here."""
+    """Return the partition of a topic's id and an index, or why it is not served here."""
     topic = broker.topics_by_id.get(place[0])
     if topic is None:
-        return None, ErrorCode.UNKNOWN_TOPIC_ID
+        return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     code = denied(request, broker.access, "TOPIC", topic.name)
     return (None, code) if code else led_here(request, topic, place[1])
 
 
 def state_of(broker: BrokerState, group_id: str, place: Place, partition: Partition) -> SharePartition:
-    """Return where a group stands in a partition; a new group begins as ``share.auto.offset.reset`` says.
+    """Return where a group stands in a partition; its first fetch begins as ``share.auto.offset.reset`` says.
 
     Raises:
-        KafkaframesError: the log did not take it.
+        KafkaframesError: the group does not read the partition, or its log cannot be read.
     """
     log = partition.log
-    given = broker.metadata.entities.get("group_configs", {}).get(group_id, {})
 
-    def begin() -> int:
-        reset = given.get("share.auto.offset.reset", _LATEST)
-        return log.log_start_offset if reset == _EARLIEST else log.high_watermark
+    def first_offset() -> int:
+        reset = group_setting(broker, group_id, "share.auto.offset.reset")
+        if reset in (_EARLIEST, _LATEST):
+            return log.log_start_offset if reset == _EARLIEST else log.high_watermark
+        timed = log.offset_for_timestamp(broker.clock.now_ms - duration_ms(reset))
+        if timed is None or timed.offset < 0:
+            raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as late as {reset}.")
+        return timed.offset
 
-    lock_ms = int(given.get("share.record.lock.duration.ms") or broker.share_groups.lock_ms)
-    state = broker.share_groups.states.open(ShareKey(group_id, *place), begin, lock_ms=lock_ms)
+    state = broker.share_groups.states.open(ShareKey(group_id, *place), first_offset, limits_of(broker, group_id))
     state.move_start(log.log_start_offset)
     return state
 
 
-def acknowledge(request: Request, broker: BrokerState, place: Place, batches: Any) -> int:
+def limits_of(broker: BrokerState, group_id: str) -> Limits:
+    """Return what a group may do: its own settings, or the broker's."""
+    return Limits(
+        lock_ms=int(group_setting(broker, group_id, "share.record.lock.duration.ms")),
+        most_deliveries=int(group_setting(broker, group_id, "share.delivery.count.limit")),
+        most_in_flight=int(group_setting(broker, group_id, "share.partition.max.record.locks")),
+        may_renew=group_setting(broker, group_id, "share.renew.acknowledge.enable") == "true",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- acknowledgements
+
+
+class Word(NamedTuple):
+    """What a member says of records of one partition.
+
+    Attributes:
+        code: why it is refused already; 0 where it is not.
+    """
+
+    place: Place
+    batches: Sequence[Acknowledged]
+    code: int
+
+
+def words_of(request: Request, broker: BrokerState) -> list[Word]:
+    """Return a request's acknowledgements by partition; those that say nothing are answered beside others only."""
+    found = []
+    for topic in request.body.topics:
+        for row in topic.partitions:
+            batches = [
+                Acknowledged(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in row.acknowledgement_batches
+            ]
+            place = topic.topic_id, row.partition_index
+            found.append(Word(place, batches, _checked(request, broker, place, batches)))
+    has_some = any(word.batches and not word.code for word in found)
+    return [word for word in found if word.code or word.batches or has_some]
+
+
+def _checked(request: Request, broker: BrokerState, place: Place, batches: Sequence[Acknowledged]) -> int:
+    if place[0] not in broker.topics_by_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not _are_in_order(
+        batches, request.version, renews=request.version >= _RENEWS_FROM and request.body.is_renew_ack
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return find(request, broker, place)[1]
+
+
+def _are_in_order(batches: Sequence[Acknowledged], version: int, *, renews: bool) -> bool:
+    most, before = RENEW if version >= _RENEWS_FROM else RENEW - 1, -1
+    for first, last, types in batches:
+        if first > last or first < before or len(types) not in (1, last - first + 1):
+            return False
+        if any(not 0 <= one <= most or (one == RENEW and not renews) for one in types):
+            return False
+        before = last
+    return True
+
+
+def acknowledge(request: Request, broker: BrokerState, word: Word) -> int:
     """Take a member's word for records of a partition; return an error code."""
-    partition, code = find(request, broker, place)
-    if partition is None:
-        return code
-    member_id, group_id = request.body.member_id or "", request.body.group_id or ""
+    state = broker.share_groups.states.partitions.get(ShareKey(request.body.group_id or "", *word.place))
+    if word.code or not word.batches:
+        return word.code
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        state = state_of(broker, group_id, place, partition)
-        for batch in batches:
-            state.acknowledge(member_id, batch.first_offset, batch.last_offset, batch.acknowledge_types)
+        state.acknowledge(request.body.member_id or "", word.batches)
     except RefusedError as error:
         return error.code
     except KafkaframesError:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE
+
+
+def refusal(request: Request) -> int:
+    """Return why a request of a member is refused whole; 0 if it is not."""
+    is_wrong = request.body.group_id is None or not is_member_id(request.body.member_id)
+    return ErrorCode.INVALID_REQUEST if is_wrong else ErrorCode.NONE
+
+
+def lock_ms(request: Request, broker: BrokerState) -> int:
+    """Return for how long the group's records are acquired, as answers tell it."""
+    return limits_of(broker, request.body.group_id or "").lock_ms
+
+
+def leaders(request: Request, broker: BrokerState, rows: Any) -> list[Any]:
+    """Tell who leads what is not led here (KIP-951); return the addresses of these nodes.
+
+    Args:
+        rows: pairs of a topic's id and its rows of the answer.
+    """
+    nodes = set()
+    for topic_id, partitions in rows:
+        topic = broker.topics_by_id.get(topic_id)
+        for row in partitions:
+            partition = None if topic is None else topic.partition(row.partition_index)
+            if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
+                row.current_leader = current_leader(request, partition)
+                nodes.add(partition.leader_id)
+    return endpoints_of(request, broker, nodes)

@@ -46,6 +46,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         owned=_owned(body.topic_partitions),
         client_id=request.client_id or "",
         client_host=client_host(request),
+        owns_rows=bool(body.topic_partitions),
         viewer=viewer_of(request.session, broker.access),
     )
     try:

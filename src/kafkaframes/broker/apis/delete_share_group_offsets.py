@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import error_of
-from kafkaframes.broker.apis._share import without_members
+from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
 from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.coordination.groups.share import Initialized
+from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, KafkaframesError
 
 if TYPE_CHECKING:
@@ -21,42 +22,39 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Forget the topics."""
-    body, types = request.body, request.response
-    code, reason = without_members(request, broker) if body.group_id else (ErrorCode.INVALID_GROUP_ID, None)
+    body = request.body
+    code: int = elsewhere(request, broker, GROUP, body.group_id) if body.group_id else ErrorCode.INVALID_GROUP_ID
     if code != ErrorCode.NONE:
-        return request.response(error_code=code, error_message=reason)
-    rows = []
-    for asked in body.topics:
-        refusal = denied(request, broker.access, "TOPIC", asked.topic_name)
-        topic = None if refusal else _read_topic(request, broker, asked.topic_name)
-        rows.append(
-            types.DeleteShareGroupOffsetsResponseTopic(
-                topic_name=asked.topic_name,
-                topic_id=NO_UUID if topic is None else topic.topic_id,
-                error_code=refusal or _forgotten(request, broker, topic),
-            )
-        )
+        return request.response(error_code=code)
+    refusals = {topic.topic_name: denied(request, broker.access, "TOPIC", topic.topic_name) for topic in body.topics}
+    try:
+        group = broker.groups.change_share_group(body.group_id)
+        left, rows = dict(group.initialized), []
+        for name, refusal in refusals.items():
+            topic = None if refusal else broker.topics.get(name)
+            if refusal or group.has_read:  # of a group that never read anything, Kafka says nothing
+                rows.append(_forgotten(request, broker, left, name, topic, refusal))
+        broker.groups.read_share_topics(group, left)
+    except KafkaframesError as error:
+        return request.response(error_code=error_of(error), error_message=str(error))
     return request.response(responses=rows)
 
 
-def _read_topic(request: Request, broker: BrokerState, name: str) -> Topic | None:
-    """Return a topic in which the group stands somewhere."""
-    topic = broker.topics.get(name)
-    keys = broker.share_groups.states.keys_of(request.body.group_id)
-    return topic if topic is not None and any(key.topic_id == topic.topic_id for key in keys) else None
+def _forgotten(
+    request: Request, broker: BrokerState, left: Initialized, name: str, topic: Topic | None, refusal: int
+) -> DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
+    """Forget where a group stands in a topic, and take it from what the group reads.
 
-
-def _forgotten(request: Request, broker: BrokerState, topic: Topic | None) -> int:
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    states = broker.share_groups.states
-    try:
-        for key in states.keys_of(request.body.group_id):
-            if key.topic_id == topic.topic_id:
-                states.forget(key)
-    except KafkaframesError as error:
-        return error_of(error)
-    return ErrorCode.NONE
+    Raises:
+        KafkaframesError: the log did not take it.
+    """
+    made = request.response.DeleteShareGroupOffsetsResponseTopic
+    if topic is None or topic.topic_id not in left:
+        return made(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    _, indexes = left.pop(topic.topic_id)
+    for index in indexes:
+        broker.share_groups.states.forget(ShareKey(request.body.group_id, topic.topic_id, index))
+    return made(topic_name=name, topic_id=topic.topic_id)
 
 
 API = Api(

@@ -9,6 +9,7 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.coordination.groups.share import ShareGroup
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode
 
@@ -35,7 +36,7 @@ def _group(
     made = request.response.DescribeShareGroupOffsetsResponseGroup
     code = refused(request, broker, GROUP, asked.group_id)
     if code == ErrorCode.NONE and any(
-        not one.partitions and one.topic_name in broker.topics for one in asked.topics or ()
+        one.topic_name in broker.topics and min(one.partitions, default=-1) < 0 for one in asked.topics or ()
     ):
         code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails: UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
@@ -49,13 +50,13 @@ def _group(
 
 
 def _everything(request: Request, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
-    states = broker.share_groups.states
-    found: dict[str, list[int]] = {}
-    for key in states.keys_of(group_id):
-        topic = broker.topics_by_id.get(key.topic_id)
-        if topic is not None and not denied(request, broker.access, "TOPIC", topic.name):
-            found.setdefault(topic.name, []).append(key.partition)
-    return found
+    group = broker.groups.groups.get(group_id)
+    read = group.initialized if isinstance(group, ShareGroup) else {}
+    return {
+        topic.name: sorted(indexes)
+        for topic_id, (_, indexes) in read.items()
+        if (topic := broker.topics_by_id.get(topic_id)) and not denied(request, broker.access, "TOPIC", topic.name)
+    }
 
 
 def _topic(
@@ -72,11 +73,11 @@ def _topic(
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
         elif topic is not None and partition is not None:  # of others nothing is known, which is no error
-            key = ShareKey(group_id, topic.topic_id, index)
-            row.start_offset = states.start_of(key)
-            if row.start_offset >= 0:
-                done = states.partitions[key].done_ahead if key in states.partitions else 0
-                row.lag = max(partition.log.high_watermark - row.start_offset - done, 0)
+            stored = states.stored.get(ShareKey(group_id, topic.topic_id, index))
+            if stored is not None:
+                row.start_offset = stored.start
+            if stored is not None and stored.start != _NONE and stored.done != _NONE:
+                row.lag = partition.log.high_watermark - stored.start - stored.done
         rows.append(row)
     topic_id = NO_UUID if topic is None or refusal else topic.topic_id
     return types.DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows)
@@ -86,7 +87,7 @@ API = Api(
     name="DescribeShareGroupOffsets",
     handle=handle,
     tier="T6",
-    behaviour="Start offset and lag of share groups; -1 of a partition that the group has not begun.",
+    behaviour="Start offset and lag of share groups, as they are stored; -1 until something was acknowledged.",
     notes={
         "v1+": "lag (KIP-1226)",
     },

@@ -6,11 +6,11 @@ Version 0 was Kafka 4.0's early access.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
-from kafkaframes.broker.apis._groups import GROUP, elsewhere
-from kafkaframes.broker.apis._share import FINAL
+from kafkaframes.broker.apis._share import FINAL, INITIAL
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
@@ -23,30 +23,25 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Take the member's word, partition by partition."""
-    body, types = request.body, request.response
-    code = elsewhere(request, broker, GROUP, body.group_id or "")
-    if code == ErrorCode.NONE and (body.group_id is None or not _share.is_member_id(body.member_id)):
-        code = ErrorCode.INVALID_REQUEST
+    types, epoch = request.response, request.body.share_session_epoch
+    code = _share.refusal(request) or (ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL else ErrorCode.NONE)
+    if code == ErrorCode.NONE:
+        code, _ = _share.enter(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    code, session = _share.enter(request, broker, may_begin=False)
-    if session is None:
-        return request.response(error_code=code)
-    topics = []
-    for topic in body.topics:
-        rows = [
-            types.PartitionData(
-                partition_index=row.partition_index,
-                error_code=_share.acknowledge(
-                    request, broker, (topic.topic_id, row.partition_index), row.acknowledgement_batches
-                ),
-            )
-            for row in topic.partitions
-        ]
-        topics.append(types.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=rows))
-    if body.share_session_epoch == FINAL:
+    rows: dict[UUID, list[ShareAcknowledgeResponse.PartitionData]] = {}
+    for word in _share.words_of(request, broker):
+        row = types.PartitionData(partition_index=word.place[1], error_code=_share.acknowledge(request, broker, word))
+        rows.setdefault(word.place[0], []).append(row)
+    if epoch == FINAL:
         _share.end(request, broker)
-    return request.response(responses=topics, acquisition_lock_timeout_ms=broker.share_groups.lock_ms)
+    return request.response(
+        acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
+        responses=[
+            types.ShareAcknowledgeTopicResponse(topic_id=topic, partitions=some) for topic, some in rows.items()
+        ],
+        node_endpoints=_share.leaders(request, broker, rows.items()),
+    )
 
 
 API = Api(

@@ -1,180 +1,274 @@
-"""ShareFetch: a member of a share group is given records, and acknowledges earlier ones (KIP-932).
+"""ShareFetch: a member of a share group acquires records, and acknowledges earlier ones (KIP-932).
 
 Version 0 was Kafka 4.0's early access.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
-from kafkaframes.broker.apis._groups import elsewhere
 from kafkaframes.broker.apis._share import FINAL, INITIAL, Place
 from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.configs import group_setting
 from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.store_reads import NotReadYetError, when_read
+from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
-from kafkaframes.coordination.groups.share_partition import Acquired
+from kafkaframes.coordination.groups.share_partition import Acquired, Fetch, SharePartition, Span
 from kafkaframes.coordination.groups.share_state import ShareSession
-from kafkaframes.errors import ErrorCode, KafkaframesError
-from kafkaframes.storage.files.headers import headers_of
-from kafkaframes.storage.partition.fetch import HIGH_WATERMARK
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError
+from kafkaframes.storage.files.headers import BatchHeader, headers_of
+from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages.kafka import ShareFetchRequest, ShareFetchResponse
 
     Request: TypeAlias = RequestOf[ShareFetchRequest, ShareFetchResponse]
 
-_GROUP = 0
-_PLACES_OF_A_TURN = 500
-_Found = dict[Place, tuple[Partition | None, int]]
-_Given = dict[Place, tuple[int, bytes, list[Acquired]]]
+_RENEWS_FROM: Final = 2
+_RECORD_LIMIT: Final = 1  # ShareAcquireMode
+_PARTITIONS_OF_A_TURN: Final = 500
+
+
+class _Row(NamedTuple):
+    """What one partition is answered with."""
+
+    code: int = ErrorCode.NONE
+    records: bytes = b""
+    acquired: Sequence[Acquired] = ()
+
+
+class _Opened(NamedTuple):
+    """A partition of the session that can be fetched from."""
+
+    partition: Partition
+    state: SharePartition
+
+
+class _Read(NamedTuple):
+    """What the log has for a partition, from the group's next offset on."""
+
+    offset: int
+    data: FetchData | None = None
+    code: int = ErrorCode.NONE
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
-    """Take acknowledgements, then give records, at once or when there are some."""
-    body = request.body
-    code = elsewhere(request, broker, _GROUP, body.group_id or "")
-    acknowledges = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
-    is_wrong = body.group_id is None or not _share.is_member_id(body.member_id)
-    if code == ErrorCode.NONE and (is_wrong or (acknowledges and body.share_session_epoch == INITIAL)):
+    """Take acknowledgements, then acquire records, at once or when there are some."""
+    body, epoch = request.body, request.body.share_session_epoch
+    code = _share.refusal(request)
+    is_renewal = request.version >= _RENEWS_FROM and body.is_renew_ack
+    if is_renewal and (body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms):
+        code = ErrorCode.INVALID_REQUEST
+    has_words = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
+    if epoch == INITIAL and has_words:
         code = ErrorCode.INVALID_REQUEST
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    code, session = _share.enter(request, broker, may_begin=True)
+    code, session = (_share.begin if epoch == INITIAL else _share.enter)(request, broker)
     if session is None:
         return request.response(error_code=code)
-    return broker.changes.beside(_answering(request, broker, session))
+    if epoch != FINAL:
+        _share.update(request, broker, session)
+    return broker.changes.beside(_answering(request, broker, session, has_words=has_words, only_words=is_renewal))
 
 
-def _answering(request: Request, broker: BrokerState, session: ShareSession) -> Steps[Answer]:
-    body, acknowledged = request.body, dict[Place, int]()
-    rows = ((topic.topic_id, row) for topic in body.topics for row in topic.partitions)
-    for number, (topic_id, row) in enumerate(rows, 1):
-        place = topic_id, row.partition_index
-        if row.acknowledgement_batches:
-            acknowledged[place] = _share.acknowledge(request, broker, place, row.acknowledgement_batches)
-        if not number % _PLACES_OF_A_TURN:
+def _answering(
+    request: Request, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
+) -> Steps[Answer]:
+    acknowledged = dict[Place, int]()
+    for number, word in enumerate(_share.words_of(request, broker) if has_words else (), 1):
+        acknowledged[word.place] = _share.acknowledge(request, broker, word)
+        if not number % _PARTITIONS_OF_A_TURN:
             yield
-    if body.share_session_epoch == FINAL:
+    if request.body.share_session_epoch == FINAL:
+        answer = _answer(request, broker, session, {}, acknowledged)
         _share.end(request, broker)
-        return _answer(request, broker, {}, acknowledged)
-    _update(session, request)
-    found: _Found = {}
-    for number, place in enumerate(list(session.places), 1):
-        found[place] = _share.find(request, broker, place)
-        if not number % _PLACES_OF_A_TURN:
+        return answer
+    if only_words:
+        return _answer(request, broker, session, {}, acknowledged)
+    partitions, rows = dict[Place, Partition](), dict[Place, _Row]()
+    for number, (place, kept) in enumerate(list(session.partitions.items()), 1):
+        partition, code = _share.find(request, broker, place) if kept.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
+        if partition is None:
+            rows[place] = _Row(code)
+        else:
+            partitions[place] = partition
+        if not number % _PARTITIONS_OF_A_TURN:
             yield
-    return when_read(broker, lambda: _give_or_wait(request, broker, found, acknowledged))
+    return when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged))
 
 
-def _update(session: ShareSession, request: Request) -> None:
-    for topic in request.body.topics:
-        for row in topic.partitions:
-            session.places[topic.topic_id, row.partition_index] = None
-    for forgotten in request.body.forgotten_topics_data:
-        for index in forgotten.partitions:
-            session.places.pop((forgotten.topic_id, index), None)
+def _fetch(
+    request: Request,
+    broker: BrokerState,
+    session: ShareSession,
+    partitions: dict[Place, Partition],
+    rows: dict[Place, _Row],
+    acknowledged: dict[Place, int],
+) -> Answer:
+    body, opened = request.body, dict[Place, _Opened]()
+    if body.max_records != 0 and body.max_bytes != 0:
+        for place in _rotated(list(partitions), body.share_session_epoch):
+            try:
+                state = _share.state_of(broker, body.group_id or "", place, partitions[place])
+                opened[place] = _Opened(partitions[place], state)
+            except KafkaframesError as error:
+                rows[place] = _Row(error.code if isinstance(error, RefusedError) else code_of(error))
 
+    def attempt(is_last: bool) -> Answer | None:
+        acquired = _acquired(request, broker, opened, is_last=is_last)
+        return None if acquired is None else _answer(request, broker, session, rows | acquired, acknowledged)
 
-def _give_or_wait(request: Request, broker: BrokerState, found: _Found, acknowledged: dict[Place, int]) -> Answer:
-    there = {place: partition for place, (partition, _) in found.items() if partition is not None}
-    failed = {place: (code, b"", list[Acquired]()) for place, (partition, code) in found.items() if partition is None}
-
-    def attempt(is_last: bool) -> Any:
-        given = _given(request, broker, there)
-        if given or failed or is_last:
-            return _answer(request, broker, {**given, **failed}, acknowledged)
-        return None
-
-    answer: Answer = attempt(request.body.max_wait_ms <= 0 or any(acknowledged.values()))
+    answer = attempt(not opened or body.max_wait_ms <= 0)
     if answer is not None:
         return answer
-    return Wait(broker, list(there.values()), request.body.max_wait_ms, attempt).later
+    return Wait(broker, [one.partition for one in opened.values()], body.max_wait_ms, attempt).later
 
 
-def _given(request: Request, broker: BrokerState, there: dict[Place, Partition]) -> _Given:
-    """Acquire records, partition by partition, up to what the request takes."""
+def _rotated(places: list[Place], epoch: int) -> list[Place]:
+    """Begin with another partition in each fetch of a session."""
+    at = epoch % len(places) if places and epoch > 0 else 0
+    return places[at:] + places[:at]
+
+
+def _acquired(
+    request: Request, broker: BrokerState, opened: dict[Place, _Opened], *, is_last: bool
+) -> dict[Place, _Row] | None:
+    """Acquire records; None where there are fewer bytes than the request waits for."""
     body = request.body
-    room, most = max(body.max_bytes, 1), body.max_records if body.max_records > 0 else 2**31 - 1
-    given: _Given = {}
-    for place, partition in there.items():
-        if room <= 0 or most <= 0:
+    isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
+    places = [place for place, one in opened.items() if one.state.may_acquire]
+    reads: dict[Place, _Read] = {}
+    for place in places:  # everything is read before anything is acquired: an attempt may begin anew
+        is_first = not any(read.data is not None and read.data.records for read in reads.values())
+        reads[place] = _read(opened[place], isolation, max(body.max_bytes, 1) // len(places), is_first=is_first)
+    size = sum(len(read.data.records) for read in reads.values() if read.data is not None)
+    is_enough = bool(reads) and size >= min(body.min_bytes, body.max_bytes)
+    if not is_last and not is_enough and not any(read.code for read in reads.values()):
+        return None
+    rows, most = dict[Place, _Row](), body.max_records
+    for place, read in reads.items():
+        rows[place] = _Row(read.code) if read.data is None else _taken(request, opened[place].state, read, most)
+        most -= sum(run.last - run.first + 1 for run in rows[place].acquired)
+    return rows
+
+
+def _is_committed(broker: BrokerState, group_id: str) -> bool:
+    return group_setting(broker, group_id, "share.isolation.level") == "read_committed"
+
+
+def _read(one: _Opened, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
+    log, offset = one.partition.log, one.state.next_fetch_offset
+    try:
+        return _Read(offset, log.read(offset, max_bytes=max_bytes, isolation=isolation, min_one_message=is_first))
+    except OffsetOutOfRangeError:  # the log begins later now
+        one.state.move_start(log.log_start_offset)
+        return _Read(offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset))
+    except KafkaframesError as error:
+        return _Read(offset, code=code_of(error))
+
+
+def _taken(request: Request, state: SharePartition, read: _Read, most: int) -> _Row:
+    """Acquire records of what was read; return them with the batches that have them."""
+    assert read.data is not None
+    body, records = request.body, read.data.records
+    headers = headers_of(records) if records else []
+    fetch = Fetch(
+        body.member_id or "",
+        read.offset,
+        most,
+        max(body.batch_size, 1),
+        record_limit=request.version >= _RENEWS_FROM and body.share_acquire_mode == _RECORD_LIMIT,
+    )
+    spans = list(_spans(headers, read.offset))
+    acquired = state.acquire(fetch, spans)
+    left_out = list(_aborted(headers, read.data))
+    if acquired and left_out:
+        state.leave_out(left_out)
+        acquired = [rest for run in acquired for rest in _without(run, left_out)]
+    if not acquired:
+        return _Row()
+    used = [
+        header
+        for header, span in zip(headers, spans, strict=True)
+        if span.last >= acquired[0].first and span.first <= acquired[-1].last
+    ]
+    return _Row(ErrorCode.NONE, records[used[0].position : used[-1].end], acquired)
+
+
+def _spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
+    """Yield the offsets of batches; a compressed one of an older format says only its last."""
+    for header in headers:
+        first = header.base_offset if header.magic > 1 or not header.codec else min(offset, header.last_offset)
+        yield Span(first, header.last_offset)
+        offset = header.last_offset + 1
+
+
+def _aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[Span]:
+    """Yield the batches of aborted transactions; without their markers, which consumers know."""
+    for header in headers:
+        if header.is_transactional and not header.is_control:
+            for aborted in data.aborted or ():
+                if aborted.producer_id == header.producer_id and (
+                    aborted.first_offset <= header.last_offset and header.base_offset <= aborted.last_offset
+                ):
+                    yield Span(header.base_offset, header.last_offset)
+                    break
+
+
+def _without(run: Acquired, spans: Sequence[Span]) -> Iterator[Acquired]:
+    """Yield what of a run is in none of the spans, which are in order."""
+    first = run.first
+    for span in spans:
+        if span.first > run.last:
             break
-        try:
-            records, acquired = _of_partition(broker, body, place, partition, room, most)
-        except NotReadYetError:
-            if not given:
-                raise  # nothing was acquired: the attempt runs again when its bytes are there
-            break
-        except KafkaframesError as error:
-            given[place] = code_of(error), b"", []
-            continue
-        if acquired:
-            given[place] = ErrorCode.NONE, records, acquired
-            room -= len(records)
-            most -= sum(one.last - one.first + 1 for one in acquired)
-    return given
+        if span.last >= first:
+            if span.first > first:
+                yield Acquired(first, span.first - 1, run.deliveries)
+            first = span.last + 1
+    if first <= run.last:
+        yield Acquired(first, run.last, run.deliveries)
 
 
-def _of_partition(
-    broker: BrokerState, body: ShareFetchRequest, place: Place, partition: Partition, room: int, most: int
-) -> tuple[bytes, list[Acquired]]:
-    state = _share.state_of(broker, body.group_id or "", place, partition)
-    log = partition.log
-    while not state.is_full and (offset := state.next_fetch_offset) < log.high_watermark:
-        data = log.read(offset, max_bytes=room, isolation=HIGH_WATERMARK, min_one_message=True).records
-        runs, control, end = _runs(data, offset)
-        if end <= offset:
-            break
-        state.skip(control)
-        acquired = state.acquire(body.member_id or "", (one for run in runs for one in run), most)
-        if acquired:
-            return data, acquired
-        if state.next_fetch_offset <= offset:
-            break
-    return b"", []
-
-
-def _runs(data: bytes, offset: int) -> tuple[list[range], list[int], int]:
-    """Return the offsets of batches with records, those that have none for a consumer, and where the data ends."""
-    runs: list[range] = []
-    control: list[int] = []
-    position = offset
-    for header in headers_of(data):
-        control += range(position, max(header.base_offset, position))
-        inside = range(max(header.base_offset, offset), header.last_offset + 1)
-        if header.is_control:
-            control += inside
-        else:
-            runs.append(inside)
-        position = max(position, header.last_offset + 1)
-    return runs, control, position
-
-
-def _answer(request: Request, broker: BrokerState, given: _Given, acknowledged: dict[Place, int]) -> Answer:
+def _answer(
+    request: Request,
+    broker: BrokerState,
+    session: ShareSession,
+    rows: dict[Place, _Row],
+    acknowledged: dict[Place, int],
+) -> Answer:
     types = request.response
-    by_topic: dict[Any, list[Any]] = {}
-    for place in {**acknowledged, **given}:
-        code, records, acquired = given.get(place, (ErrorCode.NONE, b"", []))
-        row = types.PartitionData(
+    if request.body.share_session_epoch != INITIAL:
+        rows = {place: row for place, row in rows.items() if session.answers(place, row.code, bool(row.records))}
+    by_topic: dict[UUID, list[ShareFetchResponse.PartitionData]] = {}
+    for place in {**acknowledged, **rows}:
+        row = rows.get(place, _Row())
+        partition = types.PartitionData(
             partition_index=place[1],
-            error_code=code,
+            error_code=row.code,
             acknowledge_error_code=acknowledged.get(place, ErrorCode.NONE),
-            records=records,
+            records=row.records,
             acquired_records=[
-                types.AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.deliveries)
-                for one in acquired
+                types.AcquiredRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.deliveries)
+                for run in row.acquired
             ],
         )
-        by_topic.setdefault(place[0], []).append(row)
-    topics = [types.ShareFetchableTopicResponse(topic_id=topic, partitions=rows) for topic, rows in by_topic.items()]
-    lock_ms = broker.share_groups.lock_ms
-    answer: Answer = request.response(acquisition_lock_timeout_ms=lock_ms, responses=topics)
+        by_topic.setdefault(place[0], []).append(partition)
+    answer: Answer = request.response(
+        acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
+        responses=[
+            types.ShareFetchableTopicResponse(topic_id=topic, partitions=some) for topic, some in by_topic.items()
+        ],
+        node_endpoints=_share.leaders(request, broker, by_topic.items()),
+    )
     return answer
 
 
@@ -185,12 +279,11 @@ API = Api(
     versions=(1, 2),
     behaviour=(
         "Records are locked for a member until it acknowledges them or the lock times out; then others get "
-        "them, five times at most."
+        "them, share.delivery.count.limit times at most. Whole batches are acquired, beyond MaxRecords if need be."
     ),
     notes={
-        "v2+": "never more than MaxRecords, whatever the ShareAcquireMode; renewing locks (KIP-1222)",
+        "v2+": "never more than MaxRecords in the mode record_limit (KIP-1206); renewing locks (KIP-1222)",
     },
-    gaps=("share.isolation.level is always read_uncommitted",),
     rights=(
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),

@@ -60,6 +60,7 @@ class Beat(NamedTuple):
     Attributes:
         epoch: 0 to join, -1 to leave, -2 of a static member that will come back.
         owned: the partitions that it has.
+        owns_rows: the request has rows of topics that it owns, be they without partitions.
         classic: it was a JoinGroup: the member speaks the classic protocol.
         viewer: who sends it; None: somebody who sees every topic.
     """
@@ -78,6 +79,7 @@ class Beat(NamedTuple):
     client_host: str = ""
     classic: ClassicFacts | None = None
     viewer: Viewer | None = None
+    owns_rows: bool = False
 
 
 class Beaten(NamedTuple):
@@ -451,7 +453,10 @@ def check(beat: Beat, *, may_lack_id: bool) -> None:
         (beat.epoch == LEAVE_STATIC and beat.instance_id is None, "InstanceId can't be null."),
         (beat.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
         (joins and beat.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
-        (joins and (beat.owned is None or beat.owned), "TopicPartitions must be empty when (re-)joining."),
+        (
+            joins and (beat.owned is None or beat.owned or beat.owns_rows),
+            "TopicPartitions must be empty when (re-)joining.",
+        ),
         (
             joins and beat.topics is None and beat.regex is None,
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",

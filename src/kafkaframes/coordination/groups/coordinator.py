@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
+from uuid import UUID
 
 from kafkaframes.coordination.groups import consumer_records, records, share_records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
@@ -23,7 +24,7 @@ from kafkaframes.coordination.groups.migration import classic_group_of, consumer
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, Record
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSettings
-from kafkaframes.coordination.groups.share import ShareGroup
+from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.coordination.groups.share_protocol import check as check_share
 from kafkaframes.coordination.refusal import RefusedError
@@ -250,16 +251,42 @@ class GroupCoordinator:
         self.groups[beat.group_id] = group
         return answer
 
-    def make_share_group(self, group_id: str) -> None:
-        """Make an empty share group of a name that no group has: offsets may be set before it has a member.
+    def change_share_group(self, group_id: str, *, may_make: bool = False) -> ShareGroup:
+        """Return a share group without members, whose offsets may be changed.
+
+        Args:
+            may_make: offsets may be set before there is such a group.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+        """
+        if may_make and group_id not in self.groups:
+            return ShareGroup(group_id)
+        group = self.share_group(group_id)
+        group.check_delete()
+        return group
+
+    def read_share_topics(self, group: ShareGroup, topics: Initialized) -> None:
+        """Take note of the partitions that a share group reads.
 
         Raises:
             KafkaframesError: the log did not take it.
         """
-        if group_id and group_id not in self.groups:
-            records = [share_records.epoch_record(group_id, 1), share_records.target_epoch_record(group_id, 1)]
-            self.write(group_id, records)
-            self.groups[group_id] = ShareGroup(group_id, epoch=1, assignment_epoch=1)
+        if group.group_id not in self.groups:
+            self.write(group.group_id, [share_records.state_record(group, {})])
+            self.groups[group.group_id] = group
+        self.share.put_initialized(group, topics)
+
+    def forget_share_topic(self, topic_id: UUID) -> None:
+        """Take a topic that is gone from what share groups read.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+        for group in self.groups.values():
+            if isinstance(group, ShareGroup) and topic_id in group.initialized:
+                left = {key: read for key, read in group.initialized.items() if key != topic_id}
+                self.share.put_initialized(group, left)
 
     def _replace(self, group: Group) -> None:
         """Put a group to use, in the place of another one of its name."""

@@ -41,6 +41,9 @@ class ShareMember:
         return same == other
 
 
+Initialized = dict[UUID, tuple[str, frozenset[int]]]
+
+
 @dataclass(slots=True, eq=False)
 class ShareGroup:
     """One share group.
@@ -49,6 +52,7 @@ class ShareGroup:
         epoch: grows with every change of members, subscriptions or topics; a new group begins with 1, as Kafka 4.3's.
         assignment_epoch: the epoch that ``targets`` were made for.
         initialized: topics whose partitions the group has begun to read: name and partitions, by id.
+        has_read: whether it has ever begun to read one.
         sessions: when a member is given up that is not heard of.
     """
 
@@ -58,7 +62,8 @@ class ShareGroup:
     metadata_hash: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Assigned] = field(default_factory=dict)
-    initialized: dict[UUID, tuple[str, frozenset[int]]] = field(default_factory=dict)
+    initialized: Initialized = field(default_factory=dict)
+    has_read: bool = False
     sessions: dict[str, Timer] = field(default_factory=dict)
 
     type: ClassVar[str] = "share"
@@ -73,6 +78,17 @@ class ShareGroup:
     def state_name(self) -> str:
         """Its state, in Kafka's spelling."""
         return "Stable" if self.members else "Empty"
+
+    @property
+    def has_unassigned(self) -> bool:
+        """Whether it reads partitions of its members' topics that nobody is assigned."""
+        assigned = frozenset[Partition]().union(*self.targets.values())
+        names = {name for one in self.members.values() for name in one.topics}
+        return any(
+            {index for owner, index in assigned if owner == topic_id} != indexes
+            for topic_id, (name, indexes) in self.initialized.items()
+            if name in names
+        )
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""
@@ -135,17 +151,17 @@ class ShareGroup:
         return None
 
 
-def assign(members: Mapping[str, frozenset[UUID]], counts: Mapping[UUID, int]) -> dict[str, Assigned]:
+def assign(members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Sequence[int]]) -> dict[str, Assigned]:
     """Give every partition to at least one member, and every member at least one partition (the ``simple`` assignor).
 
     Args:
         members: the topics of each.
-        counts: how many partitions each topic has.
+        partitions: of each topic, those that can be assigned.
     """
     found: dict[str, set[Partition]] = {member_id: set() for member_id in members}
     topics = sorted(frozenset[UUID]().union(*members.values())) if members else []
     for topic in topics:
         readers: Sequence[str] = sorted(member_id for member_id, mine in members.items() if topic in mine)
-        for index in range(max(counts[topic], len(readers))):
-            found[readers[index % len(readers)]].add((topic, index % counts[topic]))
+        for at in range(max(len(partitions[topic]), len(readers))):
+            found[readers[at % len(readers)]].add((topic, partitions[topic][at % len(partitions[topic])]))
     return {member_id: frozenset(mine) for member_id, mine in found.items()}

@@ -1,59 +1,99 @@
-"""One partition as a share group reads it: which records are free, given out, done (KIP-932, SharePartition).
+"""One partition as a share group reads it: which records are free, acquired, done (KIP-932, SharePartition).
 
-Every record between the start offset and the end of what was fetched has a state and a count of deliveries. A record
-that is given out comes back when its lock times out; one that came back too often is put away.
+A fetch acquires whole batches of the log, and more records than the member's maximum rather than a part of a batch;
+in ``record_limit`` mode (KIP-1206) never more. A record that is acquired comes back when its lock times out; one that
+came back too often is archived. From half of the deliveries on fewer records are acquired together, and a record's
+last delivery is alone, so that one bad record does not take others along.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kafkaframes.coordination.groups.ports import Clock
+from kafkaframes.coordination.groups.share_in_flight import DONE, Batch, Delivery, InFlight, RecordState, runs_of
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode
 
-_Value = TypeVar("_Value")
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+_STATE_AFTER: Final = {
+    GAP: RecordState.ARCHIVED,
+    ACCEPT: RecordState.ACKNOWLEDGED,
+    RELEASE: RecordState.AVAILABLE,
+    REJECT: RecordState.ARCHIVED,
+}
+_LEAST_THROTTLED: Final = 2
 
 
-class RecordState(IntEnum):
-    """States of a record; the numbers are those of its stored state."""
+class Span(NamedTuple):
+    """The offsets of a batch of the log, or of records that are to be left out; both included."""
 
-    AVAILABLE = 0
-    ACQUIRED = 1
-    ACKNOWLEDGED = 2
-    ARCHIVED = 4
-
-
-_DONE: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
-
-
-@dataclass(slots=True)
-class _InFlight:
-    state: RecordState = RecordState.AVAILABLE
-    count: int = 0
-    member_id: str = ""
-    lock: object = None
+    first: int
+    last: int
 
 
 class Acquired(NamedTuple):
-    """A run of records that a member was given."""
+    """A run of records that a member has acquired."""
 
     first: int
     last: int
     deliveries: int
 
 
-class Batch(NamedTuple):
-    """A run of records in the stored state."""
+class Acknowledged(NamedTuple):
+    """What a member says of a run of records.
+
+    Attributes:
+        types: for each of them, or one for all.
+    """
 
     first: int
     last: int
-    state: int
-    deliveries: int
+    types: Sequence[int]
+
+
+class Limits(NamedTuple):
+    """What a group may do in a partition.
+
+    Attributes:
+        lock_ms: for how long a record is acquired (``share.record.lock.duration.ms``).
+        most_deliveries: how often a record is delivered (``share.delivery.count.limit``).
+        most_in_flight: how many records are between start and end (``share.partition.max.record.locks``).
+        may_renew: ``share.renew.acknowledge.enable``.
+    """
+
+    lock_ms: int = 30_000
+    most_deliveries: int = 5
+    most_in_flight: int = 2_000
+    may_renew: bool = True
+
+    @property
+    def throttled_from(self) -> int:
+        """The count of deliveries from which on fewer records are acquired together."""
+        return max(_LEAST_THROTTLED, (self.most_deliveries + 1) // 2)
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class Fetch(NamedTuple):
+    """What a member fetches.
+
+    Attributes:
+        offset: the partition's next offset when its log was read.
+        most: how many records.
+        batch_size: of how many records an acquired run has at most, where the log's batches let it.
+        record_limit: never more than ``most``, even in the middle of a batch.
+    """
+
+    member_id: str
+    offset: int
+    most: int
+    batch_size: int = 2**31 - 1
+    record_limit: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -62,179 +102,316 @@ class SharePartition:
 
     Attributes:
         start: everything below is done.
-        end: everything from here on was never given out.
-        lock_ms: for how long a record is given out (``group.share.record.lock.duration.ms``).
-        most_deliveries: how often a record is given out at most (``group.share.delivery.count.limit``).
-        most_in_flight: how many records are between start and end (``group.share.partition.max.record.locks``).
-        changed: told when the state is to be stored, and when records have become free.
+        changed: called when the state is to be stored, and again when records may have become free.
+        end: everything from here on was never acquired.
     """
 
     clock: Clock
     start: int
     changed: Callable[[], None]
-    lock_ms: int = 30_000
-    most_deliveries: int = 5
-    most_in_flight: int = 2_000
+    freed: Callable[[], None] = lambda: None
+    limits: Limits = DEFAULT_LIMITS
     end: int = -1
-    _records: dict[int, _InFlight] = field(default_factory=dict)
+    _flights: list[InFlight] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.end = max(self.end, self.start)
 
-    # ---------------------------------------------------------------------------------------------- giving out
+    # ---------------------------------------------------------------------------------------------- what is free
 
     @property
     def next_fetch_offset(self) -> int:
         """The first record that is free."""
-        for offset in range(self.start, self.end):
-            if self._at(offset).state is RecordState.AVAILABLE:
-                return offset
+        for flight in self._flights:
+            for first, last, delivery in flight.runs():
+                if delivery.state is RecordState.AVAILABLE and last >= self.start:
+                    return first
         return self.end
 
     @property
-    def is_full(self) -> bool:
-        """Whether nothing new can be given out until something is done."""
-        return self.end - self.start >= self.most_in_flight and self.next_fetch_offset >= self.end
+    def may_acquire(self) -> bool:
+        """Whether a fetch may find something: not where too many records are open and none of them is free."""
+        return self.end - self.start < self.limits.most_in_flight or self.next_fetch_offset < self.end
 
-    def _at(self, offset: int) -> _InFlight:
-        return self._records.setdefault(offset, _InFlight())
+    @property
+    def done_ahead(self) -> int:
+        """How many records from the start on are done."""
+        return sum(flight.count(DONE, self.start) for flight in self._flights)
 
-    def acquire(self, member_id: str, offsets: Iterable[int], most: int) -> list[Acquired]:
-        """Give free records among ``offsets`` to a member, ``most`` at most; they are locked for it."""
-        token, taken = object(), list[int]()
-        for offset in offsets:
-            if len(taken) >= most or offset - self.start >= self.most_in_flight:
-                break
-            if offset < self.start:
+    def _at_or_before(self, offset: int) -> int:
+        """Return the position of the last run that begins at an offset or before; -1 where there is none."""
+        return bisect_right(self._flights, offset, key=lambda flight: flight.first) - 1
+
+    def _between(self, first: int, last: int) -> list[InFlight]:
+        """Return the runs that have records in a range."""
+        at = max(self._at_or_before(first), 0)
+        return [flight for flight in self._flights[at:] if flight.last >= first and flight.first <= last]
+
+    # ---------------------------------------------------------------------------------------------- acquire
+
+    def acquire(self, fetch: Fetch, batches: Sequence[Span]) -> list[Acquired]:
+        """Acquire free records among batches of the log for a member; they are locked for it."""
+        if fetch.most <= 0 or not batches or batches[-1].last < self.start:
+            return []
+        most, last = self._most(fetch, batches[-1].last)
+        if most <= 0:
+            return []
+        self._archive_lost(fetch.offset, batches[0].first)
+        flights = self._between(batches[0].first, last)
+        if not flights:
+            return self._acquire_new(fetch, batches, max(batches[0].first, self.start), last, most)
+        acquired: list[Acquired] = []
+        for flight in flights:
+            left = most - sum(run.last - run.first + 1 for run in acquired)
+            is_throttled = self._is_throttled(flight, batches[0].first, last)
+            if left <= 0 or (is_throttled and acquired):
+                return acquired
+            runs = self._acquire_again(fetch, flight, batches[0].first, last, left, is_throttled=is_throttled)
+            acquired += runs
+            if is_throttled and runs:
+                return acquired
+        left = most - sum(run.last - run.first + 1 for run in acquired)
+        if left > 0 and flights[-1].last < last:
+            acquired += self._acquire_new(fetch, batches, flights[-1].last + 1, last, left)
+        return acquired
+
+    def _most(self, fetch: Fetch, last: int) -> tuple[int, int]:
+        """Return how many records may be acquired, and up to which; none behind the end where too many are open."""
+        left = self.limits.most_in_flight - (self.end - self.start)
+        if left <= 0 and fetch.offset < self.end:
+            return min(fetch.most, self.end - fetch.offset), min(last, self.end - 1)
+        return min(fetch.most, left), last
+
+    def _acquire_new(self, fetch: Fetch, batches: Sequence[Span], first: int, last: int, most: int) -> list[Acquired]:
+        """Acquire records that were never acquired, up to the end of a batch."""
+        if not self._flights:
+            first = max(first, self.end)
+        if most < last - first + 1:
+            limit = first + most - 1
+            last = next((batch.last for batch in batches if batch.first <= limit <= batch.last), limit)
+        if fetch.record_limit:
+            flight = self._add(fetch.member_id, first, last)
+            if last - first + 1 > most:
+                flight.split()
+                last = first + most - 1
+                flight.single |= {offset: Delivery() for offset in range(last + 1, flight.last + 1)}
+            return [Acquired(first, last, 1)]
+        runs = list(_cut(batches, first, last, fetch.batch_size))
+        for run in runs:
+            self._add(fetch.member_id, run.first, run.last)
+        return [Acquired(run.first, run.last, 1) for run in runs]
+
+    def _add(self, member_id: str, first: int, last: int) -> InFlight:
+        flight = InFlight(first, last)
+        flight.shared = Delivery(RecordState.ACQUIRED, 1, member_id, self._lock(flight))
+        self._flights.insert(self._at_or_before(first) + 1, flight)
+        if self._flights[0] is flight:
+            self.start = first
+        self.end = max(self.end, last + 1)
+        return flight
+
+    def _acquire_again(
+        self, fetch: Fetch, flight: InFlight, first: int, last: int, left: int, *, is_throttled: bool
+    ) -> list[Acquired]:
+        """Acquire what is free of a run: the whole run, or of those of its records that the fetch is about."""
+        whole = flight.is_within(first, last) and not is_throttled
+        if fetch.record_limit and flight.last - flight.first + 1 > left:
+            whole = False
+        if flight.shared is not None:
+            if flight.shared.state is not RecordState.AVAILABLE:
+                return []
+            if whole:
+                flight.shared.acquire(fetch.member_id, self._lock(flight))
+                return [Acquired(flight.first, flight.last, flight.shared.count)]
+            flight.split()
+        taken = list(self._acquire_single(fetch, flight, first, last, left))
+        return [Acquired(*run) for run in runs_of((offset, offset, count) for offset, count in taken)]
+
+    def _acquire_single(
+        self, fetch: Fetch, flight: InFlight, first: int, last: int, left: int
+    ) -> Iterator[tuple[int, int]]:
+        """Acquire free records of a run that is split; yield their offsets and counts of deliveries."""
+        limits, lock, taken, quota = self.limits, self._lock(flight), 0, 0
+        for offset, delivery in flight.within(first, last):
+            if delivery.state is not RecordState.AVAILABLE:
                 continue
-            one = self._at(offset)
-            if one.state is RecordState.AVAILABLE:
-                one.state, one.member_id, one.lock = RecordState.ACQUIRED, member_id, token
-                one.count += 1
-                taken.append(offset)
-            self.end = max(self.end, offset + 1)
-        if taken:
-            self.clock.call_later(self.lock_ms, lambda: self._unlock(token, taken))
-        return [Acquired(*run) for run in _runs((offset, self._at(offset).count) for offset in taken)]
+            is_last_time = limits.most_deliveries > _LEAST_THROTTLED and delivery.count == limits.most_deliveries - 1
+            if is_last_time and taken:
+                return
+            if delivery.count >= limits.throttled_from and not quota:
+                quota = max(1, len(flight.single) >> (delivery.count - limits.throttled_from + 1))
+            delivery.acquire(fetch.member_id, lock)
+            taken += 1
+            yield offset, delivery.count
+            if is_last_time or taken == quota or (fetch.record_limit and taken == left):
+                return
 
-    def skip(self, offsets: Iterable[int]) -> None:
-        """Put away offsets that have no record for a consumer: markers, and what compaction has removed."""
-        for offset in offsets:
-            if offset >= self.start and self._at(offset).state is RecordState.AVAILABLE:
-                self._at(offset).state = RecordState.ARCHIVED
-                self.end = max(self.end, offset + 1)
-        self._advance()
+    def _is_throttled(self, flight: InFlight, first: int, last: int) -> bool:
+        """Whether a free record of a run was delivered so often that fewer are acquired together."""
+        counts = [
+            delivery.count
+            for begin, end, delivery in flight.runs()
+            if delivery.state is RecordState.AVAILABLE
+            and (flight.shared is not None or (begin >= first and end <= last))
+        ]
+        return max(counts, default=0) >= self.limits.throttled_from
 
-    # ---------------------------------------------------------------------------------------------- taking back
+    def leave_out(self, spans: Iterable[Span]) -> None:
+        """Archive what a fetch has acquired and no consumer may see: records of aborted transactions."""
+        for span in spans:
+            self._archive(span.first, span.last, RecordState.ACQUIRED)
 
-    def acknowledge(self, member_id: str, first: int, last: int, types: Sequence[int]) -> None:
-        """Take a member's word for records that it was given, all or none of them.
+    def _archive_lost(self, fetch_offset: int, first: int) -> None:
+        """Archive free records from where was read to the first batch: the log has them no more."""
+        if fetch_offset < first:
+            self._archive(fetch_offset, first - 1, RecordState.AVAILABLE)
 
-        Args:
-            first, last: offsets, both included.
-            types: for each of them, or one for all.
+    def _archive(self, first: int, last: int, state: RecordState) -> None:
+        for flight in self._between(first, last):
+            if not flight.is_within(first, last):
+                flight.split()
+            for begin, end, delivery in flight.runs():
+                if delivery.state is state and first <= begin and end <= last:
+                    delivery.settle(RecordState.ARCHIVED)
+
+    # ---------------------------------------------------------------------------------------------- acknowledge
+
+    def acknowledge(self, member_id: str, batches: Iterable[Acknowledged]) -> None:
+        """Take a member's word for records that it has acquired, all or none of them.
 
         Raises:
             RefusedError: INVALID_REQUEST or INVALID_RECORD_STATE.
         """
-        count = last - first + 1
-        if count < 1 or count > self.most_in_flight or len(types) not in (1, count):
-            raise RefusedError(ErrorCode.INVALID_REQUEST)
-        if any(one not in range(5) for one in types):
-            raise RefusedError(ErrorCode.INVALID_REQUEST)
-        for offset in range(first, last + 1):
-            one = self._records.get(offset)
-            if one is None or one.state is not RecordState.ACQUIRED or one.member_id != member_id:
-                raise RefusedError(ErrorCode.INVALID_RECORD_STATE)
-        renewed = []
-        for offset in range(first, last + 1):
-            kind = types[0] if len(types) == 1 else types[offset - first]
-            if kind == RENEW:
-                renewed.append(offset)
+        changes: list[tuple[Delivery, int]] = []
+        for batch in batches:
+            if batch.last >= self.start:
+                changes += self._acquired_by(member_id, batch)
+        if len({id(delivery) for delivery, _ in changes}) < len(changes):
+            raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "A record is acknowledged twice.")
+        if not self.limits.may_renew and any(word == RENEW for _, word in changes):
+            raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "Locks are not renewed in this group.")
+        lock = self._lock(*self._flights) if any(word == RENEW for _, word in changes) else None
+        for delivery, word in changes:
+            if word == RENEW:
+                delivery.lock = lock
             else:
-                self._settle(self._at(offset), kind)
-        if renewed:
-            token = object()
-            for offset in renewed:
-                self._at(offset).lock = token
-            self.clock.call_later(self.lock_ms, lambda: self._unlock(token, renewed))
-        self._advance()
-        self.changed()
+                self._settle(delivery, _STATE_AFTER[word])
+        if any(word != RENEW for _, word in changes):
+            self._store()
 
-    def _settle(self, one: _InFlight, kind: int) -> None:
-        one.lock, one.member_id = None, ""
-        if kind == ACCEPT:
-            one.state = RecordState.ACKNOWLEDGED
-        elif kind == RELEASE and one.count < self.most_deliveries:
-            one.state = RecordState.AVAILABLE
-        else:
-            one.state = RecordState.ARCHIVED
+    def _acquired_by(self, member_id: str, batch: Acknowledged) -> Iterator[tuple[Delivery, int]]:
+        """Yield the deliveries that are acknowledged, each with the word for it."""
+        flights = self._between(batch.first, batch.last)
+        if self._at_or_before(batch.first) < 0 and batch.first >= self.start:
+            raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The records were not acquired.")
+        if not flights or flights[-1].last < batch.last:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "The last record was not acquired.")
+        for flight in flights:
+            if flight.last >= self.start:
+                yield from self._acquired_of(member_id, batch, flight)
 
-    def _unlock(self, token: object, offsets: Iterable[int]) -> None:
-        """Take back what was not acknowledged in time."""
-        mine = [one for offset in offsets if (one := self._records.get(offset)) is not None and one.lock is token]
-        for one in mine:
-            self._settle(one, RELEASE)
-        if mine:
-            self._advance()
-            self.changed()
+    def _acquired_of(self, member_id: str, batch: Acknowledged, flight: InFlight) -> Iterator[tuple[Delivery, int]]:
+        whole = flight.is_within(max(batch.first, self.start), batch.last) and len(batch.types) == 1
+        if flight.shared is not None:
+            _check_acquired(flight.shared, member_id)
+            if whole:
+                yield flight.shared, batch.types[0]
+                return
+            flight.split()
+        for offset, delivery in flight.within(max(batch.first, self.start), batch.last):
+            _check_acquired(delivery, member_id)
+            yield delivery, batch.types[offset - batch.first if len(batch.types) > 1 else 0]
+
+    def _settle(self, delivery: Delivery, state: RecordState, *, is_below_start: bool = False) -> None:
+        is_free = state is RecordState.AVAILABLE
+        if is_free and (is_below_start or delivery.count >= self.limits.most_deliveries):
+            state = RecordState.ARCHIVED
+        delivery.settle(state)
+
+    # ---------------------------------------------------------------------------------------------- take back
+
+    def _lock(self, *flights: InFlight) -> object:
+        """Return a lock for records of some runs; what still has it when its time is up comes back."""
+        lock = object()
+        self.clock.call_later(self.limits.lock_ms, lambda: self._take_back(flights, lambda row: row.lock is lock))
+        return lock
 
     def release_all(self, member_id: str) -> None:
-        """Take back everything that a member has, as if it had not been delivered: its session ends."""
-        mine = [one for one in self._records.values() if one.member_id == member_id]
-        for one in mine:
-            one.count -= 1
-            self._settle(one, RELEASE)
-        if mine:
-            self.changed()
+        """Take back everything that a member has: its session ends. A delivery counts all the same."""
+        self._take_back(self._flights, lambda row: row.member_id == member_id)
+
+    def _take_back(self, flights: Iterable[InFlight], is_meant: Callable[[Delivery], bool]) -> None:
+        is_changed = False
+        for flight in flights:
+            if flight.shared is not None and is_meant(flight.shared) and flight.first < self.start <= flight.last:
+                flight.split()
+            for _, last, delivery in flight.runs():
+                if delivery.state is RecordState.ACQUIRED and is_meant(delivery):
+                    self._settle(delivery, RecordState.AVAILABLE, is_below_start=last < self.start)
+                    is_changed = True
+        if is_changed:
+            self._store()
 
     def move_start(self, offset: int) -> None:
-        """Put away what lies below ``offset``: the log does not have it any more."""
+        """Archive what lies below ``offset``: the log does not have it any more."""
         if offset > self.start:
-            for old in [one for one in self._records if one < offset]:
-                del self._records[old]
+            self._archive(self.start, offset - 1, RecordState.AVAILABLE)
             self.start, self.end = offset, max(self.end, offset)
 
+    def _store(self) -> None:
+        self.changed()
+        self._advance()
+        self.freed()
+
     def _advance(self) -> None:
-        while (one := self._records.get(self.start)) is not None and one.state in _DONE:
-            del self._records[self.start]
-            self.start += 1
+        """Move the start to the first record that is not done; Kafka stores it with the next change."""
+        while self._flights:
+            flight = self._flights[0]
+            open_at = next((first for first, _, delivery in flight.runs() if delivery.state not in DONE), None)
+            if open_at is not None:
+                self.start = max(self.start, open_at)
+                return
+            self.start = max(self.start, flight.last + 1)
+            del self._flights[0]
         self.end = max(self.end, self.start)
 
     # ---------------------------------------------------------------------------------------------- stored state
 
     def batches(self) -> list[Batch]:
-        """Return the state to be stored: what is given out counts as free."""
-        states = (
-            (offset, (RecordState.AVAILABLE if one.state is RecordState.ACQUIRED else one.state, one.count))
-            for offset, one in sorted(self._records.items())
-            if one.count or one.state in _DONE
+        """Return the state to be stored."""
+        runs = (
+            (max(first, self.start), last, delivery.stored)
+            for flight in self._flights
+            for first, last, delivery in flight.runs()
+            if last >= self.start and delivery.stored != (RecordState.AVAILABLE, 0)
         )
-        return [Batch(first, last, int(state), count) for first, last, (state, count) in _runs(states)]
+        return [Batch(first, last, int(state), count) for first, last, (state, count) in runs_of(runs)]
 
     def restore(self, batches: Iterable[Batch]) -> None:
-        """Take the stored state over."""
-        for batch in batches:
-            for offset in range(max(batch.first, self.start), batch.last + 1):
-                self._records[offset] = _InFlight(RecordState(batch.state), batch.deliveries)
-            self.end = max(self.end, batch.last + 1)
+        """Take the stored state over; what lies between its batches was acquired and not acknowledged."""
+        for batch in sorted(batches):
+            if batch.first > self.end:
+                self._flights.append(InFlight(self.end, batch.first - 1))
+            first = max(batch.first, self.end)
+            if batch.last >= first:
+                state = Delivery(RecordState(batch.state), batch.deliveries)
+                self._flights.append(InFlight(first, batch.last, state))
+                self.end = batch.last + 1
         self._advance()
 
-    @property
-    def done_ahead(self) -> int:
-        """How many records above the start are done."""
-        return sum(one.state in _DONE for one in self._records.values())
+
+def _check_acquired(delivery: Delivery, member_id: str) -> None:
+    if delivery.state is not RecordState.ACQUIRED:
+        raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired.")
+    if delivery.member_id != member_id:
+        raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "Another member has acquired the record.")
 
 
-def _runs(values: Iterable[tuple[int, _Value]]) -> Iterator[tuple[int, int, _Value]]:
-    """Yield runs of neighbouring offsets with the same value: first, last, value."""
-    run: tuple[int, int, _Value] | None = None
-    for offset, value in values:
-        if run is not None and offset == run[1] + 1 and value == run[2]:
-            run = run[0], offset, value
-            continue
-        if run is not None:
-            yield run
-        run = offset, offset, value
-    if run is not None:
-        yield run
+def _cut(batches: Sequence[Span], first: int, last: int, batch_size: int) -> Iterator[Span]:
+    """Cut a run where a batch of the log begins and the run has its size."""
+    if last - first + 1 > batch_size:
+        for batch in batches:
+            if batch.first <= last and batch.first - first >= batch_size:
+                yield Span(first, batch.first - 1)
+                first = batch.first
+    yield Span(first, last)

@@ -13,7 +13,7 @@ from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.coordination.groups.share import ShareGroup, ShareMember, assign
+from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode, KafkaframesError
 
@@ -54,12 +54,14 @@ class ShareGroups:
 
     Attributes:
         write: puts a group's records into the log.
+        begin: lets a group read a partition (group, its epoch, topic id, partition); the share coordinator's.
     """
 
     clock: Clock
     settings: GroupSettings
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
+    begin: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
 
     def heartbeat(self, group: ShareGroup, beat: ShareBeat) -> Beaten:
         """Answer a heartbeat that does not leave.
@@ -77,14 +79,12 @@ class ShareGroups:
         names = {name for one in members.values() for name in one.topics}
         metadata_hash = hash_of_topics(self.topics, names)
         epoch, targets = group.epoch, group.targets
-        if old is None or old.topics != member.topics or metadata_hash != group.metadata_hash:
+        is_changed = old is None or old.topics != member.topics or metadata_hash != group.metadata_hash
+        if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned):
             epoch = group.epoch + 1
             records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
-        initialized = self._initialized(group, names)
-        if initialized != group.initialized:
-            records.append(rows.state_record(group, initialized))
         if epoch > group.assignment_epoch:
-            targets = self._assigned(members)
+            targets = self._assigned(group, members)
             changed = [key for key, target in targets.items() if group.targets.get(key) != target]
             records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
             records.append(rows.target_epoch_record(group.group_id, epoch))
@@ -97,8 +97,9 @@ class ShareGroups:
             self.write(group.group_id, records)
         group.members[moved.member_id] = moved
         group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
-        group.assignment_epoch, group.initialized = max(epoch, group.assignment_epoch), initialized
+        group.assignment_epoch = max(epoch, group.assignment_epoch)
         self._watch(group, moved.member_id)
+        self._begin(group, self._read_by(names))
         tells = beat.epoch == 0 or beat.topics is not None or old is None or moved.assigned != old.assigned
         interval_ms = self.settings.share_heartbeat_interval_ms
         return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
@@ -119,22 +120,39 @@ class ShareGroups:
             raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, reason)
         return member
 
-    def _assigned(self, members: dict[str, ShareMember]) -> dict[str, frozenset[tuple[UUID, int]]]:
-        counts: dict[UUID, int] = {}
-        subscriptions: dict[str, frozenset[UUID]] = {}
-        for key, member in members.items():
-            found = [one for name in member.topics if (one := self.topics.find(name)) is not None]
-            counts |= dict(found)
-            subscriptions[key] = frozenset(topic_id for topic_id, _ in found)
-        return assign(subscriptions, counts)
+    def _assigned(self, group: ShareGroup, members: dict[str, ShareMember]) -> dict[str, frozenset[tuple[UUID, int]]]:
+        """Assign the partitions that the group has begun to read before this heartbeat."""
+        begun = {topic_id: sorted(indexes) for topic_id, (_, indexes) in group.initialized.items() if indexes}
+        subscriptions = {
+            key: frozenset(topic_id for topic_id in begun if group.initialized[topic_id][0] in member.topics)
+            for key, member in members.items()
+        }
+        return assign(subscriptions, begun)
 
-    def _initialized(self, group: ShareGroup, names: set[str]) -> dict[UUID, tuple[str, frozenset[int]]]:
-        known = dict(group.initialized)
-        for name in names:
-            found = self.topics.find(name)
-            if found is not None:
-                known[found[0]] = name, frozenset(range(found[1]))
-        return known
+    def _read_by(self, names: set[str]) -> Initialized:
+        topics = ((name, self.topics.find(name)) for name in names)
+        return {topic[0]: (name, frozenset(range(topic[1]))) for name, topic in topics if topic is not None}
+
+    def _begin(self, group: ShareGroup, topics: Initialized) -> None:
+        """Let the group read partitions that it does not read yet; they are assigned with the next heartbeat.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+        for topic_id, (_, indexes) in topics.items():
+            for index in sorted(indexes):
+                self.begin(group.group_id, group.epoch, topic_id, index)
+        self.put_initialized(group, {**group.initialized, **topics})
+
+    def put_initialized(self, group: ShareGroup, topics: Initialized) -> None:
+        """Take note of the partitions that a group reads.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+        if topics != group.initialized:
+            self.write(group.group_id, [rows.state_record(group, topics)])
+            group.initialized, group.has_read = topics, True
 
     def leave(self, group: ShareGroup, member_id: str) -> Beaten:
         """Let a member go.

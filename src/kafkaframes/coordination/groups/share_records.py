@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Final
-from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import Assigned, by_topic
 from kafkaframes.coordination.groups.ports import Record
-from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
+from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord, encode_coordinator_record
 
@@ -66,7 +65,7 @@ def current_record(group_id: str, member: ShareMember) -> Record:
     return _record("CurrentMemberAssignment", {"group_id": group_id, "member_id": member.member_id}, value)
 
 
-def state_record(group: ShareGroup, initialized: dict[UUID, tuple[str, frozenset[int]]] | None) -> Record:
+def state_record(group: ShareGroup, initialized: Initialized | None) -> Record:
     """Return the record of the partitions that the group has begun to read; None for its tombstone."""
     if initialized is None:
         return _record("StatePartitionMetadata", {"group_id": group.group_id}, None)
@@ -103,6 +102,7 @@ def replay(group: ShareGroup, record: CoordinatorRecord) -> None:
         group.assignment_epoch = 0 if value is None else value.assignment_epoch
     elif record.type == STATE:
         rows = () if value is None else value.initialized_topics
+        group.has_read = value is not None
         group.initialized = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
     else:
         _replay_member(group, record.type, record.key.member_id, value)

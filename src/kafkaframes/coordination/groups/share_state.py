@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog
-from kafkaframes.coordination.groups.share_partition import Batch, SharePartition
-from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.coordination.groups.share_in_flight import Batch
+from kafkaframes.coordination.groups.share_partition import DEFAULT_LIMITS, Limits, SharePartition
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.storage.files.names import coordinator_partition
@@ -45,11 +47,20 @@ class LoadedRecord(Protocol):
 
 
 class Stored(NamedTuple):
-    """What the log says of a partition."""
+    """What the log says of a partition.
+
+    Attributes:
+        start: -1 of a partition that the group reads and has not fetched from yet.
+        done: how many records from there on are done; -1 where that is not known.
+        epoch: of the record, grows with each.
+        state_epoch: of the group, when it began to read the partition.
+    """
 
     start: int
     batches: tuple[Batch, ...] = ()
+    done: int = 0
     epoch: int = 0
+    state_epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -72,35 +83,43 @@ class ShareStates:
     stored: dict[ShareKey, Stored] = field(default_factory=dict)
     unread: int = 0
 
-    def open(self, key: ShareKey, begin: Callable[[], int], *, lock_ms: int = 30_000) -> SharePartition:
-        """Return the partition's state, made where there is none.
-
-        Args:
-            begin: where a group begins that has not read the partition yet.
-            lock_ms: for how long a record is given out.
+    def begin(self, key: ShareKey, group_epoch: int) -> None:
+        """Let a group read a partition that it does not read yet; where it begins its first fetch decides.
 
         Raises:
-            KafkaframesError: the log did not take a new state.
+            KafkaframesError: the log did not take it.
         """
-        known = self.partitions.get(key)
-        if known is None:
-            stored = self.stored.get(key)
-            if stored is None or stored.start == _UNKNOWN:
-                stored = self._put(key, Stored(begin()))
-            known = SharePartition(self.clock, stored.start, lambda: self._changed(key), lock_ms=lock_ms)
-            known.restore(stored.batches)
-            self.partitions[key] = known
-        known.lock_ms = lock_ms
-        return known
+        if key not in self.stored:
+            self._put(key, Stored(_UNKNOWN, done=_UNKNOWN, state_epoch=group_epoch))
 
-    def _changed(self, key: ShareKey) -> None:
-        """Store a partition's state; one that cannot be stored now is stored with its next change."""
+    def open(self, key: ShareKey, begin: Callable[[], int], limits: Limits = DEFAULT_LIMITS) -> SharePartition:
+        """Return the state of a partition that its group reads.
+
+        Args:
+            begin: where a group begins that has not fetched from the partition yet.
+
+        Raises:
+            RefusedError: UNKNOWN_SERVER_ERROR, as in Kafka: the group does not read the partition.
+        """
         state = self.partitions.get(key)
-        if state is None:  # a lock that outlived the state: its group or topic is gone, or stands elsewhere
+        if state is None:
+            stored = self.stored.get(key)
+            if stored is None:
+                raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Group {key.group_id} does not read the partition.")
+            start = begin() if stored.start == _UNKNOWN else stored.start
+            made = SharePartition(self.clock, start, lambda: self._changed(key, made), lambda: self.freed(key))
+            made.restore(stored.batches)
+            state = self.partitions[key] = made
+        state.limits = limits
+        return state
+
+    def _changed(self, key: ShareKey, state: SharePartition) -> None:
+        """Store a partition's state; one that cannot be stored now is stored with its next change."""
+        stored = self.stored.get(key)
+        if stored is None or self.partitions.get(key) is not state:  # a lock that outlived the state
             return
         with suppress(KafkaframesError):
-            self._put(key, Stored(state.start, tuple(state.batches())))
-        self.freed(key)
+            self._put(key, stored._replace(start=state.start, batches=tuple(state.batches()), done=state.done_ahead))
 
     def _put(self, key: ShareKey, stored: Stored) -> Stored:
         epoch = self.stored[key].epoch + 1 if key in self.stored else 0
@@ -109,9 +128,10 @@ class ShareStates:
         now_ms = self.clock.now_ms
         value = made(
             snapshot_epoch=epoch,
-            state_epoch=0,
+            state_epoch=stored.state_epoch,
             leader_epoch=0,
             start_offset=stored.start,
+            delivery_complete_count=stored.done,
             create_timestamp=now_ms,
             write_timestamp=now_ms,
             state_batches=[
@@ -132,23 +152,17 @@ class ShareStates:
         text = f"{key.group_id}:{self.text_of_id(key.topic_id)}:{key.partition}"
         return coordinator_partition(text, self.log.partitions)
 
-    def start_of(self, key: ShareKey) -> int:
-        """Return where the group stands in a partition; -1 if it has not begun."""
-        if key in self.partitions:
-            return self.partitions[key].start
-        return self.stored[key].start if key in self.stored else _UNKNOWN
-
     def keys_of(self, group_id: str) -> list[ShareKey]:
         """Return all partitions that a group has begun to read."""
         return [key for key in self.stored if key.group_id == group_id]
 
-    def reset(self, key: ShareKey, start: int) -> None:
-        """Let a group stand at another offset.
+    def reset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
+        """Let a group stand at another offset; -1 lets its first fetch decide.
 
         Raises:
             KafkaframesError: the log did not take it.
         """
-        self._put(key, Stored(start))
+        self._put(key, Stored(start, done=_UNKNOWN if start == _UNKNOWN else 0, state_epoch=group_epoch))
         self.partitions.pop(key, None)
 
     def forget(self, key: ShareKey) -> None:
@@ -172,11 +186,17 @@ class ShareStates:
             if key.group_id == group_id or key.topic_id == topic_id:
                 self.forget(key)
 
-    def release(self, group_id: str, member_id: str) -> None:
-        """Take back what a member has, in every partition."""
-        for key, state in list(self.partitions.items()):
-            if key.group_id == group_id:
+    def release(self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]]) -> None:
+        """Take back what a member has of some partitions."""
+        for place in partitions:
+            state = self.partitions.get(ShareKey(group_id, *place))
+            if state is not None:
                 state.release_all(member_id)
+
+    def close(self, group_id: str) -> None:
+        """Forget what is not stored of a group: nobody fetches for it."""
+        for key in [key for key in self.partitions if key.group_id == group_id]:
+            del self.partitions[key]
 
     def load(self, loaded: Iterable[LoadedRecord]) -> None:
         """Read everything back after a restart; what was given out is free again."""
@@ -192,9 +212,22 @@ class ShareStates:
             if one.value is None:
                 self.stored.pop(key, None)
             elif one.type == _SNAPSHOT:
-                self.stored[key] = Stored(one.value.start_offset, _batches(one.value), one.value.snapshot_epoch)
+                self.stored[key] = _snapshot(one.value)
             elif one.type == _UPDATE and key in self.stored:
                 self.stored[key] = _updated(self.stored[key], one.value)
+
+
+@dataclass(slots=True)
+class SessionPartition:
+    """A partition of a share session.
+
+    Attributes:
+        is_known: whether there was such a topic when it was added.
+        is_answered: whether the next answer has it in any case.
+    """
+
+    is_known: bool
+    is_answered: bool
 
 
 @dataclass(slots=True)
@@ -202,7 +235,17 @@ class ShareSession:
     """A member's share session (KIP-932): its epoch, and the partitions that it fetches."""
 
     epoch: int = 1
-    places: dict[tuple[UUID, int], None] = field(default_factory=dict)
+    partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
+
+    def answers(self, place: tuple[UUID, int], code: int, has_records: bool) -> bool:
+        """Return whether an answer has a partition: with records, an error, or where it was added or failed before."""
+        kept = self.partitions.get(place)
+        if kept is None:
+            return True
+        is_told, kept.is_answered = has_records or kept.is_answered or code != ErrorCode.NONE, code != ErrorCode.NONE
+        if has_records:  # others come first next time
+            self.partitions[place] = self.partitions.pop(place)
+        return is_told
 
 
 @dataclass(slots=True)
@@ -211,13 +254,11 @@ class ShareCoordinator:
 
     Attributes:
         states: where each group stands in each partition.
-        sessions: by group and member.
-        lock_ms: for how long a record is given out.
+        sessions: by node, group and member.
     """
 
     states: ShareStates
-    lock_ms: int
-    sessions: dict[tuple[str, str], ShareSession] = field(default_factory=dict)
+    sessions: dict[tuple[int, str, str], ShareSession] = field(default_factory=dict)
 
 
 def _key(key: ShareKey) -> Any:
@@ -230,7 +271,21 @@ def _batches(value: Any) -> tuple[Batch, ...]:
     )
 
 
+def _snapshot(value: Any) -> Stored:
+    done = value.delivery_complete_count
+    return Stored(value.start_offset, _batches(value), done, value.snapshot_epoch, value.state_epoch)
+
+
 def _updated(stored: Stored, value: Any) -> Stored:
-    """Return a state with what a ShareUpdate changes: later batches win, offset by offset when they are read."""
+    """Return a state with what a ShareUpdate changes: later batches win."""
     start = stored.start if value.start_offset == _UNKNOWN else value.start_offset
-    return stored._replace(start=start, batches=(*stored.batches, *_batches(value)))
+    batches = stored.batches
+    for new in _batches(value):
+        batches = _overlaid(batches, new)
+    return stored._replace(start=start, batches=batches, done=value.delivery_complete_count)
+
+
+def _overlaid(batches: tuple[Batch, ...], new: Batch) -> tuple[Batch, ...]:
+    before = [old._replace(last=min(old.last, new.first - 1)) for old in batches if old.first < new.first]
+    after = [old._replace(first=max(old.first, new.last + 1)) for old in batches if old.last > new.last]
+    return (*before, new, *after)

@@ -1,0 +1,194 @@
+"""Episodes about share groups: two members, sessions that hold, words for what was acquired (KIP-932).
+
+In a session of requests drawn one by one almost nothing is ever acquired. Here sessions go on with their epochs, and
+acknowledgements name what a member was given: symbols that each broker's ``Memory`` puts its own answers into.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tests.interop.random_differential.pools import NOW
+from tests.interop.random_differential.requests import Asked
+from tests.interop.random_differential.symbols import symbol
+
+GROUP = "~s"
+MEMBERS = ("member-1", "member-2")
+PARTITIONS = (("~a", 0), ("~a", 1), ("~b", 0))
+_STEPS = 40
+_WAIT_MS = 120  # shorter than what the judge takes for silence
+
+
+def share_episode(rng: random.Random) -> list[Asked]:
+    """Draw the requests of an episode."""
+    asked = [*_topics(), _configure(rng), *_begin()]
+    for _ in range(rng.randint(1, 4)):
+        asked += _produce(rng)
+    draws = (_fetch, _fetch, _fetch, _acknowledge, _acknowledge, _produce, _describe, _beat, _administer)
+    for _ in range(_STEPS):
+        asked += rng.choice(draws)(rng)
+    return asked
+
+
+def _topics() -> list[Asked]:
+    rows = [
+        {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": []}
+        for name, count in (("~a", 2), ("~b", 1))
+    ]
+    return [Asked("CreateTopics", 5, {"topics": rows, "timeoutMs": 20_000, "validateOnly": False})]
+
+
+def _configure(rng: random.Random) -> Asked:
+    values = {"share.auto.offset.reset": "earliest", "share.isolation.level": rng.choice(("read_committed", ""))}
+    values["share.delivery.count.limit"] = rng.choice(("2", "3", "5", "5", "10"))
+    values["share.partition.max.record.locks"] = rng.choice(("100", "2000"))
+    configs = [{"name": name, "configOperation": 0, "value": value} for name, value in values.items() if value]
+    row = {"resourceType": 32, "resourceName": GROUP, "configs": configs}
+    return Asked("IncrementalAlterConfigs", 1, {"resources": [row], "validateOnly": False})
+
+
+def _begin() -> list[Asked]:
+    """Join, and let each partition's state be read before there is anything in it."""
+    asked = [_heartbeat(member, 0) for member in MEMBERS] + [_heartbeat(member, None) for member in MEMBERS]
+    for partition in PARTITIONS:
+        asked += [_fetched("warm", 0, [partition]), _fetched("warm", 0, [partition])]
+    return [*asked, _fetched("warm", -1, [])]
+
+
+def _heartbeat(member: str, epoch: Any, **changes: Any) -> Asked:
+    body = {
+        "groupId": GROUP,
+        "memberId": member,
+        "memberEpoch": symbol("generation", member) if epoch is None else epoch,
+        "rackId": None,
+        "subscribedTopicNames": ["~a", "~b"] if epoch == 0 else None,
+    }
+    return Asked("ShareGroupHeartbeat", 1, body | changes)
+
+
+def _fetched(member: str, epoch: Any, partitions: Any, *, words: bool = False, seed: int = 0, **changes: Any) -> Asked:
+    topics = [
+        {
+            "topicId": symbol("topic", name),
+            "partitions": [
+                {
+                    "partitionIndex": index,
+                    "acknowledgementBatches": symbol("words", member, name, index, seed) if words else [],
+                }
+                for owner, index in partitions
+                if owner == name
+            ],
+        }
+        for name in sorted({owner for owner, _ in partitions})
+    ]
+    body = {
+        "groupId": GROUP,
+        "memberId": member,
+        "shareSessionEpoch": epoch,
+        "maxWaitMs": _WAIT_MS,
+        "minBytes": 1,
+        "maxBytes": 1 << 20,
+        "maxRecords": 500,
+        "batchSize": 500,
+        "shareAcquireMode": 0,
+        "isRenewAck": False,
+        "topics": topics,
+        "forgottenTopicsData": [],
+    }
+    return Asked("ShareFetch", 2, body | changes)
+
+
+def _some(rng: random.Random) -> list[tuple[str, int]]:
+    return sorted(rng.sample(PARTITIONS, rng.randint(1, 3)))
+
+
+def _epoch(rng: random.Random, member: str) -> Any:
+    return symbol("share-epoch", member) if rng.random() < 0.9 else rng.choice((0, -1, 7))
+
+
+def _fetch(rng: random.Random) -> list[Asked]:
+    member = rng.choice(MEMBERS)
+    changes = {
+        "maxRecords": rng.choice((500, 500, 1, 3, 8, 0)),
+        "batchSize": rng.choice((500, 500, 1, 4)),
+        "shareAcquireMode": rng.choice((0, 0, 1)),
+    }
+    if rng.random() < 0.05:
+        changes |= dict.fromkeys(("maxRecords", "maxWaitMs", "minBytes", "maxBytes"), 0) | {"isRenewAck": True}
+    words, seed = rng.random() < 0.4, rng.randrange(1 << 30)
+    return [_fetched(member, _epoch(rng, member), _some(rng), words=words, seed=seed, **changes)]
+
+
+def _acknowledge(rng: random.Random) -> list[Asked]:
+    member, seed = rng.choice(MEMBERS), rng.randrange(1 << 30)
+    topics = [
+        {
+            "topicId": symbol("topic", name),
+            "partitions": [
+                {"partitionIndex": index, "acknowledgementBatches": symbol("words", member, name, index, seed)}
+            ],
+        }
+        for name, index in (rng.choice(PARTITIONS),)
+    ]
+    body = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": _epoch(rng, member), "topics": topics}
+    return [Asked("ShareAcknowledge", 2, body | {"isRenewAck": rng.random() < 0.2})]
+
+
+def _produce(rng: random.Random) -> list[Asked]:
+    topic, index = rng.choice(PARTITIONS)
+    if rng.random() < 0.3:
+        return _transaction(rng, topic, index)
+    return [_produced(topic, index, rng.choice((1, 2, 5, 9, 20)))]
+
+
+def _produced(topic: str, index: int, count: int, **producer: Any) -> Asked:
+    columns = {"key": [None] * count, "value": ["v"] * count, "timestamp": [NOW] * count}
+    records = symbol("records", {"columns": columns, "record_format": 2, "codec": "none"} | producer)
+    row = {"name": topic, "partitionData": [{"index": index, "records": records}]}
+    transaction = "~t" if producer else None
+    return Asked("Produce", 9, {"transactionalId": transaction, "acks": -1, "timeoutMs": 5_000, "topicData": [row]})
+
+
+def _transaction(rng: random.Random, topic: str, index: int) -> list[Asked]:
+    owner = {"producerId": symbol("producer", "~t"), "producerEpoch": symbol("epoch", "~t")}
+    begun = {"transactionalId": "~t", "transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
+    added = {f"v3AndBelow{key[0].upper()}{key[1:]}": value for key, value in owner.items()}
+    added |= {"v3AndBelowTransactionalId": "~t", "v3AndBelowTopics": [{"name": topic, "partitions": [index]}]}
+    producer = {"producer_id": owner["producerId"], "producer_epoch": owner["producerEpoch"], "base_sequence": 0}
+    asked = [
+        Asked("InitProducerId", 3, begun),
+        Asked("AddPartitionsToTxn", 3, added),
+        _produced(topic, index, rng.choice((1, 3)), transactional=True, **producer),
+    ]
+    if rng.random() < 0.3:
+        asked += _fetch(rng)  # before it is decided
+    return [*asked, Asked("EndTxn", 3, owner | {"transactionalId": "~t", "committed": rng.random() < 0.5})]
+
+
+def _describe(rng: random.Random) -> list[Asked]:
+    if rng.random() < 0.2:
+        return [Asked("ShareGroupDescribe", 1, {"groupIds": [GROUP], "includeAuthorizedOperations": False})]
+    topics = rng.choice((None, [{"topicName": "~a", "partitions": [0, 1]}]))
+    return [Asked("DescribeShareGroupOffsets", 1, {"groups": [{"groupId": GROUP, "topics": topics}]})]
+
+
+def _beat(rng: random.Random) -> list[Asked]:
+    member = rng.choice(MEMBERS)
+    return [_heartbeat(member, rng.choice((None, None, None, 0, -1)))]
+
+
+def _administer(rng: random.Random) -> list[Asked]:
+    """Seldom: let everybody go, and move or forget where the group stands."""
+    if rng.random() < 0.6:
+        return []
+    left = [_fetched(member, -1, []) for member in MEMBERS] + [_heartbeat(member, -1) for member in MEMBERS]
+    row = {
+        "topicName": "~a",
+        "partitions": [{"partitionIndex": rng.choice((0, 1, 2)), "startOffset": rng.randint(-1, 9)}],
+    }
+    moved = Asked("AlterShareGroupOffsets", 0, {"groupId": GROUP, "topics": [row]})
+    forgotten = Asked("DeleteShareGroupOffsets", 0, {"groupId": GROUP, "topics": [{"topicName": "~a"}]})
+    deleted = Asked("DeleteGroups", 2, {"groupsNames": [GROUP]})
+    chosen = rng.choice(([moved], [forgotten], [deleted], [moved, forgotten]))
+    return [*left, *chosen, *_describe(rng), *_begin()]
