@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from tests.interop.random_differential.compare import Difference, differences, plain
 from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
-from tests.interop.random_differential.requests import Asked, draw_request, opening
+from tests.interop.random_differential.requests import RECONNECT, Asked, draw_request, opening
 from tests.interop.random_differential.share import share_episode
 from tests.interop.random_differential.symbols import Memory
 
 _PER_EPISODE = 60
 _PATIENCE_SECONDS = 60.0
 _MOST_REPLAYS = 25
-_RELEASE_SECONDS = 0.05  # Kafka answers before it has taken back what a session had
+_LATER_SECONDS = 0.1  # Kafka answers before it has begun a group's partitions, or taken back what a session had
 # Requests after which Kafka's controller tells its broker something, later than the answer.
 _TOLD_LATER = frozenset(
     {
@@ -106,6 +106,9 @@ class Judge:
         parked: list[tuple[int, Any, Any, Connection, Connection]] = []
         try:
             for position, one in enumerate(asked):
+                if one.api == RECONNECT:
+                    self._reconnect(ours, theirs)
+                    continue
                 self.count += 1
                 self.kinds[one.api, one.version] += 1
                 first, second = answers(ours, theirs, one)
@@ -131,6 +134,13 @@ class Judge:
                 mine.close()
                 other.close()
         return None
+
+    @staticmethod
+    def _reconnect(ours: Side, theirs: Side) -> None:
+        """Close the connections; the next request comes on others."""
+        ours.connection.close()
+        theirs.connection.close()
+        time.sleep(_LATER_SECONDS)
 
     def _park(self, position: int, one: Asked, ours: Side, theirs: Side) -> Any:
         kept = (position, one, None, ours.connection, theirs.connection)
@@ -161,8 +171,8 @@ class Judge:
             return
         if one.api in _TOLD_LATER:
             self.wait_for_kafka()
-        if one.api in ("ShareFetch", "ShareAcknowledge") and one.body["shareSessionEpoch"] == -1:
-            time.sleep(_RELEASE_SECONDS)
+        if one.api == "ShareGroupHeartbeat" or one.body.get("shareSessionEpoch") == -1:
+            time.sleep(_LATER_SECONDS)
         if one.api in _ENDS_TRANSACTION:
             self._wait_for_transactions(theirs)
         if one.api in _TOPICS_CHANGE:

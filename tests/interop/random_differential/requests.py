@@ -29,6 +29,8 @@ class Asked(NamedTuple):
     body: dict[str, Any]
 
 
+RECONNECT = "reconnect"  # no API: both connections are closed
+
 # What is drawn more often than the rest: what makes state, and what reads it.
 WEIGHTS = {
     "Produce": 8,

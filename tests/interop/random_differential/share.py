@@ -1,7 +1,9 @@
 """Episodes about share groups: two members, sessions that hold, words for what was acquired (KIP-932).
 
 In a session of requests drawn one by one almost nothing is ever acquired. Here sessions go on with their epochs, and
-acknowledgements name what a member was given: symbols that each broker's ``Memory`` puts its own answers into.
+acknowledgements name what a member was given: symbols that each broker's ``Memory`` puts its own answers into. One
+member is in the group, the other only fetches, which Kafka lets it: which of two has which partition is left to
+Kafka's hash tables.
 """
 
 from __future__ import annotations
@@ -10,13 +12,17 @@ import random
 from typing import Any
 
 from tests.interop.random_differential.pools import NOW
-from tests.interop.random_differential.requests import Asked
+from tests.interop.random_differential.requests import RECONNECT, Asked
 from tests.interop.random_differential.symbols import symbol
 
 GROUP = "~s"
 MEMBERS = ("member-1", "member-2")
 PARTITIONS = (("~a", 0), ("~a", 1), ("~b", 0))
+ALONE = {("~a", 0): "alone-1", ("~a", 1): "alone-2", ("~b", 0): "alone-3"}  # members of one partition
 _STEPS = 40
+_MANY = 500
+_DONE = [1, 1, 3, 0]
+_ANY = [*_DONE, 1, 2, 2, 2]  # what a fetch releases itself, Kafka may acquire in it or not
 _WAIT_MS = 120  # shorter than what the judge takes for silence
 
 
@@ -50,7 +56,7 @@ def _configure(rng: random.Random) -> Asked:
 
 def _begin() -> list[Asked]:
     """Join, and let each partition's state be read before there is anything in it."""
-    asked = [_heartbeat(member, 0) for member in MEMBERS] + [_heartbeat(member, None) for member in MEMBERS]
+    asked = [_heartbeat(MEMBERS[0], 0), _heartbeat(MEMBERS[0], None)]
     for partition in PARTITIONS:
         asked += [_fetched("warm", 0, [partition]), _fetched("warm", 0, [partition])]
     return [*asked, _fetched("warm", -1, [])]
@@ -74,7 +80,7 @@ def _fetched(member: str, epoch: Any, partitions: Any, *, words: bool = False, s
             "partitions": [
                 {
                     "partitionIndex": index,
-                    "acknowledgementBatches": symbol("words", member, name, index, seed) if words else [],
+                    "acknowledgementBatches": symbol("words", member, name, index, seed, _DONE) if words else [],
                 }
                 for owner, index in partitions
                 if owner == name
@@ -99,10 +105,6 @@ def _fetched(member: str, epoch: Any, partitions: Any, *, words: bool = False, s
     return Asked("ShareFetch", 2, body | changes)
 
 
-def _some(rng: random.Random) -> list[tuple[str, int]]:
-    return sorted(rng.sample(PARTITIONS, rng.randint(1, 3)))
-
-
 def _epoch(rng: random.Random, member: str) -> Any:
     return symbol("share-epoch", member) if rng.random() < 0.9 else rng.choice((0, -1, 7))
 
@@ -117,19 +119,24 @@ def _fetch(rng: random.Random) -> list[Asked]:
     if rng.random() < 0.05:
         changes |= dict.fromkeys(("maxRecords", "maxWaitMs", "minBytes", "maxBytes"), 0) | {"isRenewAck": True}
     words, seed = rng.random() < 0.4, rng.randrange(1 << 30)
-    return [_fetched(member, _epoch(rng, member), _some(rng), words=words, seed=seed, **changes)]
+    partitions = sorted(rng.sample(PARTITIONS, rng.randint(1, 3)))
+    if changes["maxRecords"] < _MANY:  # which partition of a session comes first, follows from what Kafka has read
+        partitions = partitions[:1]
+        member = ALONE[partitions[0]]
+    return [_fetched(member, _epoch(rng, member), partitions, words=words, seed=seed, **changes)]
 
 
 def _acknowledge(rng: random.Random) -> list[Asked]:
-    member, seed = rng.choice(MEMBERS), rng.randrange(1 << 30)
+    partition, seed = rng.choice(PARTITIONS), rng.randrange(1 << 30)
+    member = rng.choice((*MEMBERS, ALONE[partition]))
     topics = [
         {
             "topicId": symbol("topic", name),
             "partitions": [
-                {"partitionIndex": index, "acknowledgementBatches": symbol("words", member, name, index, seed)}
+                {"partitionIndex": index, "acknowledgementBatches": symbol("words", member, name, index, seed, _ANY)}
             ],
         }
-        for name, index in (rng.choice(PARTITIONS),)
+        for name, index in (partition,)
     ]
     body = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": _epoch(rng, member), "topics": topics}
     return [Asked("ShareAcknowledge", 2, body | {"isRenewAck": rng.random() < 0.2})]
@@ -174,15 +181,14 @@ def _describe(rng: random.Random) -> list[Asked]:
 
 
 def _beat(rng: random.Random) -> list[Asked]:
-    member = rng.choice(MEMBERS)
-    return [_heartbeat(member, rng.choice((None, None, None, 0, -1)))]
+    return [_heartbeat(MEMBERS[0], rng.choice((None, None, None, 0, -1)))]
 
 
 def _administer(rng: random.Random) -> list[Asked]:
     """Seldom: let everybody go, and move or forget where the group stands."""
     if rng.random() < 0.6:
         return []
-    left = [_fetched(member, -1, []) for member in MEMBERS] + [_heartbeat(member, -1) for member in MEMBERS]
+    left = [*(_fetched(member, -1, []) for member in (*MEMBERS, *ALONE.values())), _heartbeat(MEMBERS[0], -1)]
     row = {
         "topicName": "~a",
         "partitions": [{"partitionIndex": rng.choice((0, 1, 2)), "startOffset": rng.randint(-1, 9)}],
@@ -191,4 +197,5 @@ def _administer(rng: random.Random) -> list[Asked]:
     forgotten = Asked("DeleteShareGroupOffsets", 0, {"groupId": GROUP, "topics": [{"topicName": "~a"}]})
     deleted = Asked("DeleteGroups", 2, {"groupsNames": [GROUP]})
     chosen = rng.choice(([moved], [forgotten], [deleted], [moved, forgotten]))
-    return [*left, *chosen, *_describe(rng), *_begin()]
+    gone = Asked(RECONNECT, 0, {})  # Kafka keeps what a group has acquired as long as a connection is there
+    return [*left, gone, *chosen, *_describe(rng), *_begin()]

@@ -83,7 +83,7 @@ class Memory:
         value = self.latest.get((kind, owner), default)
         return value + rest[0] if rest else value
 
-    def _words(self, member: str, topic: str, index: int, seed: int) -> list[dict[str, Any]]:
+    def _words(self, member: str, topic: str, index: int, seed: int, types: list[int]) -> list[dict[str, Any]]:
         """Return acknowledgements of some of what a member has acquired of a partition, in the order of offsets."""
         rng = random.Random(seed)
         runs = self.latest.get(("acquired", member, topic, index), [])[-4:]
@@ -92,8 +92,8 @@ class Memory:
             if rng.random() < 0.4:
                 first, last = sorted((rng.randint(first, last), rng.randint(first, last)))
             count = last - first + 1 if rng.random() < 0.3 else 1
-            kinds = [rng.choice((1, 1, 1, 2, 2, 3, 0)) for _ in range(count)]
-            batches.append({"firstOffset": first, "lastOffset": last, "acknowledgeTypes": kinds})
+            words = [rng.choice(types) for _ in range(count)]
+            batches.append({"firstOffset": first, "lastOffset": last, "acknowledgeTypes": words})
         return batches
 
     def _records(self, fields: dict[str, Any]) -> str:
