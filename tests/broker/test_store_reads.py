@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ from tests.storage.copies.cluster import Batch, write_partition
 
 from kafkaframes.broker import Broker, opening
 from kafkaframes.client import Consumer
+from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, LogDirError
+from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.copies.served import Served
 from kafkaframes.storage.files.filesystem import LocalFileSystem, ReadAt
@@ -146,12 +149,18 @@ def test_what_is_lost_by_conversion_is_counted_once(served):
     assert once == 100
 
 
-def share_fetch(port: int, topic_id, epoch: int):
+def share_fetch(peer: socket.socket, topic_id, epoch: int):
+    connection = ClientConnection(client_id="test")
     types = message("ShareFetchRequest")
     rows = [types.FetchPartition(partition_index=number) for number in (0, 1)]
     topics = [types.FetchTopic(topic_id=topic_id, partitions=rows)]
     fields = {"group_id": "g", "member_id": "m", "max_wait_ms": 20, "max_bytes": 1 << 20, "max_records": 1_000}
-    answer = ask(port, "ShareFetch", 1, share_session_epoch=epoch, topics=topics, **fields)
+    body = types(share_session_epoch=epoch, topics=topics, **fields)
+    connection.send_request(body, 1)
+    peer.sendall(connection.data_to_send())
+    while (frame := connection.next_response()) is None:
+        connection.receive_data(peer.recv(1 << 20))
+    answer = frame.body
     assert answer.error_code == 0
     return {
         row.partition_index: [(one.first_offset, one.last_offset, one.delivery_count) for one in row.acquired_records]
@@ -164,8 +173,11 @@ def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each
     config = {"share.auto.offset.reset": "earliest"}
     served.call(lambda state: state.metadata.entities.update(group_configs={"g": config}))
     topic_id = served.topics["orders"].topic_id
+    keys = [ShareKey("g", topic_id, index) for index in (0, 1)]
+    served.call(lambda state: [state.share_groups.states.begin(key, 1) for key in keys])
     store.is_open.clear()
-    thread, found = in_thread(share_fetch, served.port, topic_id, 0)
+    peer = socket.create_connection(("127.0.0.1", served.port), PATIENCE_S)
+    thread, found = in_thread(share_fetch, peer, topic_id, 0)
     assert store.asked.wait(PATIENCE_S)
     assert ask(served.port, "Metadata", 1, topics=None).topics
     assert not found
@@ -179,7 +191,8 @@ def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each
         if sum(map(len, records.values())) >= 220 or epoch == 100:
             break
         epoch += 1
-        answer = share_fetch(served.port, topic_id, epoch)
+        answer = share_fetch(peer, topic_id, epoch)
+    peer.close()
     assert records == {0: [(one, 1) for one in range(200)], 1: [(one, 1) for one in range(20)]}
 
 
