@@ -31,9 +31,9 @@ def audit(capture: Path, target: str) -> list[str]:
 
 def kip_636(capture: Path) -> tuple[int, int]:
     """Return how many bytes responses would save with errors as tagged fields, and how many responses there are."""
-    rows = [json.loads(line) for line in command("analyze", "kip-636", capture, "--json").splitlines()]
+    rows = [json.loads(line) for line in command("spec", "propose", "kip-636", capture, "--json").splitlines()]
     found = [row for row in rows if row["kind"] == "flexible"]
-    return sum(row["saved"] for row in found), sum(row["responses"] for row in found)
+    return sum(row["saved"] for row in found), sum(row["messages"] for row in found)
 
 
 def log(data_dir: Path, planes: str, out: Path, *, expected: int) -> dict[str, int]:

@@ -175,3 +175,14 @@ def test_the_specs_before_may_be_a_users_own():
     request = message("HeartbeatRequest")(group_id="g")
     own = {"HeartbeatRequest": load_message(ECHO)}
     assert weighed(Question("back", {}, own), 4, request).keys() == {SAME}
+
+
+def test_the_page_on_kip_636_says_what_the_command_prints():
+    """The rows of its table for the files of ``FIGURES``: what is raised, in which ApiVersions has no part."""
+    page = (DATA.parents[1] / "docs" / "kip-636.md").read_text()
+    for file, proposals in FIGURES.items():
+        rows = [line for line in page.splitlines() if line.startswith("|") and file in line]
+        raised = proposals["kip-636"].get(RAISED)
+        for row in rows if raised is not None else ():
+            cells = [cell.strip() for cell in row.strip("|").split("|")]
+            assert [int(cell.replace(",", "")) for cell in cells[5:8]] == list(raised), file
