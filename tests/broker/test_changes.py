@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 from tests.broker.direct import DirectBroker, Pending
 from tests.broker.test_handle import ask
 
+from kafkaframes import build_records
 from kafkaframes.broker import Broker, state
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.changes import Changes, finished, once
 from kafkaframes.broker.metadata_file import write_metadata
-from kafkaframes.errors import ErrorCode, OptionError, StorageError
+from kafkaframes.broker.produce import append, produced
+from kafkaframes.errors import ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
 
 
@@ -168,14 +171,30 @@ def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, 
 
 
 def test_a_topic_is_gone_from_the_first_step_of_its_deletion(broker, turns):
-    broker.state.create_topic("orders", 4)
-    kept = broker.state.topics["orders"].partitions[0]
+    kept, *others = broker.state.create_topic("orders", 4).partitions
+    append(broker.state, others[2], produced(build_records({"value": [b"v"]})), acks=1)
     answer = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
     assert answer.body is None
     assert seen(broker) == {}
     assert kept.is_offline
-    broker.kill()  # the last ones went first: what is left is a topic
-    assert seen(broker) == {"orders": 3}
+    broker.kill()
+    assert seen(broker) == {}
+    assert [one.split(".")[0] for one in os.listdir(broker.state.logs.path) if "-delete" in one] == ["orders-3"]
+
+
+def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_there(broker):
+    topic = broker.state.create_topic("orders", 4)
+    append(broker.state, topic.partitions[2], produced(build_records({"value": [b"v"]})), acks=1)
+    for _ in range(2):
+        broker.kill()
+        assert seen(broker) == {"orders": 4}
+        assert [one.log.log_end_offset for one in broker.state.topics["orders"].partitions] == [0, 0, 1, 0]
+        assert {one.log.topic_id for one in broker.state.partitions()} == {state.text_of_id(topic.topic_id)}
+        assert [one for one in os.listdir(broker.state.logs.path) if one.startswith("orders-")] == ["orders-2"]
+    broker.state.logs.close(now_ms=0)
+    os.rename(os.path.join(broker.state.logs.path, "orders-2"), os.path.join(broker.state.logs.path, "elsewhere"))
+    with pytest.raises(LogDirError, match=r"orders lacks partitions \[2\], which had records"):
+        broker.open()
 
 
 def test_a_change_that_nobody_waits_for_goes_on(turns):

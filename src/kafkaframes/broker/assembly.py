@@ -19,7 +19,7 @@ from kafkaframes.broker.metadata_file import (
 from kafkaframes.broker.nodes import Nodes
 from kafkaframes.broker.security.mechanisms import Credentials
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.state import LOG, MEMORY, BrokerState, id_of_text, text_of_id
+from kafkaframes.broker.state import DELETING, LOG, MEMORY, BrokerState, id_of_text, text_of_id
 from kafkaframes.broker.stored_settings import check_static, leave_out_unreadable
 from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Partition, Topic
@@ -94,10 +94,20 @@ def open_broker(
     settings.given.update(metadata.configs)
     settings.dynamic = set(metadata.configs)
 
+    known_settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
+    known_for: dict[str, str] = {}
+
     def settings_of(key: TopicPartition) -> LogSettings:
         topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if made else None
-        known = topic.configs if topic is not None else stored[key.topic].configs if key.topic in stored else {}
-        return settings.log_settings(known)
+        configs = topic.configs if topic is not None else stored[key.topic].configs if key.topic in stored else {}
+        if known_for != settings.given:
+            known_for.clear()
+            known_for.update(settings.given)
+            known_settings.clear()
+        items = tuple(configs.items())
+        if items not in known_settings:
+            known_settings[items] = settings.log_settings(configs)
+        return known_settings[items]
 
     made = False
     identity = None
@@ -131,7 +141,9 @@ def open_broker(
     made = True
     state.load_security()
     state.advertised = {key: api.range for key, api in all_apis().items() if api.is_advertised}
-    adopt_logs(state, logs, stored)
+    if not is_new:
+        finish_deletions(state, logs, stored)
+    adopt_logs(state, logs, stored, is_ours=not is_new)
     if is_new:
         state.save()
     elif serve is None:
@@ -189,34 +201,69 @@ def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
     return next((logs.logs[key].topic_id for key in keys if key in logs.logs), None)
 
 
-def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
-    """Make topics of the logs that are there; a topic that is not stored is taken as its directories show it.
+def finish_deletions(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
+    """Take away the logs of topics whose deletion a crash has interrupted.
 
     Raises:
-        LogDirError: a partition is missing between others, and the directory would be written to.
+        StorageError: the disk fails.
     """
-    by_topic: dict[str, list[TopicPartition]] = {}
+    deleting = state.metadata.entities.pop(DELETING, {})
+    for key, log in tuple(logs.logs.items()):
+        if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored:
+            logs.take_away(key, unique_id=uuid4().hex, now_ms=state.clock.now_ms)
+
+
+def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
+    """Refuse to write to a directory from which a partition is gone; one that was never written to has no directory.
+
+    Raises:
+        LogDirError: a cluster has the partition elsewhere, or what was written to it was taken away.
+    """
+    if missing and not is_ours:
+        reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
+        raise LogDirError(reason, file=logs.path)
+    if gone := [index for index in missing if logs.has_lost(TopicPartition(name, index))]:
+        reason = f"topic {name} lacks partitions {gone}, which had records: their directories are gone"
+        raise LogDirError(reason, file=logs.path)
+
+
+def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic], *, is_ours: bool) -> None:
+    """Make topics of the logs that are there; a topic that is not stored is taken as its directories show it.
+
+    Args:
+        state: to which the topics are added.
+        logs: of the directory.
+        stored: the topics that are known beside the logs.
+        is_ours: a broker of this kind has written the directory, in which an empty partition may have no directory.
+
+    Raises:
+        LogDirError: a partition is missing, and the directory would be written to.
+    """
+    by_topic: dict[str, list[TopicPartition]] = {name: [] for name in stored}
     for key in sorted({*logs.logs, *logs.unreadable}):
         by_topic.setdefault(key.topic, []).append(key)
     for name, keys in by_topic.items():
-        missing = sorted(set(range(keys[-1].partition + 1)) - {key.partition for key in keys if key in logs.logs})
-        if missing and not state.is_read_only:
-            reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
-            raise LogDirError(reason, file=logs.path)
         known = stored.get(name)
+        count = max(known.partitions if known else 0, keys[-1].partition + 1 if keys else 0)
+        missing = [index for index in range(count) if TopicPartition(name, index) not in logs.logs]
+        if not state.is_read_only:
+            _check_missing(logs, name, missing, is_ours=is_ours)
         text = known.topic_id if known is not None else _topic_id(logs, keys)
         topic = Topic(name, id_of_text(text) if text else state.new_id(), dict(known.configs) if known else {})
-        for key in sorted({*keys, *(TopicPartition(name, index) for index in missing)}):
-            is_missing = key not in logs.logs  # another broker's: it is listed, and led by nobody
-            log = logs.create(key, now_ms=state.clock.now_ms) if is_missing else logs.logs[key]
-            log.update_high_watermark(log.log_end_offset)
-            epoch = max(log.leader_epochs.latest, 0)
-            partition = Partition(key, log, state.nodes.leader_of(name, key.partition), epoch)
-            if is_missing:
-                partition.leader_id, partition.is_offline = NOBODY, True
-            state.note_settings(topic, partition)
-            topic.partitions.append(partition)
+        topic.partitions += [_adopted(state, logs, topic, index) for index in range(count)]
+        known_count = known.partitions if known is not None and is_ours else 0
+        for index in missing:
+            if state.is_read_only and (index >= known_count or logs.has_lost(TopicPartition(name, index))):
+                topic.partitions[index].leader_id, topic.partitions[index].is_offline = NOBODY, True
         state.topics[name] = topic
         state.topics_by_id[topic.topic_id] = topic
-        if known is not None and known.partitions > len(topic.partitions):  # a crash while it was made
-            state.add_partitions(topic, known.partitions)
+
+
+def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int) -> Partition:
+    """Return a partition with its log; where there is none, with a new one."""
+    key = TopicPartition(topic.name, index)
+    log = logs.logs.get(key) or logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=state.clock.now_ms)
+    log.update_high_watermark(log.log_end_offset)
+    partition = Partition(key, log, state.nodes.leader_of(topic.name, index), max(log.leader_epochs.latest, 0))
+    state.note_settings(topic, partition)
+    return partition

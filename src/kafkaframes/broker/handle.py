@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from kafkaframes.broker.http_server import HttpServer, Text
 
 _Answer = TypeVar("_Answer")
-_START_SECONDS = 60.0
 
 
 class Broker:
@@ -162,7 +161,7 @@ class Broker:
             raise OptionError("the broker runs already")
         self._loop.start()
         try:
-            self._loop.call(self._open())
+            self._loop.call(self._open(), timeout=None)  # many logs may have to be recovered
         except BaseException:
             self._loop.end()
             raise
@@ -182,7 +181,7 @@ class Broker:
         if self._server is None:
             return
         try:
-            self._loop.call(self._close(flushes=flushes))
+            self._loop.call(self._close(flushes=flushes), timeout=None)
         finally:
             self._loop.end()
 

@@ -50,10 +50,14 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         loop.run_forever()
 
-    def call(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """Do work on the loop, from another thread; return its result."""
+    def call(self, work: Coroutine[Any, Any, _Answer], *, timeout: float | None = _SECONDS) -> _Answer:
+        """Do work on the loop, from another thread; return its result.
+
+        Raises:
+            TimeoutError: it takes longer than ``timeout`` (seconds; None: however long it takes).
+        """
         assert self.loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout)
 
     def end(self) -> None:
         """End the thread, if there is one, and let the loop go."""

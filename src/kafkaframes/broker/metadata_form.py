@@ -151,6 +151,7 @@ _ENTITIES = _object(
     optional={
         "acls": _list(_ACL),
         "client_metrics": _OF_ENTITIES,
+        "deleting": _map(_topic_id, name=_topic_name),
         "group_configs": _OF_ENTITIES,
         "quotas": _list(_object({"entity": _map(_text_or_null), "values": _map(_any_number)})),
         "scram": _map(_map(_CREDENTIAL)),

@@ -38,7 +38,7 @@ from kafkaframes.errors import KafkaframesError, OptionError, StorageError
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
 
-_SALTS = "scram_salts"  # among the stored entities
+_SALTS, DELETING = "scram_salts", "deleting"  # among the stored entities
 NO_UUID = UUID(int=0)
 _INTERNAL_PARTITIONS = {
     GROUP_OFFSETS: "offsets.topic.num.partitions",
@@ -205,11 +205,19 @@ class BrokerState:
         """Let topics be seen that were made, and write what is kept beside the logs: once, however many they are.
 
         Raises:
-            StorageError: the disk fails.
+            StorageError: the disk fails; none of them is there.
         """
+        topics = tuple(topics)
         for topic in topics:
             self._show(topic)
-        self.save()
+        try:
+            self.save()
+        except StorageError:
+            for topic in topics:
+                del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+                for partition in topic.partitions:
+                    del self.logs.logs[partition.topic_partition]
+            raise
 
     @contextmanager
     def _changing(self, topic: Topic) -> Iterator[None]:
@@ -259,8 +267,7 @@ class BrokerState:
     def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
         """Take topics out of service, a partition at a step; they are not seen from the first step on.
 
-        Their files go later, by the clock. The last partition goes first: after a crash the others are those of a
-        smaller topic, as a broker expects them.
+        Their files go later, by the clock. Their ids are stored until then, so that a start after a crash goes on.
 
         Raises:
             OptionError, StorageError: a topic is being changed; the disk fails.
@@ -275,14 +282,17 @@ class BrokerState:
             for partition in partitions:
                 self.unflushed.discard(partition)
                 partition.is_offline = True
+            deleting = {topic.name: text_of_id(topic.topic_id) for topic in topics}
+            self.metadata.entities[DELETING] = deleting
             self._save_or_later()  # deleting makes room on a disk that is full
             for partition in partitions:
                 partition.notify()
-            for number, partition in enumerate(reversed(partitions)):
+            for number, partition in enumerate(partitions):
                 if number:
                     yield
                 self.logs.take_away(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
             self.logs.checkpoint_all()
+            del self.metadata.entities[DELETING]  # with the next change; a topic that is made again has another id
         for topic in topics:
             for call in self.on_topic_deleted:
                 call(topic)

@@ -55,13 +55,13 @@ def test_a_clean_stop_leaves_marker_and_checkpoints(opened):
     assert not (Path(manager.path) / ".kafka_cleanshutdown").exists()
     manager.close(now_ms=NOW_MS, broker_epoch=21)
     assert (Path(manager.path) / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":21}'
-    assert offsets_in(manager, "recovery-point-offset-checkpoint") == {ORDERS: 7, VIEWS: 0}
-    assert offsets_in(manager, "replication-offset-checkpoint") == {ORDERS: 6, VIEWS: 0}
+    assert offsets_in(manager, "recovery-point-offset-checkpoint") == {ORDERS: 7}
+    assert offsets_in(manager, "replication-offset-checkpoint") == {ORDERS: 6}
     assert offsets_in(manager, "log-start-offset-checkpoint") == {ORDERS: 3}
     assert offsets_in(manager, "cleaner-offset-checkpoint") == {}
     again = opened()
     assert again.was_clean
-    assert again.logs.keys() == {ORDERS, VIEWS}
+    assert again.logs.keys() == {ORDERS}  # nothing was written to the other
     log = again.logs[ORDERS]
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (3, 6, 7, 7)
     assert log.topic_id == "IU6NTFbUTQiJMTtf1e--4g"
@@ -97,7 +97,7 @@ def test_a_directory_without_identity_needs_one(tmp_path):
 
 def test_a_deleted_log_is_renamed_and_removed_later(opened):
     manager = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
-    manager.create(VIEWS, now_ms=NOW_MS)
+    lead(manager.create(VIEWS, now_ms=NOW_MS), batch(1))
     manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
     renamed = Path(manager.path) / f"page-views-12.{UNIQUE}-delete"
     assert renamed.is_dir()
@@ -111,7 +111,7 @@ def test_a_deleted_log_is_renamed_and_removed_later(opened):
 
 def test_a_deletion_that_a_stop_interrupts_goes_on(opened):
     manager = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
-    manager.create(VIEWS, now_ms=NOW_MS)
+    lead(manager.create(VIEWS, now_ms=NOW_MS), batch(1))
     manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
     manager.close(now_ms=NOW_MS)
     again = opened(settings_of=LogSettings(file_delete_delay_ms=1000))

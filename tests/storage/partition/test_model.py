@@ -213,7 +213,7 @@ class LogMachine(RuleBasedStateMachine):
     def indexes_lead_to_batches(self):
         for segment in self.log.state.segments:
             starts = {}
-            raw = segment.read_at(0, segment.size_bytes)
+            raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""
             for header in headers_of(raw) if raw else []:
                 starts[header.position] = header
             for offset, position in zip(*segment.index._columns(), strict=True):

@@ -347,6 +347,18 @@ class OnlineDisk(FileSystemOver):
         """Open a file for another thread: it is not closed to make room for others."""
         return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
 
+    def flush_file(self, path: str) -> None:
+        """Return when everything written to a file that is there is on the disk; callable from any thread.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        file = self.open_apart(path)
+        try:
+            file.fsync()
+        finally:
+            file.close()
+
     def reader(self, path: str) -> _OnlineReader:
         """Return a reader that opens its file at the first read; the caller closes it."""
         return _OnlineReader(self, path)
@@ -419,7 +431,15 @@ def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = Fa
         raise
 
 
-def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORARY, is_private: bool = False) -> None:
+def write_whole(
+    disk: Disk,
+    path: str,
+    data: bytes,
+    *,
+    temporary: str = TEMPORARY,
+    is_private: bool = False,
+    is_flushed: bool = True,
+) -> None:
     """Write a file under another name, flush it, and rename it. Flush its directory to make the rename durable.
 
     Raises:
@@ -430,7 +450,8 @@ def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORAR
     try:
         file.truncate(0)
         file.write(0, data)
-        file.fsync()
+        if is_flushed:
+            file.fsync()
     finally:
         file.close()
     disk.rename(unfinished, path)

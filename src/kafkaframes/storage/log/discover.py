@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import checkpoints, names
@@ -75,13 +75,36 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
     ]
 
 
-def discover_partition(filesystem: FileSystem, path: str) -> LogDirectory:
+class Checkpointed(NamedTuple):
+    """What the checkpoints of a log directory say about one partition.
+
+    Attributes:
+        is_clean: the broker was stopped cleanly.
+        offsets: by the checkpoint's file name.
+    """
+
+    is_clean: bool = True
+    offsets: Mapping[str, int] = {}
+
+
+def discover_partition(filesystem: FileSystem, path: str, checkpointed: Checkpointed | None = None) -> LogDirectory:
     """Return one partition's directory, even an empty one, with the checkpoints of the log directory above it.
+
+    Args:
+        filesystem: that it is in.
+        path: of the directory.
+        checkpointed: what the checkpoints say; they are read by default, which for each of many partitions takes long.
 
     Raises:
         LogDirError: it does not exist, or cannot be read.
     """
-    log_directory = _single_partition(filesystem, path, filesystem.list_directory(path))
+    entries = filesystem.list_directory(path)
+    if checkpointed is not None:
+        above, (is_clean, offsets) = split(path)[0], checkpointed
+        partition = replace(partition_of_entries(filesystem, path, entries, above, {}), checkpointed=offsets)
+        marker = CleanShutdown() if is_clean else None
+        return LogDirectory(above, filesystem, (partition,), clean_shutdown=marker, problems=partition.problems)
+    log_directory = _single_partition(filesystem, path, entries)
     is_clean = filesystem.stat(join(log_directory.path, names.CLEAN_SHUTDOWN)) is not None
     return replace(log_directory, clean_shutdown=CleanShutdown() if is_clean else None)
 

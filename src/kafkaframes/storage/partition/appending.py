@@ -21,6 +21,7 @@ from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import BatchHeader, headers_from, headers_of, parse_header
 from kafkaframes.storage.log.transactions import markers_in
 from kafkaframes.storage.partition.flushing import flush, roll
+from kafkaframes.storage.partition.making import prepare
 from kafkaframes.storage.partition.producers import CLIENT, REPLICATION, Prepared, Seen
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings
@@ -310,6 +311,8 @@ def _segment_for(
 ) -> tuple[LogSegment, bool]:
     """Return the active segment, or a new one if the append must not go into it (UnifiedLog.maybeRoll)."""
     active, last_offset = state.segments.active, headers[-1].last_offset
+    if not active.is_active:
+        prepare(state, now_ms=now_ms)
     is_due = active.should_roll(
         state.settings, size_bytes=len(data), max_timestamp=largest, last_offset=last_offset, now_ms=now_ms
     )

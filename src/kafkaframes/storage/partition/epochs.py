@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafkaframes.storage.files import leader_epochs, names
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
-from kafkaframes.storage.files.disk import Disk, replace_file
+from kafkaframes.storage.files.disk import OnlineDisk, replace_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.leader_epochs import Epochs
 
@@ -23,19 +23,23 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """The epochs of one partition.
 
-    Entries that are added, or removed at the end, are on the disk when a method returns. Entries that are removed at
-    the beginning stay in the file until their segments are deleted or the log is closed, because after a crash the
-    log start offset may be lower again.
+    Entries that are added, or removed at the end, are on the disk when a method returns, but for the first of all:
+    it is on the disk after ``flush``, which comes before the segment is closed that recovery would find it in. Entries
+    that are removed at the beginning stay in the file until their segments are deleted or the log is closed, because
+    after a crash the log start offset may be lower again.
 
     Attributes:
         entries: the current ones.
+        path: of the file.
+        is_flushed: whether the file is on the disk.
     """
 
-    def __init__(self, disk: Disk, directory: str, entries: Epochs) -> None:
+    def __init__(self, disk: OnlineDisk, directory: str, entries: Epochs) -> None:
         self.entries = entries
         self._written = entries
         self._disk = disk
-        self._path = join(directory, names.LEADER_EPOCH_CHECKPOINT)
+        self.path = join(directory, names.LEADER_EPOCH_CHECKPOINT)
+        self.is_flushed = True
 
     @property
     def latest(self) -> int:
@@ -70,6 +74,12 @@ class LeaderEpochs:
         """Write ``leader-epoch-checkpoint`` with the epochs as they are now."""
         self._write(self.entries)
 
+    def flush(self) -> None:
+        """Return when the file is on the disk."""
+        if not self.is_flushed:
+            self._disk.flush_file(self.path)
+            self.is_flushed = True
+
     def end_offset_for(self, leader_epoch: int, *, log_end_offset: int) -> EpochEnd:
         """Answer OffsetsForLeaderEpoch: the largest known epoch up to ``leader_epoch``, and where it ends."""
         if leader_epoch == self.latest != UNDEFINED:
@@ -85,9 +95,24 @@ class LeaderEpochs:
         return next((one.leader_epoch for one in reversed(self.entries) if one.start_offset <= offset), UNDEFINED)
 
     def _write(self, entries: Epochs) -> None:
-        if entries != self._written:
-            replace_file(self._disk, self._path, write_leader_epochs(entries))
-            self._written = entries
+        if entries == self._written:
+            return
+        if self._written:
+            replace_file(self._disk, self.path, write_leader_epochs(entries))
+            self.is_flushed = True
+        else:
+            self._write_first(write_leader_epochs(entries))
+        self._written = entries
+
+    def _write_first(self, raw: bytes) -> None:
+        """Write the file where it has nothing to lose: each partition does it at its first append."""
+        self.is_flushed = False
+        file = self._disk.open_file(self.path)
+        try:
+            file.truncate(0)
+            file.write(0, raw)
+        finally:
+            file.close()
 
 
 def _from(entries: Epochs, start_offset: int) -> Epochs:

@@ -53,8 +53,10 @@ class _EntryFile:
             self._first = self._second = np.empty(0, np.int64)
         self._count = len(self._first)
 
-    def allocate(self, size_bytes: int) -> None:
+    def allocate(self, size_bytes: int, *, is_new: bool = False) -> None:
         """Open the file for entries, at its full size (``segment.index.bytes``, rounded down to whole entries)."""
+        if is_new:
+            self._count = 0
         self._most = max(size_bytes // self._entry.size, len(self))
         if self._file is None:
             self._file = self._disk.open_file(self.path)

@@ -6,25 +6,24 @@ before a damaged one is truncated, and new files are written under a name that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.checkpoints import (
-    CleanShutdown,
-    PartitionMetadata,
-    read_leader_epochs,
-    write_partition_metadata,
-)
+from kafkaframes.storage.files.checkpoints import read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.disk import Disk, OnlineDisk, online, write_whole
 from kafkaframes.storage.files.filesystem import join, split
+from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.log.discover import discover_partition
+from kafkaframes.storage.log.discover import Checkpointed, discover_partition
 from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.partition import retention
+from kafkaframes.storage.partition.clean_opening import open_clean
 from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.log import PartitionLog
+from kafkaframes.storage.partition.making import new_state
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.segments import Segments
@@ -34,22 +33,9 @@ from kafkaframes.storage.partition.state import Deleted, LogState
 from kafkaframes.storage.partition.swapping import CLEANED, SWAP
 from kafkaframes.storage.recovery.draft import Action, Kind
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
-from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, work_out
+from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, Slice, work_out
 
 LARGEST_OFFSET = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpointed:
-    """What the checkpoints of the log directory say about one partition.
-
-    Attributes:
-        is_clean: the broker was stopped cleanly.
-        offsets: by the checkpoint's file name.
-    """
-
-    is_clean: bool = True
-    offsets: tuple[tuple[str, int], ...] = ()
 
 
 def create_log(
@@ -60,9 +46,9 @@ def create_log(
     disk: Disk | None = None,
     topic_id: str | None = None,
 ) -> PartitionLog:
-    """Make the directory of a new, empty log and open it.
+    """Return a new, empty log, whose directory and files are made by its first append.
 
-    The result is that of ``open_log`` on an empty directory, without the search for files to recover.
+    Afterwards they are as ``open_log`` makes them of an empty directory.
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
@@ -73,40 +59,9 @@ def create_log(
 
     Raises:
         LogDirError: the name is not that of a partition, or the directory exists.
-        StorageError: the disk fails.
     """
-    there = online(disk)
-    name = names.DirectoryName.parse(split(directory)[1])
-    if name is None:
-        raise LogDirError("is not named <topic>-<partition>", file=directory)
-    if there.stat(directory) is not None:
-        raise LogDirError("exists already", file=directory)
-    there.make_directory(directory)
-    there.sync_directory(split(directory)[0])
     chosen = settings or LogSettings()
-    segment = LogSegment(there, directory, 0, size_bytes=0, now_ms=now_ms)
-    segment.activate(chosen, is_new=True)
-    there.open_file(join(directory, names.LEADER_EPOCH_CHECKPOINT)).close()
-    if topic_id is not None:
-        raw = write_partition_metadata(PartitionMetadata(topic_id))
-        write_whole(there, join(directory, names.PARTITION_METADATA), raw)
-    there.sync_directory(directory)
-    state = LogState(
-        disk=there,
-        directory=directory,
-        topic_partition=name.topic_partition,
-        settings=chosen,
-        segments=Segments([segment]),
-        epochs=LeaderEpochs(there, directory, ()),
-        producers=Producers(expiration_ms=chosen.producer_id_expiration_ms),
-        snapshots=Snapshots(there, directory),
-        log_start_offset=0,
-        log_end_offset=0,
-        recovery_point=0,
-        last_flush_ms=now_ms,
-        topic_id=topic_id,
-    )
-    return PartitionLog(state)
+    return PartitionLog(new_state(online(disk), directory, settings=chosen, now_ms=now_ms, topic_id=topic_id))
 
 
 def open_log(
@@ -131,9 +86,12 @@ def open_log(
         StorageError: the disk fails.
     """
     there, chosen = online(disk), settings or LogSettings()
-    log_directory = discover_partition(there, directory)
     if checkpointed is not None:
-        log_directory = _as_checkpointed(log_directory, checkpointed)
+        state = open_clean(there, directory, checkpointed, settings=chosen, now_ms=now_ms)
+        if state is not None:
+            return PartitionLog(state)
+    log_directory = discover_partition(there, directory, checkpointed)
+    _drop_unfinished_metadata(there, log_directory)
     plan = _planned(log_directory)
     _refuse_a_damaged_end(plan, directory)
     recovery_settings = RecoverySettings(
@@ -143,8 +101,8 @@ def open_log(
         record_format=chosen.record_format,
     )
     recovered = work_out(log_directory, plan, recovery_settings)
-    apply_in_place(there, recovered)
-    return _opened(there, recovered, chosen, now_ms)
+    is_changed = apply_in_place(there, recovered)
+    return PartitionLog(_opened(there, recovered, chosen, now_ms, is_changed=is_changed))
 
 
 def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
@@ -163,10 +121,13 @@ def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
         raise LogDirError(f"its last record has offset {last:,}, below {name}, the file that it is in", file=directory)
 
 
-def _as_checkpointed(log_directory: LogDirectory, checkpointed: Checkpointed) -> LogDirectory:
-    partition = replace(log_directory.partitions[0], checkpointed=dict(checkpointed.offsets))
-    marker = CleanShutdown() if checkpointed.is_clean else None
-    return replace(log_directory, partitions=(partition,), clean_shutdown=marker)
+def _drop_unfinished_metadata(disk: OnlineDisk, log_directory: LogDirectory) -> None:
+    """Delete a ``partition.metadata`` that a crash has cut before the first flush of a new log."""
+    partition = log_directory.partitions[0]
+    path = join(partition.directory, names.PARTITION_METADATA)
+    is_flushed = log_directory.clean_shutdown is not None or partition.recovery_point > 0
+    if not is_flushed and any(problem.file == path for problem in partition.problems):
+        disk.delete(path)
 
 
 def _planned(log_directory: LogDirectory) -> RecoveryPlan:
@@ -198,8 +159,10 @@ def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
     return end == segment.size_bytes
 
 
-def apply_in_place(disk: Disk, recovered: Recovered) -> None:
-    """Change a partition's directory as its recovery has worked out.
+def apply_in_place(disk: Disk, recovered: Recovered) -> bool:
+    """Change a partition's directory as its recovery has worked out; return whether there was anything to change.
+
+    What the next recovery would make anew is not flushed: the first flush of the log does that.
 
     Raises:
         StorageError: the disk fails; the next opening starts again and comes to the same result.
@@ -215,19 +178,35 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> None:
         _truncate(disk, action)
     if recovered.plan.view is not None:  # parts must have their names before anything is called .cleaned again
         disk.sync_directory(directory)
-    before = {one.name for one in disk.list_directory(directory) if not one.is_directory}
-    changed = bool(recovered.plan.actions)
+    is_lasting = any(action.kind is not Kind.REBUILD for action in recovered.plan.actions)
+    before = {one.name: one.size_bytes for one in disk.list_directory(directory) if not one.is_directory}
+    is_changed = bool(recovered.plan.actions)
     for name, content in recovered.files.items():
         path = join(directory, name)
-        if isinstance(content, bytes) and not (name in before and disk.read(path) == content):
-            is_taken = name + DELETED in recovered.files  # of the segment that was split
-            write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
-            changed = True
-    for name in sorted(before - recovered.files.keys()):
+        if isinstance(content, Slice) or (before.get(name) == len(content) and disk.read(path) == content):
+            continue
+        is_taken = name + DELETED in recovered.files  # of the segment that was split
+        is_changed, is_flushed = True, not _is_made_again(name, recovered.plan)
+        write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED, is_flushed=is_flushed)
+        is_lasting |= is_flushed
+    for name in sorted(before.keys() - recovered.files.keys()):
         disk.delete(join(directory, name))
-        changed = True
-    if changed:
+        is_changed = True
+        is_lasting |= not _is_made_again(name, recovered.plan)
+    if is_lasting:
         disk.sync_directory(directory)
+    return is_changed
+
+
+def _is_made_again(name: str, plan: RecoveryPlan) -> bool:
+    """Return whether a file of a segment that may not be flushed is made anew by each recovery until it is."""
+    parsed = FileName.parse(name)
+    return parsed is not None and parsed.offset >= _first_unflushed(plan)
+
+
+def _first_unflushed(plan: RecoveryPlan) -> int:
+    point = plan.partition.recovery_point
+    return max((one.base_offset for one in plan.segments if one.base_offset <= point), default=0)
 
 
 def _delete(disk: Disk, action: Action) -> None:
@@ -289,7 +268,9 @@ _ACTIONS = {
 }
 
 
-def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_ms: int) -> PartitionLog:
+def _opened(
+    disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_ms: int, *, is_changed: bool
+) -> LogState:
     plan, partition = recovered.plan, recovered.plan.partition
     directory = partition.directory
     segments = Segments(
@@ -305,24 +286,34 @@ def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_m
         segments=segments,
         epochs=LeaderEpochs(disk, directory, known),
         producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
-        snapshots=Snapshots(disk, directory),
+        snapshots=Snapshots(disk, directory, _snapshot_offsets(recovered.files)),
         log_start_offset=plan.log_start_offset,
         log_end_offset=plan.log_end_offset,
         recovery_point=_recovery_point(plan),
         last_flush_ms=now_ms,
         topic_id=None if partition.metadata is None else partition.metadata.topic_id,
         bytes_lost=plan.bytes_lost,
+        is_linked=not is_changed,
         whole_until=next(((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is Kind.TRUNCATE), None),
     )
+    if is_changed:
+        state.snapshots.unflushed = [state.snapshots.path_of(offset) for offset in state.snapshots.offsets]
     is_new = any(action.kind is Kind.CREATE for action in plan.actions)
-    segments.active.activate(settings, is_new=is_new)
+    if is_new:
+        segments.active.activate(settings, is_new=True)
     retention.reload_producers(state, now_ms=now_ms)
     state.update_high_watermark(partition.high_watermark or 0)
     due_ms = now_ms + settings.file_delete_delay_ms
     state.deleted = [
         Deleted(action.to, due_ms) for action in plan.actions if action.to is not None and action.to.endswith(DELETED)
     ]
-    return PartitionLog(state)
+    return state
+
+
+def _snapshot_offsets(files: Iterable[str]) -> Iterator[int]:
+    for parsed in map(FileName.parse, files):
+        if parsed is not None and parsed.kind == "snapshot" and not parsed.temporary:
+            yield parsed.offset
 
 
 def _recovery_point(plan: RecoveryPlan) -> int:

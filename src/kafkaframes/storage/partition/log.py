@@ -100,6 +100,11 @@ class PartitionLog:
         """The base offsets of the segments."""
         return self.state.segments.bases
 
+    @property
+    def has_files(self) -> bool:
+        """Whether its directory is there: the first append makes it."""
+        return self.state.has_files
+
     def segment_times(self) -> list[tuple[int, int]]:
         """Return (base offset, last modification in milliseconds) of each segment, as ListOffsets 0 asks for."""
         return [(one.base_offset, one.modified_ms()) for one in self.state.segments]
@@ -224,20 +229,35 @@ class PartitionLog:
         Raises:
             StorageError: the disk fails; the next opening recovers the log.
         """
-        if self.is_closed:
-            return
-        state = self.state
-        state.segments.active.close()
-        self.flush(now_ms=now_ms)
-        state.snapshots.take(self.log_end_offset, state.producers.entries())
-        state.disk.sync_directory(state.directory)
-        state.epochs.write()
+        if not self.is_closed:
+            files, directories = self.begin_close()
+            for path in files:
+                self.state.disk.flush_file(path)
+            for path in directories:
+                self.state.disk.sync_directory(path)
+            self.finish_close(now_ms=now_ms)
+
+    def begin_close(self) -> flushing.Unflushed:
+        """End the appends; return what has to be flushed before ``finish_close``, in any thread.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        return flushing.begin_close(self.state)
+
+    def finish_close(self, *, now_ms: int) -> None:
+        """Take note that everything is on the disk, and close the files."""
+        self.finish_flush(self.log_end_offset, now_ms=now_ms)
         self.abandon()
+
+    def release(self) -> None:
+        """Close the files; they are opened again when they are used."""
+        for segment in self.state.segments:
+            segment.release()
 
     def abandon(self) -> None:
         """Close the files without flushing; the log counts as not stopped cleanly."""
-        for segment in self.state.segments:
-            segment.release()
+        self.release()
         self.state.is_closed = True
 
     # ---------------------------------------------------------------------------------------------- watermarks

@@ -8,10 +8,11 @@ appends, new logs, retention and checkpoints: what was half done is undone, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from kafkaframes.errors import LogDirError, OptionError, StorageError
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import (
     CleanShutdown,
@@ -25,12 +26,15 @@ from kafkaframes.storage.files.checkpoints import (
 from kafkaframes.storage.files.disk import Disk, OnlineDisk, keep_file, online, replace_file
 from kafkaframes.storage.files.filesystem import FileInfo, join, split
 from kafkaframes.storage.files.names import DirectoryName, TopicPartition
-from kafkaframes.storage.partition.loading import Checkpointed, create_log, open_log
+from kafkaframes.storage.log.discover import Checkpointed
+from kafkaframes.storage.partition.loading import create_log, open_log
 from kafkaframes.storage.partition.log import PartitionLog
+from kafkaframes.storage.partition.making import remove_directory
 from kafkaframes.storage.partition.settings import LogSettings
 
 _LONGEST_NAME = 255
 _APART = "unreadable"
+_FLUSH_THREADS, _FEW_FILES = 32, 64
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
 
@@ -62,6 +66,7 @@ class LogManager:
         is_closed: after ``close`` and ``abandon``.
         problems: checkpoints that could not be read and are treated as empty; of what is only served, identities too.
         unreadable: logs that were left out, and why.
+        written: the logs that had records when the checkpoints were written before.
     """
 
     path: str
@@ -75,6 +80,7 @@ class LogManager:
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     problems: tuple[LogDirError, ...] = ()
     unreadable: dict[TopicPartition, LogDirError] = field(default_factory=dict)
+    written: frozenset[TopicPartition] = frozenset()
     is_closed: bool = False
     _release_lock: Callable[[], None] = lambda: None
     _to_delete: list[tuple[str, int]] = field(default_factory=list)
@@ -85,23 +91,24 @@ class LogManager:
         """Whether the disk has failed."""
         return self.disk.failure is not None
 
+    def has_lost(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a log that is not there cannot be an empty one: it had records, or it is not readable."""
+        return topic_partition in self.written or topic_partition in self.unreadable
+
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
         """Make a new, empty log; one that stands in for a log that was left out gets a directory apart.
+
+        Its files are made by its first append.
 
         Raises:
             LogDirError: the log exists.
             OptionError: the topic has a name that Kafka refuses.
-            StorageError: the disk fails.
         """
         names.check_topic(topic_partition.topic)
         above = join(self.path, _APART) if topic_partition in self.unreadable else self.path
         directory = join(above, str(topic_partition))
         settings = self.settings_of(topic_partition)
-        try:
-            log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
-        except StorageError:
-            self.disk.back_online(lambda: self._remove_directory(directory))
-            raise
+        log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
         self.logs[topic_partition] = log
         return log
 
@@ -135,6 +142,8 @@ class LogManager:
         log = self.logs.pop(topic_partition)
         self.cleaner_offsets.pop(topic_partition, None)
         log.abandon()
+        if not log.has_files:
+            return
         self.disk.rename(log.directory, join(self.path, name))
         self.disk.sync_directory(self.path)
         self._to_delete.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
@@ -187,14 +196,8 @@ class LogManager:
     def _delete_due(self, now_ms: int) -> None:
         for path, due_ms in tuple(self._to_delete):
             if due_ms <= now_ms:
-                self._remove_directory(path)
+                remove_directory(self.disk, path)
                 self._to_delete.remove((path, due_ms))
-
-    def _remove_directory(self, path: str) -> None:
-        if self.disk.stat(path) is not None:
-            for file in self.disk.list_directory(path):
-                self.disk.delete(file.path)
-            self.disk.delete(path)
 
     def checkpoint_all(self) -> None:
         """Write the four checkpoints.
@@ -217,7 +220,7 @@ class LogManager:
         self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
 
     def _checkpoint_recovery_points(self, now_ms: int = 0) -> None:
-        self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self.logs.items()})
+        self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self._with_files()})
 
     def _checkpoint_start_offsets(self, now_ms: int = 0) -> None:
         """Write the log start offsets; as in Kafka only those above the first segment's base offset."""
@@ -227,7 +230,10 @@ class LogManager:
         self._write(names.LOG_START_CHECKPOINT, moved)
 
     def _checkpoint_high_watermarks(self, now_ms: int = 0) -> None:
-        self._write(names.HIGH_WATERMARK_CHECKPOINT, {key: log.high_watermark for key, log in self.logs.items()})
+        self._write(names.HIGH_WATERMARK_CHECKPOINT, {key: log.high_watermark for key, log in self._with_files()})
+
+    def _with_files(self) -> Iterator[tuple[TopicPartition, PartitionLog]]:
+        return ((key, log) for key, log in self.logs.items() if log.has_files)
 
     def checkpoint_start_offsets(self) -> None:
         """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
@@ -252,13 +258,33 @@ class LogManager:
         """
         try:
             self._checkpoint_start_offsets()  # before closing the logs removes what lies below them
-            for log in self.logs.values():
-                log.close(now_ms=now_ms)
+            self._close_logs(now_ms)
             self.checkpoint_all()
             marker = write_clean_shutdown(CleanShutdown(broker_epoch))
             replace_file(self.disk, join(self.path, names.CLEAN_SHUTDOWN), marker)
         finally:
             self.abandon()
+
+    def _close_logs(self, now_ms: int) -> None:
+        logs = [log for _, log in self._with_files() if not log.is_closed]
+        unflushed = [log.begin_close() for log in logs]
+        for log in logs:
+            log.release()
+        self._flush_all(self.disk.flush_file, [path for one in unflushed for path in one.files])
+        self._flush_all(self.disk.sync_directory, [path for one in unflushed for path in one.directories])
+        for log in logs:
+            log.finish_close(now_ms=now_ms)
+
+    def _flush_all(self, flush: Callable[[str], None], paths: Iterable[str]) -> None:
+        """Flush files or directories; where they are many in several threads, which a disk serves together."""
+        paths = list(dict.fromkeys(paths))
+        if len(paths) < _FEW_FILES:
+            for path in paths:
+                flush(path)
+            return
+        with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
+            for _ in threads.map(flush, paths, chunksize=_FEW_FILES):
+                pass
 
     def abandon(self) -> None:
         """Close everything without flushing; the directory counts as not stopped cleanly."""
@@ -348,6 +374,9 @@ def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, sk
         for log in manager.logs.values():
             log.abandon()
         raise
+    deleted = {name.topic_partition for _, name in _partitions(manager.disk.list_directory(manager.path))}
+    points = offsets[names.RECOVERY_POINT_CHECKPOINT]
+    manager.written = frozenset(key for key, offset in points.items() if offset > 0) - deleted
     cleaned = offsets[names.CLEANER_CHECKPOINT]
     manager.cleaner_offsets = {key: offset for key, offset in cleaned.items() if key in manager.logs}
     manager.problems = tuple(problems)
@@ -367,7 +396,7 @@ def _open_logs(
         if name.state == "delete":
             manager._to_delete.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
         elif not name.state:
-            known = tuple((file, values[key]) for file, values in offsets.items() if key in values)
+            known = {file: values[key] for file, values in offsets.items() if key in values}
             try:
                 manager.logs[key] = open_log(
                     entry.path,

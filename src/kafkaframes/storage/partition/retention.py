@@ -14,6 +14,7 @@ from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.storage.log.transactions import markers_of
 from kafkaframes.storage.partition.flushing import roll
+from kafkaframes.storage.partition.making import prepare
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import UNLIMITED
@@ -136,6 +137,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
 
 def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) -> None:
     """Delete all records and continue at ``offset`` (UnifiedLog.truncateFullyAndStartAt)."""
+    prepare(state, now_ms=now_ms)
     for snapshot in tuple(state.snapshots.offsets):
         state.snapshots.remove(snapshot)
     state.snapshots.last = 0

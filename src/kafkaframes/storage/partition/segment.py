@@ -83,12 +83,17 @@ class LogSegment:
 
     # ---------------------------------------------------------------------------------------------- writing
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it is open for appends."""
+        return self._file is not None
+
     def activate(self, settings: LogSettings, *, is_new: bool = False) -> None:
         """Open the segment for appends: indexes get their full size; with ``preallocate`` so does a new ``.log``."""
         if self._file is None:
             self._file = self._disk.open_file(self.path)
-        self.index.allocate(settings.segment_index_bytes)
-        self.time_index.allocate(settings.segment_index_bytes)
+        self.index.allocate(settings.segment_index_bytes, is_new=is_new)
+        self.time_index.allocate(settings.segment_index_bytes, is_new=is_new)
         if is_new and settings.preallocate:
             self._file.truncate(settings.segment_bytes)
 
@@ -191,12 +196,17 @@ class LogSegment:
         if self._file is not None:
             self._file.fsync()
         else:
-            file = self._disk.open_file(self.path)
-            file.fsync()
-            file.close()
+            self._disk.flush_file(self.path)
         self.index.flush()
         self.time_index.flush()
         self.txn_index.flush()
+
+    @property
+    def filled_files(self) -> list[str]:
+        """The paths of its files that have bytes, once it is closed; an index without entries need not be kept."""
+        kinds = {"log": self.size_bytes, "index": self.index.size_bytes, "timeindex": self.time_index.size_bytes}
+        kinds["txnindex"] = len(self.txn_index.aborted)
+        return [self._path_of(kind) for kind, size in kinds.items() if size]
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Add a transaction that a marker in this segment aborted to the transaction index."""

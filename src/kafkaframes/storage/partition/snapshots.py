@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkaframes.storage.files.disk import Disk
+from kafkaframes.storage.files.disk import OnlineDisk
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.names import FileName, segment_file_name
+from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.producer_snapshots import in_file_order
 from kafkaframes.storage.partition.segment import DELETED
@@ -20,39 +20,46 @@ class Snapshots:
     Attributes:
         offsets: for which there is one, ascending.
         last: the offset of the one that was taken or loaded last; none is taken at or below it.
+        unflushed: the paths of those that may not be on the disk; one that is damaged is not used (its CRC tells).
     """
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: OnlineDisk, directory: str, offsets: Iterable[int]) -> None:
         self._disk = disk
         self._directory = directory
-        names = (FileName.parse(one.name) for one in disk.list_directory(directory))
-        self.offsets = sorted(one.offset for one in names if one and one.kind == _KIND and not one.temporary)
+        self.offsets = sorted(offsets)
         self.last = self.offsets[-1] if self.offsets else 0
+        self.unflushed: list[str] = []
 
     def path_of(self, offset: int) -> str:
         """Return the path of the snapshot at ``offset``."""
         return join(self._directory, segment_file_name(offset, _KIND))
 
     def take(self, offset: int, producers: Iterable[ProducerEntry]) -> None:
-        """Write a snapshot at ``offset``, flushed, unless nothing came after the last one."""
+        """Write a snapshot at ``offset``, unless nothing came after the last one; ``flush`` puts it on the disk."""
         if offset <= self.last:
             return
-        file = self._disk.open_file(self.path_of(offset))
+        path = self.path_of(offset)
+        self.unflushed.append(path)
+        file = self._disk.open_file(path)
         try:
             file.truncate(0)
             file.write(0, write_producer_snapshot(in_file_order(producers)))
-            file.fsync()
         finally:
             file.close()
         self.offsets = sorted({*self.offsets, offset})
         self.last = offset
 
+    def flush(self) -> None:
+        """Return when every snapshot is on the disk."""
+        for path in self.unflushed:
+            self._disk.flush_file(path)
+        self.unflushed.clear()
+
     def mark_deleted(self, offset: int) -> list[str]:
         """Rename the snapshot at ``offset``, if there is one, to ``.deleted``; return its new name."""
         if offset not in self.offsets:
             return []
-        self.offsets.remove(offset)
-        path = self.path_of(offset)
+        path = self._forgotten(offset)
         self._disk.rename(path, path + DELETED)
         return [path + DELETED]
 
@@ -63,10 +70,17 @@ class Snapshots:
 
     def remove_unfinished(self, offset: int) -> None:
         """Delete what was written of a snapshot that could not be taken."""
-        if offset not in self.offsets and self._disk.stat(self.path_of(offset)) is not None:
-            self._disk.delete(self.path_of(offset))
+        path = self.path_of(offset)
+        if offset not in self.offsets and self._disk.stat(path) is not None:
+            self._disk.delete(path)
+        self.unflushed = [one for one in self.unflushed if one != path]
 
     def remove(self, offset: int) -> None:
         """Delete the snapshot at ``offset``."""
-        self._disk.delete(self.path_of(offset))
+        self._disk.delete(self._forgotten(offset))
+
+    def _forgotten(self, offset: int) -> str:
+        path = self.path_of(offset)
         self.offsets.remove(offset)
+        self.unflushed = [one for one in self.unflushed if one != path]
+        return path

@@ -49,6 +49,8 @@ class LogState:
         torn: of segments that a reader has come to the end of, the byte at which their whole batches end before the
             file does, by path: a size there reaches beyond the file.
         is_closed: whether appends are refused.
+        has_files: whether its directory is there; the first append makes it (``making``).
+        is_linked: whether its directory is on the disk with the names in it.
     """
 
     disk: OnlineDisk
@@ -70,6 +72,8 @@ class LogState:
     torn: dict[str, int] = field(default_factory=dict)
     whole_until: tuple[str, int] | None = None
     is_closed: bool = False
+    has_files: bool = True
+    is_linked: bool = True
     _append: tuple[LogSettings, int, str, AppendSettings] | None = None
 
     def __post_init__(self) -> None:

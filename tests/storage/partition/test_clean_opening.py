@@ -1,0 +1,157 @@
+"""Opening by the fast path is opening by the plan: whatever lies in the directory, and whatever the checkpoints say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.storage.partition.builders import NOW_MS, batch, idempotent, lead, marker, transactional
+from tests.storage.partition.memory_disk import MemoryDisk
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files import names
+from kafkaframes.storage.log.discover import Checkpointed
+from kafkaframes.storage.partition import LogSettings, PartitionLog, create_log, loading, open_log
+
+PATH = "/kafka/orders-0"
+SETTINGS = LogSettings(segment_bytes=600, index_interval_bytes=100, segment_index_bytes=400)
+TOPIC_ID = "IU6NTFbUTQiJMTtf1e--4g"
+
+
+def plain(log: PartitionLog) -> None:
+    lead(log, batch(2))
+
+
+def rolled(log: PartitionLog) -> None:
+    for number in range(12):
+        lead(log, idempotent(7, 2 * number, 2), epoch=number // 5)
+
+
+def trimmed(log: PartitionLog) -> None:
+    rolled(log)
+    log.update_high_watermark(log.log_end_offset)
+    log.delete_records(15)
+    log.delete_old_segments(now_ms=NOW_MS)
+
+
+def open_transaction(log: PartitionLog) -> None:
+    lead(log, transactional(5, 0, 3))
+    lead(log, batch(1))
+
+
+def aborted(log: PartitionLog) -> None:
+    lead(log, transactional(5, 0, 3))
+    lead(log, marker(5, commit=False), origin="COORDINATOR")
+
+
+def emptied(log: PartitionLog) -> None:
+    lead(log, batch(2))
+    log.truncate_fully_and_start_at(9, now_ms=NOW_MS)
+
+
+LIVES: list[Callable[[PartitionLog], None]] = [plain, rolled, trimmed, open_transaction, aborted, emptied]
+
+
+def stopped(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
+    """Return the disk that a clean stop leaves, and what its checkpoints say."""
+    disk = MemoryDisk()
+    disk.make_directory("/kafka")
+    log = create_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, topic_id=TOPIC_ID)
+    live(log)
+    log.update_high_watermark(log.log_end_offset)
+    start, first = log.log_start_offset, log.segment_bases[0]
+    log.close(now_ms=NOW_MS)
+    offsets = {names.RECOVERY_POINT_CHECKPOINT: log.log_end_offset, names.HIGH_WATERMARK_CHECKPOINT: log.high_watermark}
+    return disk, offsets | ({names.LOG_START_CHECKPOINT: start} if start > first else {})
+
+
+def files_of(disk: MemoryDisk) -> dict[str, bytes]:
+    return {one.name: disk.read(one.path) for one in disk.list_directory(PATH)}
+
+
+def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings = SETTINGS) -> Any:
+    """Return all that an opening makes of a directory, in memory and on the disk."""
+    disk = disk.copy()
+    try:
+        log = open_log(PATH, settings=settings, now_ms=NOW_MS, disk=disk, checkpointed=checkpointed)
+    except LogDirError as error:
+        return str(error)
+    state = log.state
+    known = {
+        name: getattr(state, name)
+        for name in ("log_start_offset", "log_end_offset", "recovery_point", "high_watermark", "topic_id", "deleted")
+    }
+    known |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
+    known["segments"] = [(one.base_offset, one.size_bytes, one.largest) for one in state.segments]
+    known["producers"] = list(state.producers.entries()), state.producers.open
+    known["snapshots"] = state.snapshots.offsets, state.snapshots.last
+    known["epochs"] = state.epochs.entries
+    return known, files_of(disk)
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: Any) -> bool:
+    """Compare the two paths; return whether the fast one has answered."""
+    answers = []
+    fast = loading.open_clean
+
+    def noted(*positional: Any, **named: Any) -> Any:
+        answers.append(fast(*positional, **named))
+        return answers[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "open_clean", noted)
+        by_fast = outcome(disk, *arguments)
+        patch.setattr(loading, "open_clean", lambda *_, **named: None)
+        assert by_fast == outcome(disk, *arguments)
+    return answers[0] is not None
+
+
+def damages(disk: MemoryDisk) -> Iterator[tuple[str, MemoryDisk]]:
+    """Yield disks with one thing wrong in the directory."""
+    for name, raw in files_of(disk).items():
+        path, middle = f"{PATH}/{name}", len(raw) // 2
+        for what in ("gone", "longer", "shorter", "flipped", "deleted", "later"):
+            damaged = disk.copy()
+            if what == "gone":
+                damaged.do_delete(path)
+            elif what == "longer":
+                damaged.do_write(path, len(raw), b"\x01" * 5)
+            elif what == "shorter":
+                damaged.do_truncate(path, middle)
+            elif what == "flipped" and raw:
+                damaged.do_write(path, middle, bytes([raw[middle] ^ 0x41]))
+            elif what == "deleted":
+                damaged.do_rename(path, f"{path}.deleted")
+            elif what == "later" and name[0] == "0":
+                damaged.do_rename(path, f"{PATH}/{int(name[:20]) + 7:020d}{name[20:]}")
+            yield f"{name} {what}", damaged
+    for name in ("00000000000000000003.snapshot", "00000000000000000000.txnindex", "notes.txt"):
+        damaged = disk.copy()
+        damaged.do_create(f"{PATH}/{name}")
+        yield f"{name} more", damaged
+
+
+@pytest.mark.parametrize("live", LIVES)
+def test_both_paths_make_the_same_of_a_clean_log(live, monkeypatch):
+    disk, offsets = stopped(live)
+    is_fast = compared(monkeypatch, disk, Checkpointed(True, offsets))
+    assert is_fast == (live in (plain, rolled, open_transaction))  # the others leave more files
+    for name in offsets:
+        for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
+            if offset >= 0:
+                compared(monkeypatch, disk, Checkpointed(True, offsets | {name: offset}))
+    compared(monkeypatch, disk, Checkpointed(True, {}))
+    assert not compared(monkeypatch, disk, Checkpointed(False, offsets))
+    assert not compared(monkeypatch, disk, Checkpointed(True, offsets), LogSettings(record_format=1))
+
+
+@pytest.mark.parametrize("live", [rolled, open_transaction])
+def test_both_paths_make_the_same_of_what_is_damaged(live, monkeypatch):
+    disk, offsets = stopped(live)
+    for what, damaged in damages(disk):
+        try:
+            compared(monkeypatch, damaged, Checkpointed(True, offsets))
+        except BaseException as error:
+            error.add_note(what)
+            raise
