@@ -1,0 +1,172 @@
+"""Java's client, unmodified, comes in with tokens and passwords, authenticates anew, and stays out with others."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from tests.interop import brokers
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.security.given import security_of
+from kafkaframes.broker.security.options import Security
+
+SOURCE = Path(__file__).parent / "java" / "clients" / "Sessions.java"
+VERSION = "4.3.1"
+KEY, ANOTHER = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+BEARER = "org.apache.kafka.common.security.oauthbearer."
+TOKENS_S = 4
+TIMES = 2
+
+
+def encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def signed_token(key: rsa.RSAPrivateKey) -> str:
+    """Make a token of alice that holds for some seconds."""
+    now = time.time()
+    claims = {"sub": "alice", "iat": int(now), "exp": now + TOKENS_S, "scope": "kafka", "aud": "brokers"}
+    parts = (json.dumps(part).encode() for part in ({"alg": "RS256", "kid": "k"}, claims))
+    text = ".".join(map(encoded, parts))
+    return f"{text}.{encoded(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def key_set() -> str:
+    numbers = KEY.public_key().public_numbers()
+    modulus, exponent = (
+        encoded(number.to_bytes((number.bit_length() + 7) // 8, "big")) for number in (numbers.n, numbers.e)
+    )
+    return json.dumps({"keys": [{"kty": "RSA", "kid": "k", "alg": "RS256", "use": "sig", "n": modulus, "e": exponent}]})
+
+
+@pytest.fixture
+def issuer() -> Iterator[Callable[[rsa.RSAPrivateKey], str]]:
+    """An address that gives each who asks a new token, signed with a key."""
+    keys: list[rsa.RSAPrivateKey] = []
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            answer = json.dumps({"access_token": signed_token(keys[0]), "expires_in": TOKENS_S}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+
+    def start(key: rsa.RSAPrivateKey) -> str:
+        keys.append(key)
+        return f"http://127.0.0.1:{server.server_port}/token"
+
+    yield start
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def sessions(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the Java program with a client's properties."""
+    module = brokers.real_kafka(oracle)
+    try:
+        libraries = module.fetch(VERSION)
+    except module.KafkaFailed as failure:
+        pytest.skip(f"the clients of Kafka {VERSION} cannot be fetched: {failure}")
+    folder = tmp_path_factory.mktemp("classes")
+    classpath = f"{folder}:{libraries}/*"
+    subprocess.run(["javac", "-cp", classpath, "-d", folder, SOURCE], check=True, timeout=300)
+
+    def run(properties: Mapping[str, str], *, url: str = "") -> subprocess.CompletedProcess[str]:
+        file = folder / "client.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
+        command = ["java", "-Xmx256m", allowed, "-cp", classpath, "Sessions", str(file), str(TIMES)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+    return run
+
+
+def client(broker: Broker, mechanism: str, login: str, **more: str) -> dict[str, str]:
+    """Return the properties of a client, which gives up after some seconds."""
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": login,
+        "request.timeout.ms": "8000",
+        "delivery.timeout.ms": "10000",
+        "max.block.ms": "10000",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def check_done(done: subprocess.CompletedProcess[str]) -> None:
+    """Both have authenticated anew, and lost nothing."""
+    match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", done.stdout)
+    assert match is not None, done.stdout[-2000:] + done.stderr[-4000:]
+    sent, read, *again = map(int, match.groups())
+    assert sent == read
+    assert min(again) >= TIMES
+
+
+@pytest.mark.parametrize("key", [KEY, ANOTHER], ids=["ours", "another's"])
+def test_a_signed_token_of_our_key_comes_in_and_of_another_key_stays_out(sessions, issuer, tmp_path, key):
+    (tmp_path / "keys.json").write_text(key_set())
+    url = issuer(key)
+    security = security_of(
+        {
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
+            "sasl.oauthbearer.expected.audience": "brokers",
+            "sasl.oauthbearer.clock.skew.seconds": "1",
+        }
+    )
+    with Broker(security=security) as broker:
+        login = f'{BEARER}OAuthBearerLoginModule required clientId="me" clientSecret="secret";'
+        handler = f"{BEARER}OAuthBearerLoginCallbackHandler"
+        more = {"sasl_login_callback_handler_class": handler, "sasl_oauthbearer_token_endpoint_url": url}
+        done = sessions(client(broker, "OAUTHBEARER", login, **more), url=url)
+    if key is KEY:
+        check_done(done)
+    else:
+        assert "SaslAuthenticationException" in done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("allows", [True, False])
+def test_an_unsecured_token_comes_in_where_the_broker_says_so(sessions, tmp_path, allows):
+    own = "kafkaframes.sasl.oauthbearer.allow.unsecured"
+    (tmp_path / "keys.json").write_text(key_set())
+    known = {own: "true"} if allows else {"sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri()}
+    with Broker(security=security_of({"sasl.enabled.mechanisms": "OAUTHBEARER"} | known)) as broker:
+        claims = f'unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="{TOKENS_S}"'
+        done = sessions(client(broker, "OAUTHBEARER", f"{BEARER}OAuthBearerLoginModule required {claims};"))
+    if allows:
+        check_done(done)
+    else:
+        assert "SaslAuthenticationException" in done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", "plain.Plain"), ("SCRAM-SHA-512", "scram.Scram")])
+def test_passwords_hold_for_no_longer_than_the_broker_says(sessions, mechanism, module):
+    security, config = Security(users={"alice": "secret"}), {"connections.max.reauth.ms": 2_500}
+    login = f'org.apache.kafka.common.security.{module}LoginModule required username="alice" password="secret";'
+    with Broker(security=security, config=config) as broker:
+        check_done(sessions(client(broker, mechanism, login)))
