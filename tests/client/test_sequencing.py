@@ -103,6 +103,19 @@ def test_batches_that_come_back_in_any_order_go_again_in_theirs_and_nothing_over
     assert sequences(batches[:3]) == before
 
 
+def test_four_go_behind_one_without_a_result_for_a_leader_knows_five():
+    one = machine()
+    known(one)
+    batches = put(one, 8)
+    first, *behind = (one.take(TARGET, FIRST, 0.0) for _ in range(3))
+    refuse(one, first, 20)  # it is in the log, and too few replicas have it
+    for offset, batch in enumerate(behind):
+        one.acknowledged(batch, 2 + offset, -1)
+    assert take_all(one, FIRST) == [first, *batches[3:5]]
+    one.acknowledged(first, 1, -1)
+    assert take_all(one, FIRST) == batches[5:8]
+
+
 def test_a_batch_waits_for_its_backoff():
     one = machine(backoff_s=lambda attempt: 5.0)
     put(one, 1)
@@ -249,14 +262,16 @@ class Schedules(RuleBasedStateMachine):
         retries=st.sampled_from([1, 3, LARGEST]),
         epoch=st.sampled_from([0, 32_766]),
         first_sequence=st.sampled_from([0, LARGEST - 2]),
+        raises_epochs=st.booleans(),
     )
-    def begin(self, mode, most_in_flight, retries, epoch, first_sequence):
+    def begin(self, mode, most_in_flight, retries, epoch, first_sequence, raises_epochs):
         self.simulation = Simulation(
             mode=mode,
             most_in_flight=most_in_flight,
             retries=retries,
             epoch=0 if mode == "transactions" else epoch,
             first_sequence=0 if mode == "plain" else first_sequence,
+            raises_epochs=raises_epochs,
         )
 
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 3))

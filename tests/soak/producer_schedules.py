@@ -9,6 +9,14 @@ connections that are cut before a request is written, behind it, and before its 
 long after their connection is gone; refusals; leaders that move and clients that do not know; restarts; time that
 passes until batches expire; transactions whose end is repeated, for its answer is lost or the coordinator has moved.
 
+What the client does is judged at once, not only by what becomes of it: Kafka's checks of sequences would hide many a
+fault. Each batch that goes out must keep the rules of ``client/sequencing.py``; what is numbered anew, or reported as
+not written, must be in no log, and no request that is still under way may bring it there, in whatever order brokers
+handle these.
+
+Before KIP-890 a transaction's marker does not raise the epoch: a late batch of an aborted transaction gets into the log
+behind it. No client can prevent that; how often it happens is counted.
+
 A schedule is a seed. At its end all is healed, and must come to an end. ``tests/client/test_sequencing.py`` lets
 hypothesis choose the schedules. Prints how many were explored, and what happened in them.
 """
@@ -77,6 +85,10 @@ class Log:
             self.batches.clear()
         self.batches.append((stamp.base_sequence, last, len(self.records)))
 
+    def copy(self) -> Log:
+        """Return what decides about the next batches, without records."""
+        return Log(epoch=self.epoch, batches=self.batches.copy())
+
     def mark(self, producer: Producer) -> None:
         """Take a transaction's marker, which has the epoch of the next one (KIP-890)."""
         if self.epoch is not None and self.epoch.producer_id == producer.producer_id:
@@ -98,8 +110,22 @@ class Wire:
 class Simulation:
     """One schedule: its events are the methods."""
 
-    def __init__(self, *, mode: str, most_in_flight: int, retries: int, epoch: int, first_sequence: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        mode: str,
+        most_in_flight: int,
+        retries: int,
+        epoch: int,
+        first_sequence: int = 0,
+        raises_epochs: bool = True,
+    ) -> None:
         self.mode = mode
+        self.retries = retries
+        self.raises_epochs = raises_epochs  # at the end of a transaction (KIP-890)
+        self.stamps: dict[Batch, Stamp | None] = {}  # of each batch that was written, the last
+        self.attempts: Counter[Batch] = Counter()
+        self.goes_again: set[TopicPartition] = set()
         self.now = 0.0
         self.machine = Sequencer(
             most_in_flight=most_in_flight,
@@ -148,6 +174,7 @@ class Simulation:
         batch = self.machine.take(where, wire, self.now)
         if batch is None:
             return
+        self.check_rules(batch, wire)
         wire.waiting.append(batch)
         self.seen["batches written"] += 1
         if cut:
@@ -172,12 +199,14 @@ class Simulation:
         if code:
             known = ErrorCode(code)
             self.seen[known.name] += 1
+            assert code != FENCED, "a batch of an old epoch went out"
             self.machine.refused(batch, BrokerError(known.name, known), self.now)
             if code == STALE_LEADER:
                 self.learn()
         else:
             self.machine.acknowledged(batch, offset, -1)
         self.settle()
+        self.note_again([batch])
 
     def cut(self, wire: int, *, kept: int) -> None:
         """End a connection for the client; the broker may still have this many of its requests to handle."""
@@ -191,6 +220,7 @@ class Simulation:
         for batch in lost:
             self.machine.lost(batch, NetworkError("cut"), self.now)
         self.settle()
+        self.note_again(lost)
 
     def learn(self) -> None:
         """Let the client hear who leads."""
@@ -214,6 +244,8 @@ class Simulation:
             ended = self.machine.ended.popleft()
             assert ended.batch not in self.results, "a batch ended twice"
             self.results[ended.batch] = ended.base_offset, ended.error
+            if ended.error is not None:
+                self.check_failure(ended.batch, ended.error)
             self.seen[type(ended.error).__name__ if ended.error else "acknowledged"] += 1
 
     # --------------------------------------------------------------------------------------------- the brokers
@@ -258,15 +290,80 @@ class Simulation:
             return
         commit = commit and not self.machine.must_abort
         producer_id, epoch = self.machine.producer
-        raised = Producer(producer_id, epoch + 1)
+        is_raised = self.raises_epochs or self.machine.must_abort  # by the marker, or by InitProducerId behind it
+        raised = Producer(producer_id, epoch + 1) if is_raised else self.machine.producer
         for _ in range(answers_lost + 1):  # a coordinator that has ended it answers a repetition with the same
             if self.transaction not in self.ended_transactions:
                 self.ended_transactions[self.transaction] = commit
-                for log in self.logs.values():
+                for log in self.logs.values() if self.raises_epochs else ():
                     log.mark(raised)
         self.seen["transactions committed" if commit else "transactions aborted"] += 1
         self.machine.set_producer(raised)
         self.transaction += 1
+
+    # ------------------------------------------------------------------------------------------------ the rules
+
+    def note_again(self, answered: Sequence[Batch]) -> None:
+        """Note the partitions in which batches must be written again."""
+        self.goes_again |= {batch.partition for batch in answered if batch not in self.results}
+
+    def check_rules(self, batch: Batch, wire: Wire) -> None:
+        """Check a batch that is written now."""
+        before, self.stamps[batch] = self.stamps.get(batch), batch.number
+        self.attempts[batch] += 1
+        assert self.attempts[batch] <= self.retries + 1, "too many attempts"
+        under_way = [other for one in self.wires for other in one.waiting if other.partition == batch.partition]
+        assert batch.partition not in self.goes_again or not under_way, "overtakes what goes again"
+        self.goes_again.discard(batch.partition)
+        same = [other for other in self.values if other.partition == batch.partition]
+        for other in same:
+            if other.order < batch.order and other not in self.results:
+                is_absent = before is not None and other not in under_way and not self.can_be_written(other)
+                assert other in wire.waiting or is_absent, "an earlier batch is open, and not on the same connection"
+        if batch.number is None:
+            return
+        if before is None:
+            self.check_new(batch, batch.number.producer, same)
+        elif before != batch.number:
+            assert not self.can_be_written(batch), "numbered anew, and may be in the log"
+
+    def check_new(self, batch: Batch, producer: Producer, same: list[Batch]) -> None:
+        """Check that the fate of all failures under a batch's epoch is known when it goes out for the first time."""
+        mine = [(one, self.results[one][1]) for one in same if one in self.results and self.stamps.get(one)]
+        mine = [(one, error) for one, error in mine if self.stamps[one].producer == producer]
+        last = max((one.order for one, error in mine if error is None), default=0)
+        assert all(one.order < last for one, error in mine if error is not None), "goes on behind a failure"
+        assert producer == self.machine.producer or any(
+            self.stamps.get(one) and self.stamps[one].producer == producer for one in same if one not in self.results
+        ), "begins under an old epoch"
+
+    def check_failure(self, batch: Batch, error: Exception) -> None:
+        """Check that a failure has a cause, and that what is not written cannot be."""
+        cause = error.__cause__ if isinstance(error, MaybeWrittenError) else error
+        may_retry = batch.attempts < self.retries and self.now - batch.created < TIMEOUT_S
+        if isinstance(cause, BrokerError) and cause.code == OUT_OF_ORDER and may_retry:
+            assert any(
+                result[1] is not None and other.partition == batch.partition and other.order < batch.order
+                for other, result in self.results.items()
+            ), "out of order was final, and no earlier batch had failed"
+        if not isinstance(error, MaybeWrittenError) and self.stamps.get(batch) is not None:
+            assert not self.can_be_written(batch), f"reported as not written ({error}), and may be"
+
+    def can_be_written(self, batch: Batch) -> bool:
+        """Return whether a batch is in the log, or brokers can bring it there with requests that are under way."""
+        log = self.logs[batch.partition]
+        if self.values[batch][0] in log.records:
+            return True
+        log = log.copy()
+        pending = [(one, stamp) for wire in self.wires for one, stamp, _ in wire.requests if stamp is not None]
+        pending = [pair for pair in pending if pair[0].partition == batch.partition]
+        pending.sort(key=lambda pair: pair[1].producer)
+        for _ in pending:
+            for one, stamp in pending:
+                code, offset = log.append(stamp, [0] * one.count, 0)
+                if one is batch and not code and offset >= 0:
+                    return True
+        return False
 
     # ------------------------------------------------------------------------------------------------ the end
 
@@ -306,7 +403,9 @@ class Simulation:
             elif self.mode != "plain":
                 assert times <= 1, f"of unknown fate, and {times} times in the log"
             if error is not None:
-                assert not self.ended_transactions.get(self.transaction_of[batch]), "committed without a record"
+                transaction = self.transaction_of[batch]
+                assert not self.ended_transactions.get(transaction), "committed without a record"
+                self.seen["late batches of aborted transactions"] += times and transaction in self.ended_transactions
         if self.mode != "plain":
             self.check_order()
 
@@ -332,11 +431,33 @@ def explore(seed: int) -> Counter[str]:
     first = LARGEST - rng.randrange(6) if rng.random() < 0.1 and mode != "plain" else 0
     retries = rng.choice((1, 3, LARGEST, LARGEST))
     flight = rng.randint(1, 5)
-    simulation = Simulation(mode=mode, most_in_flight=flight, retries=retries, epoch=epoch, first_sequence=first)
+    simulation = Simulation(
+        mode=mode,
+        most_in_flight=flight,
+        retries=retries,
+        epoch=epoch,
+        first_sequence=first,
+        raises_epochs=rng.random() < 0.6,
+    )
+    partitions = rng.choice((1, PARTITIONS))
+    waits = rng.random() < 0.5  # what was sent on connections that are gone is handled late, at the end perhaps
+
+    def handle() -> None:
+        open_wires = [number for number, wire in enumerate(simulation.wires) if wire.is_open]
+        wire = rng.choice(open_wires) if waits and open_wires and rng.random() < 0.95 else rng.randrange(9)
+        simulation.handle(wire, fault=rng.choice(FAULTS))
+
+    def burst() -> None:
+        for _ in range(rng.randint(2, 5)):
+            simulation.put(0, 1)
+        for _ in range(5):
+            simulation.send(0)
+
     events = {
-        "put": (30, lambda: simulation.put(rng.randrange(PARTITIONS), rng.randint(1, 3))),
-        "send": (40, lambda: simulation.send(rng.randrange(PARTITIONS), cut=rng.random() < 0.05)),
-        "handle": (40, lambda: simulation.handle(rng.randrange(9), fault=rng.choice(FAULTS))),
+        "put": (30, lambda: simulation.put(rng.randrange(partitions), rng.randint(1, 3))),
+        "send": (40, lambda: simulation.send(rng.randrange(partitions), cut=rng.random() < 0.05)),
+        "burst": (rng.choice((0, 5, 10)), burst),
+        "handle": (40, handle),
         "deliver": (40, lambda: simulation.deliver(rng.randrange(9))),
         "cut": (rng.choice((0, 3, 10)), lambda: simulation.cut(rng.randrange(9), kept=rng.randrange(6))),
         "refuse": (2, lambda: simulation.refuse_connection(rng.randrange(PARTITIONS), retriable=rng.random() < 0.9)),

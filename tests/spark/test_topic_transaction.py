@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from tests.spark.topics import committed
+from tests.spark.topics import committed, make_anew
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
@@ -185,3 +185,19 @@ def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_kno
     assert rule.seen
     assert "read_committed" in str(caught.value)
     assert values(options) == WANTED
+
+
+def test_a_topic_that_was_made_anew_is_noticed_before_anything_is_written(options, monkeypatch):
+    write(options, 3, monkeypatch)
+    running = new_sink(options, monkeypatch)
+    running.write(None, batch(4))
+    make_anew(options.client["bootstrap.servers"], options.topic, 3)
+    for one, refused in ((running, batch(5)), (new_sink(options, monkeypatch), batch(4))):
+        with pytest.raises(
+            KafkaframesError, match=r"was deleted and made anew since micro-batch 4 .* a new checkpoint"
+        ):
+            one.write(None, refused)
+    assert values(options) == []
+    write(replace(options, on_foreign_marker="skip"), 5, monkeypatch)
+    assert values(options) == WANTED
+    write(options, 6, monkeypatch)

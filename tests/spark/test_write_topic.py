@@ -23,3 +23,13 @@ def test_what_a_write_chooses_itself_is_refused(spark, servers):
     options = {"kafka.bootstrap.servers": servers, "topic": "t", "kafka.acks": "1"}
     with pytest.raises(OptionError, match=r"kafka\.acks"):
         kafkaframes.spark.write_topic(spark.range(1).selectExpr("'v' AS value"), options)
+
+
+def test_speculation_is_refused_at_the_start(spark, servers, monkeypatch):
+    monkeypatch.setattr(
+        type(spark.conf), "get", lambda _, name, *default: {"spark.speculation": "true"}.get(name, *default)
+    )
+    with pytest.raises(OptionError, match=r"without spark\.speculation"):
+        kafkaframes.spark.write_topic(
+            spark.range(1).selectExpr("'v' AS value"), {"kafka.bootstrap.servers": servers, "topic": "t"}
+        )

@@ -7,11 +7,13 @@ once. Either way batches are built and compressed by ``records.build`` and go ou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +29,7 @@ from kafkaframes.client.record_tables import routed, topics_of, written
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
-from kafkaframes.errors import EncodeError, ErrorCode, KafkaframesError, NetworkError, OptionError
+from kafkaframes.errors import BrokerError, EncodeError, ErrorCode, KafkaframesError, NetworkError, OptionError
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.build import BatchFields, build_apart, build_batches, build_records, next_sequence
 from kafkaframes.records.codecs import codec_of
@@ -382,6 +384,13 @@ class AsyncProducer:
         await self.start()
         await self._cluster.topic(topic, create=True)
         return self._cluster.cluster.partitions_of(topic)
+
+    async def topic_id(self, topic: str) -> UUID:
+        """Return a topic's id; the nil UUID where there is no such topic, or brokers have no ids (before 2.8)."""
+        await self.start()
+        with contextlib.suppress(BrokerError):
+            await self._cluster.topic(topic)
+        return self._cluster.cluster.topic_id(topic)
 
     # ------------------------------------------------------------------------------------------------ transactions
 

@@ -4,7 +4,8 @@ Events come in as calls with the time; batches that have come to their end lie i
 
 1. A batch goes out only when every earlier one has its result or was written on the same connection.
 2. Once a batch must be sent again, nothing else goes out until all that is under way has its answer; then all go again,
-   in order, with the sequences that they had (KIP-98).
+   in order, with the sequences that they had (KIP-98). A leader knows the last five batches only: no more than four are
+   written behind one that has no result, or it would not be known again.
 3. The first batch under a producer id goes alone: a leader that does not know the id takes any first sequence.
 4. A sequence that is out of order is sent again while earlier batches are open.
 5. A batch that was written and has no answer is *in doubt*. If it ends so, its error says that it may be written
@@ -45,6 +46,7 @@ _MAY_BE_WRITTEN: Final = frozenset(
     }
 )
 _LARGEST_EPOCH: Final = 2**15 - 1
+_BATCHES_KNOWN: Final = 5  # of a producer, by a leader (ProducerStateEntry)
 _ORDER: Final = attrgetter("order")
 
 
@@ -72,6 +74,7 @@ class Line:
     """
 
     waiting: deque[Batch] = field(default_factory=deque)
+    put_so_far: int = 0
     in_flight: list[Batch] = field(default_factory=list)
     connection: object = None
     producer: Producer = NOT_STAMPED.producer
@@ -89,8 +92,10 @@ class Line:
             return None
         if self.is_broken:
             return next((batch for batch in self.waiting if batch.number is not None and batch.in_doubt), None)
-        if busy and self.in_flight[0].number is not None and self.leader_knows != self.producer.producer_id:
-            return None
+        if busy and self.in_flight[0].number is not None:
+            behind = self.waiting[0].order - self.in_flight[0].order
+            if self.leader_knows != self.producer.producer_id or behind >= _BATCHES_KNOWN:
+                return None
         return self.waiting[0]
 
     def put_back(self, batch: Batch) -> None:
@@ -141,7 +146,6 @@ class Sequencer:
         self._timeout_s = delivery_timeout_s
         self._backoff_s = backoff_s
         self._lines: defaultdict[TopicPartition, Line] = defaultdict(Line)
-        self._put_so_far = 0
         self.open_batches = 0
         self.open_bytes = 0
         self.ended: deque[Ended] = deque()
@@ -154,11 +158,11 @@ class Sequencer:
 
     def put(self, batch: Batch) -> None:
         """Queue a batch."""
-        self._put_so_far += 1
-        batch.order = self._put_so_far
         self.open_batches += 1
         self.open_bytes += len(batch.data)
         line = self._lines[batch.partition]
+        line.put_so_far += 1
+        batch.order = line.put_so_far
         line.waiting.append(batch)
         if self.must_abort:
             self._end_waiting(line, _aborting())

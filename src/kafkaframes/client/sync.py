@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -119,6 +120,10 @@ class Producer:
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """List the partitions of a topic; brokers may make it (``auto.create.topics.enable``)."""
         return self._loop.call(self._twin.partitions_for(topic))
+
+    def topic_id(self, topic: str) -> UUID:
+        """Return a topic's id; see ``AsyncProducer.topic_id``."""
+        return self._loop.call(self._twin.topic_id(topic))
 
     @property
     def producer(self) -> ProducerIdentity:

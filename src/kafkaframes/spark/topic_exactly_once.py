@@ -48,13 +48,22 @@ from kafkaframes.jobs.write_topic.transaction_time import (
     is_end_of_transaction,
     is_refused_timeout,
 )
+from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, checkpoint_files
 from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
 from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
 from kafkaframes.spark.query_ids import asker, is_connect
 from kafkaframes.spark.schema import types_of
-from kafkaframes.spark.topic_markers import MARKERS, Marker, is_written, make_topic, marker_for, read_markers
+from kafkaframes.spark.topic_markers import (
+    MARKERS,
+    Marker,
+    check_topic,
+    is_written,
+    make_topic,
+    marker_for,
+    read_markers,
+)
 from kafkaframes.spark.topic_options import topic_write_options
 from kafkaframes.spark.topic_writer import check_columns, open_producer
 
@@ -84,6 +93,7 @@ def write(
     if forbidden:
         raise OptionError(f"option kafka.{forbidden[0]}: a write exactly once chooses that itself")
     check_columns(types_of(frame.schema), parsed)
+    _check_speculation(frame.sparkSession)
     if not frame.isStreaming:
         Sink(parsed, transactional_id_of(parsed, str(uuid.uuid4()))).write(frame, None)
         return None
@@ -97,6 +107,19 @@ def write(
     if name is not None:
         writer = writer.queryName(name)
     return (writer if trigger is None else writer.trigger(**trigger)).start()
+
+
+def _check_speculation(spark: Any) -> None:
+    """Refuse a session whose tasks may run twice at once.
+
+    Raises:
+        OptionError: says which setting.
+    """
+    if spark.conf.get("spark.speculation", "false").strip().lower() == "true":
+        raise OptionError(
+            "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
+            "a slow task would fail. A write exactly once takes a session without spark.speculation"
+        )
 
 
 def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
@@ -189,6 +212,7 @@ class Sink:
         """
         with self._opened() as producer:
             before = None if batch is None else self._newest(producer.producer, batch)
+            self._topic_id(producer, before)
             if batch is not None and before is not None and is_written(before.batch, batch, self._transactional_id):
                 return
             if (warning := self._times.warning(0 if before is None else before.open_ms)) is not None:
@@ -197,14 +221,29 @@ class Sink:
                 )
             began = time.time()
             try:
-                self._write_transaction(frame, batch, producer)
+                self._write_transaction(frame, batch, producer, before)
             except Exception as error:
                 reason = self._times.too_long((time.time() - began) * 1000)
                 if reason is None or not is_end_of_transaction(error):
                     raise
                 raise KafkaframesError(f"{reason} ({error})") from error
 
-    def _write_transaction(self, frame: DataFrame, batch: StreamBatch | None, producer: Producer) -> None:
+    def _topic_id(self, producer: Producer, before: Marker | None) -> str:
+        """Return the id of the topic that is written to; "" where it has none yet, or the rows name theirs.
+
+        Raises:
+            KafkaframesError: the newest marker is of another topic of this name.
+        """
+        topic = self._options.topic
+        known = NIL_UUID if topic is None else producer.topic_id(topic)
+        topic_id = "" if known == NIL_UUID else str(known)
+        if topic is not None and before is not None and self._options.on_foreign_marker != "skip":
+            check_topic(before, topic, topic_id)
+        return topic_id
+
+    def _write_transaction(
+        self, frame: DataFrame, batch: StreamBatch | None, producer: Producer, before: Marker | None
+    ) -> None:
         """Send rows and marker in a transaction of their own.
 
         The marker comes last: until the first task sends something, brokers do not count the transaction's time.
@@ -214,16 +253,17 @@ class Sink:
         try:
             sent = send(frame, self._options, self._transactional_id, producer)
             open_ms = sent.open_ms()
+            marker = None
             if batch is not None:
-                value = Marker(batch, open_ms).value()
-                producer.send(MARKERS, value, key=self._transactional_id, partition=0).result()
+                marker = Marker(batch, open_ms, self._topic_id(producer, before))
+                producer.send(MARKERS, marker.value(), key=self._transactional_id, partition=0).result()
             if sent.records or batch is not None:
                 _commit(producer, is_repeated=batch is not None)
         except BaseException:
             self._fence_off()
             raise
         self._times.add(open_ms)
-        self._last = None if batch is None else Committed(identity, Marker(batch, open_ms))
+        self._last = None if marker is None else Committed(identity, marker)
 
     def _newest(self, identity: ProducerIdentity, batch: StreamBatch) -> Marker | None:
         """Return the marker of the newest batch that was committed, by whomever, that this one must fit."""

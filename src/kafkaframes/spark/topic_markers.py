@@ -1,8 +1,9 @@
 """What each micro-batch that was written exactly once leaves in the compacted topic ``MARKERS``. No pyspark.
 
 A marker is a record whose key is the sink's transactional id; it is written in the transaction of the rows. Its value
-is JSON: what identifies the micro-batch (``jobs/restore/writing/micro_batch.py``), and ``openMs``, for how long the
-transaction was open. Version 0.1.0 wrote ``batchId`` and ``openMs`` alone.
+is JSON: what identifies the micro-batch (``jobs/restore/writing/micro_batch.py``), ``openMs``, for how long the
+transaction was open, and ``topicId``, by which a topic that was made anew is known. Version 0.1.0 wrote ``batchId``
+and ``openMs`` alone.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ MARKERS: Final = "__kafkaframes_spark_sinks"
 
 
 class Marker(NamedTuple):
-    """A committed micro-batch, and for how long its transaction was open."""
+    """A committed micro-batch, for how long its transaction was open, and the id of the topic that it went to."""
 
     batch: StreamBatch
     open_ms: int = 0
+    topic_id: str = ""  # of one topic, where brokers have ids
 
     def value(self) -> str:
         """Return the value of its record."""
-        return json.dumps(self.batch.as_json() | {"queryId": self.batch.query_id, "openMs": self.open_ms})
+        noted = self.batch.as_json() | {"queryId": self.batch.query_id, "openMs": self.open_ms}
+        return json.dumps(noted | ({"topicId": self.topic_id} if self.topic_id else {}))
 
 
 def make_topic(options: TopicWriteOptions) -> None:
@@ -69,7 +72,8 @@ def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: Strea
         try:
             noted = json.loads(value)
             query_id = batch.query_id if key == transactional_id else noted.get("queryId", key)
-            marker = Marker(StreamBatch.from_json(query_id, noted), int(noted.get("openMs", 0)))
+            batch_of_it = StreamBatch.from_json(query_id, noted)
+            marker = Marker(batch_of_it, int(noted.get("openMs", 0)), str(noted.get("topicId", "")))
         except (ValueError, AttributeError, TypeError):
             if key == transactional_id:
                 raise KafkaframesError(f"the marker {key} in {MARKERS} cannot be read: {value[:80]!r}") from None
@@ -78,6 +82,21 @@ def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: Strea
             known[query_id] = marker
     mark = mark_for(batch, {query_id: marker.batch for query_id, marker in known.items()})
     return None if mark is None else known[mark.query_id]
+
+
+def check_topic(marker: Marker, topic: str, topic_id: str) -> None:
+    """Check that a topic is the one that a marker's micro-batch was written to; "" where an id is not known.
+
+    Raises:
+        KafkaframesError: it was deleted and made anew; says what to do.
+    """
+    if marker.topic_id and topic_id and marker.topic_id != topic_id:
+        raise KafkaframesError(
+            f"topic {topic} was deleted and made anew since micro-batch {marker.batch.batch_id} was written to it (its "
+            f"id was {marker.topic_id} and is {topic_id}): what was written before is gone. Either give the option "
+            "onForeignMarker=skip: the query goes on behind that micro-batch; or begin on a new checkpoint: everything "
+            "that the sources still have is written"
+        )
 
 
 def is_written(mark: StreamBatch, batch: StreamBatch, transactional_id: str) -> bool:

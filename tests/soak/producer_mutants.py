@@ -1,0 +1,207 @@
+"""Break the rules of ``client/sequencing.py`` one at a time, and see whether random schedules notice.
+
+    python -m tests.soak.producer_mutants [--schedules 20000] [--only NAME]
+
+Each mutant is a text of the module and what stands for it; both must fit today's module. ``SAFE`` says of a mutant why
+no schedule can notice: what it changes costs time or requests, never a record. Prints of each the first schedule that
+went wrong; exit status 1 if one survives that is not in ``SAFE``, or one dies that is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from tests.soak import producer_schedules
+
+from kafkaframes.client import sequencing
+
+MUTANTS = {
+    "overtakes what goes again": ("(busy and (self.goes_again or self.is_broken))", "(busy and self.is_broken)"),
+    "overtakes behind a break": ("(busy and (self.goes_again or self.is_broken))", "(busy and self.goes_again)"),
+    "a broken partition takes new batches": (
+        "return next((batch for batch in self.waiting if batch.number is not None and batch.in_doubt), None)",
+        "return self.waiting[0]",
+    ),
+    "several go before the leader knows the id": (
+        "if self.leader_knows != self.producer.producer_id or behind >=",
+        "if behind >=",
+    ),
+    "new ones behind what goes again": (" or behind >= _BATCHES_KNOWN", ""),
+    "what goes again stands last": (
+        "self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)",
+        "self.waiting.append(batch)",
+    ),
+    "what goes again is not noted": ("        self.goes_again = True\n", ""),
+    "those under way are not looked at": (
+        "        if any(earlier.order < batch.order for earlier in self.in_flight):\n            return False\n",
+        "",
+    ),
+    "those that wait are not looked at": (
+        "return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)",
+        "return True",
+    ),
+    "those in doubt are not looked at": (
+        "return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)",
+        "return not any(not self.is_broken for earlier in waiting)",
+    ),
+    "nothing is settled by an absent batch": (
+        "        if self.absent_from is not None and self.absent_from < batch.order:\n            return True\n",
+        "",
+    ),
+    "everything is settled": (
+        "        if line.is_settled_before(batch):\n            batch.in_doubt = False\n",
+        "        batch.in_doubt = False\n",
+    ),
+    "absent from the last on": (
+        "self.absent_from = batch.order if self.absent_from is None else min(self.absent_from, batch.order)",
+        "self.absent_from = 0",
+    ),
+    "an absent batch stays in doubt": (
+        "        batch.in_doubt = False\n        self.is_broken = True\n",
+        "        self.is_broken = True\n",
+    ),
+    "an absent batch does not break": (
+        "        batch.in_doubt = False\n        self.is_broken = True\n",
+        "        batch.in_doubt = False\n",
+    ),
+    "old numbers stay": ("        for batch in self.waiting:\n            batch.number = None\n", ""),
+    "a break stays": (
+        "self.is_broken, self.absent_from = False, None\n        for",
+        "self.absent_from = None\n        for",
+    ),
+    "what was absent stays": (
+        "self.is_broken, self.absent_from = False, None\n        for",
+        "self.is_broken = False\n        for",
+    ),
+    "any connection will do": ("or (line.in_flight and line.connection is not connection)", ""),
+    "numbered anew beside what is under way": (
+        "if line.producer != self.producer and not line.in_flight:",
+        "if line.producer != self.producer:",
+    ),
+    "holds back for ever": ("        line.goes_again = False\n", ""),
+    "acknowledged sequences are not noted": (
+        "            line.acknowledged_to = next_sequence(batch.number.base_sequence, batch.count)\n",
+        "",
+    ),
+    "errors after the write are final": ("batch.in_doubt = batch.in_doubt or code in _MAY_BE_WRITTEN", "pass"),
+    "out of order is as other errors": (
+        "if batch.number is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:",
+        "if False:",
+    ),
+    "a lost batch is not in doubt": ("        batch.in_doubt = True\n        self._again", "        self._again"),
+    "out of order while others are open is final": (
+        "        if not line.is_first_open(batch):\n",
+        "        if False:\n",
+    ),
+    "numbered anew in a transaction": ("if self.transactional or batch.in_doubt or not", "if batch.in_doubt or not"),
+    "numbered anew in doubt": ("if self.transactional or batch.in_doubt or not", "if self.transactional or not"),
+    "unknown fates are told as absent": ("if in_doubt and isinstance", "if False and isinstance"),
+    "an end does not break": (
+        "            line.is_broken = True\n            if not in_doubt:\n                line.see_absent(batch)\n",
+        "            pass\n",
+    ),
+    "an end in doubt does not break": (
+        "            line.is_broken = True\n            if not in_doubt:",
+        "            if not in_doubt:",
+    ),
+    "an end is absent though in doubt": (
+        "            if not in_doubt:\n                line.see_absent(batch)\n",
+        "            line.see_absent(batch)\n",
+    ),
+    "an absent end is not noted": ("            if not in_doubt:\n                line.see_absent(batch)\n", ""),
+    "a transaction goes on without a record": (
+        "            self.must_abort = True\n            for other",
+        "            for other",
+    ),
+    "those that wait for the transaction stay": (
+        "                self._end_waiting(other, _aborting())\n",
+        "                pass\n",
+    ),
+    "goes on with batches under way": (
+        "if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):",
+        "if not line.is_broken or self.transactional or any(_in_doubt(line)):",
+    ),
+    "goes on with batches in doubt": (
+        "if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):",
+        "if not line.is_broken or line.in_flight or self.transactional:",
+    ),
+    "raises the epoch in a transaction": (
+        "if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):",
+        "if not line.is_broken or line.in_flight or any(_in_doubt(line)):",
+    ),
+    "always a new epoch": ("if line.acknowledged_to == line.next_sequence and not has_numbers:", "if False:"),
+    "nothing is missing, though numbers wait": (
+        "if line.acknowledged_to == line.next_sequence and not has_numbers:",
+        "if line.acknowledged_to == line.next_sequence:",
+    ),
+    "never a new epoch": ("if line.acknowledged_to == line.next_sequence and not has_numbers:", "if not has_numbers:"),
+    "the same epoch again": ("Producer(producer_id, epoch + 1)", "Producer(producer_id, epoch)"),
+    "epochs without end": ("if epoch < _LARGEST_EPOCH:", "if True:"),
+    "without a new id": (
+        "if batch is None or batch.not_before > now or (self.needs_new_id and batch.number is None):",
+        "if batch is None or batch.not_before > now:",
+    ),
+    "old numbers in the next transaction": (
+        "            if self.transactional and line.is_broken and not line.in_flight:\n",
+        "            if False:\n",
+    ),
+    "a batch behind an abort waits": (
+        "        if self.must_abort:\n            self._end_waiting(line, _aborting())\n",
+        "",
+    ),
+    "retries without end": (
+        "return batch.attempts < self._retries and now - batch.created < self._timeout_s",
+        "return True",
+    ),
+}
+SAFE = {
+    "overtakes behind a break": "only those in doubt go then, in order, on one connection",
+    "a broken partition takes new batches": "what stands first then has a number that its leader refuses",
+    "holds back for ever": "batches go one by one",
+    "acknowledged sequences are not noted": "an epoch more",
+    "always a new epoch": "an epoch more",
+}
+
+
+def mutant(name: str) -> ModuleType:
+    """Return the module with one text changed."""
+    text = Path(sequencing.__file__).read_text(encoding="utf-8")
+    before, after = MUTANTS[name]
+    assert text.count(before) == 1, f"{name}: {before!r} stands {text.count(before)} times in the module"
+    made = ModuleType("kafkaframes.client.sequencing_mutant")
+    sys.modules[made.__name__] = made
+    exec(compile(text.replace(before, after), name, "exec"), made.__dict__)
+    return made
+
+
+def first_wrong(name: str, schedules: int) -> str | None:
+    """Return what the first schedule that notices says; None if none does."""
+    producer_schedules.Sequencer = mutant(name).Sequencer
+    for seed in range(schedules):
+        try:
+            producer_schedules.explore(seed)
+        except Exception as error:  # whatever a broken module runs into
+            return f"schedule {seed}: {type(error).__name__} {error}"
+    return None
+
+
+def main() -> None:
+    """Try each mutant."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=20_000)
+    parser.add_argument("--only", action="append", choices=MUTANTS)
+    options = parser.parse_args()
+    wrong = 0
+    for name in options.only or MUTANTS:
+        found = first_wrong(name, options.schedules)
+        wrong += (found is None) != (name in SAFE)
+        print(f"{'survives' if found is None else 'dies    '} {name}: {found or SAFE.get(name, '')}", flush=True)
+    print(f"mutants: {len(options.only or MUTANTS)}, wrong: {wrong}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
