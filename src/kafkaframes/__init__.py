@@ -17,7 +17,14 @@ from kafkaframes.jobs.functions import (
 )
 from kafkaframes.protocol.functions import apis, message
 from kafkaframes.records.functions import build_records
-from kafkaframes.scan.functions import read_batches, read_capture, read_records
+from kafkaframes.scan.functions import (
+    read_batches,
+    read_capture,
+    read_records,
+    scan_capture,
+    scan_log,
+    scan_topic,
+)
 
 if TYPE_CHECKING:
     from kafkaframes import spark
@@ -40,6 +47,9 @@ __all__ = [
     "repair_log",
     "report_log",
     "restore_log",
+    "scan_capture",
+    "scan_log",
+    "scan_topic",
     "spark",
     "verify_log",
 ]

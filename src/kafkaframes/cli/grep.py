@@ -23,11 +23,11 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import printable, say, time_text
 from kafkaframes.jobs.dump.names import HEADERS, KEY, PLACES, VALUE
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkaframes.scan.where import Where
 
 EXIT_NOTHING, EXIT_DAMAGED = 1, 2
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, VALUE, HEADERS)
@@ -66,7 +66,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     found = 0
     errors: list[Any] = []
     for batch in _batches(paths, given, errors):
-        rows = matching(_in_times(batch, given), sought, places)
+        rows = matching(batch, sought, places)
         rows = rows if given["most"] is None else rows.slice(0, given["most"] - found)
         found += rows.num_rows
         if rows.num_rows and not given["counts"]:
@@ -82,56 +82,35 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
 
 
 def _batches(paths: Sequence[str], given: dict[str, Any], errors: list[Any]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the topics and offsets that are asked for; with ``--follow`` without end."""
-    import pyarrow as pa
-
-    from kafkaframes.scan.log.follow import Follower
-    from kafkaframes.scan.log.records import read_records
-
-    options: dict[str, Any] = {
-        "columns": COLUMNS,
-        "mode": "PERMISSIVE",
-        "verify_crc": True,
-        "control_records": False,
-        "offsets": (given["from_offset"], given["until_offset"]),
-        "limit_bytes": None,
-    }
-    partitions = pa.array(given["partitions"], pa.int32())
-    if given["follow"]:
-        follower = Follower(paths, given["topics"], given["partitions"], storage=given["storage"], **options)
-        while True:
-            yield from follower.new()
-            errors += follower.errors
-            for error in follower.errors:
-                say(f"kafkaframes: {error.as_exception()}", err=True)
-            follower.errors.clear()
-            sys.stdout.flush()
-            time.sleep(POLL_SECONDS)
-    storage = given["storage"]
-    read = read_records(
-        list(paths),
-        key_files=storage.get(KEY_FILES, ()),
-        follow_links=bool(storage.get(FOLLOW_LINKS)),
-        replicas=given["replicas"],
-        topics=given["topics"],
-        **options,
-    )
-    for batch in read:
-        yield batch.filter(pa.compute.is_in(batch.column("partition"), partitions)) if given["partitions"] else batch
-    errors += read.errors
-
-
-def _in_times(batch: pa.RecordBatch, given: dict[str, Any]) -> pa.RecordBatch:
-    import pyarrow as pa
+    """Yield the records of the topics, offsets and times that are asked for; with ``--follow`` without end."""
+    from kafkaframes.scan.functions import scan_log
+    from kafkaframes.scan.where import where_of
 
     times = times_of(given)
-    stamps = batch.column("timestamp").view(pa.int64())
-    if times["from_time"] is not None:
-        batch = batch.filter(pa.compute.greater_equal(stamps, times["from_time"]))
-        stamps = batch.column("timestamp").view(pa.int64())
-    if times["until_time"] is not None:
-        batch = batch.filter(pa.compute.less(stamps, times["until_time"]))
-    return batch
+    where = where_of(
+        offset=(given["from_offset"], given["until_offset"]),
+        timestamp=(times["from_time"], times["until_time"]),
+        partition=given["partitions"] or None,
+    )
+    if given["follow"]:
+        yield from _followed(paths, given, where)
+    scan = scan_log(paths, topics=given["topics"], replicas=given["replicas"], storage=given["storage"])
+    batches = scan.narrowed(where).select(*COLUMNS).to_batches()
+    yield from batches
+    errors += batches.errors
+
+
+def _followed(paths: Sequence[str], given: dict[str, Any], where: Where) -> Iterator[pa.RecordBatch]:
+    from kafkaframes.scan.log.follow import Follower
+
+    follower = Follower(paths, given["topics"], columns=COLUMNS, where=where, storage=given["storage"])
+    while True:
+        yield from follower.new()
+        for error in follower.errors:
+            say(f"kafkaframes: {error.as_exception()}", err=True)
+        follower.errors.clear()
+        sys.stdout.flush()
+        time.sleep(POLL_SECONDS)
 
 
 def _print(rows: pa.RecordBatch, *, as_json: bool) -> None:

@@ -5,25 +5,216 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkaframes.capture.reader import CaptureBatches
     from kafkaframes.protocol.messages.registry import Specs
-    from kafkaframes.scan.log.records import RecordBatches
+    from kafkaframes.scan.ranges import Limit
+    from kafkaframes.scan.rows import RecordBatches
+    from kafkaframes.scan.scan import Scan
 
 Path = str | PathLike[str]
+Mode = Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"]
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+def scan_log(
+    paths: Path | Sequence[Path],
+    *,
+    topics: str | Sequence[str] = (),
+    start: Limit = None,
+    end: Limit = None,
+    isolation: Isolation = "read_uncommitted",
+    mode: Mode = "PERMISSIVE",
+    verify_crc: bool = True,
+    control_records: bool = False,
+    fail_on_data_loss: bool = True,
+    replicas: Literal["merge", "all"] = "merge",
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+    storage: Mapping[str, Any] | None = None,
+    limit_bytes: int | None = None,
+    budget_bytes: int | None = None,
+) -> Scan:
+    """Return a scan of the records of a log: of log directories, backups, tiered stores, segments (docs/scans.md).
+
+    >>> scan_log("/backup/*", topics="orders").where(partition=0).select("offset", "value")
+    scan of log /backup/*; where partition 0; columns offset, value
+
+    Nothing is read yet. Rows have ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestamp_type``, ``key``,
+    ``value`` and ``headers``; ``select`` chooses others: ``file`` and the columns of ``read_records``.
+
+    Args:
+        paths: directories, segments, patterns or URLs of such. Segments named one by one are read in that order.
+        topics: names or patterns; by default those that are not Kafka's own.
+        start, end: what is planned: ``"earliest"``, ``"latest"``, an offset, a time (a datetime, a date or text; UTC
+            without a zone), or an offset or a time for each partition: ``{"orders": {0: 17}}``. The end is exclusive.
+        isolation: ``read_committed`` leaves out what was aborted, and what lies behind an open transaction.
+        mode: what becomes of damage: PERMISSIVE gives what Kafka would, DROPMALFORMED leaves damaged batches out,
+            FAILFAST raises at the first.
+        verify_crc: whether a wrong CRC counts as damage.
+        control_records: whether transaction markers and the like are among the records.
+        fail_on_data_loss: whether it is an error if the log has lost offsets that ``start`` or ``end`` name.
+        replicas: ``merge`` makes one log of the copies of a partition (docs/many-copies.md); ``all`` reads each.
+        key_files: private RSA keys of encrypted tiered segments.
+        follow_links: read what symbolic links in directories lead to.
+        storage: what fsspec's constructor takes, where paths are URLs.
+        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
+        budget_bytes: the most memory for batches that are open at once, 256 MiB by default.
+
+    Raises:
+        OptionError: an option does not exist or does not fit.
+    """
+    from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
+    from kafkaframes.scan.log.options import ReadOptions, topic_choice
+    from kafkaframes.scan.log.source import log_source
+    from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, bound_of, check_batch_start
+    from kafkaframes.scan.scan import Scan
+    from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+
+    _check("mode", mode, ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))
+    _check("replicas", replicas, ("merge", "all"))
+    _check("isolation", isolation, ("read_uncommitted", "read_committed"))
+    first, last = bound_of("start", start, unset=EARLIEST), bound_of("end", end, unset=LATEST)
+    check_batch_start(first)
+    if isinstance(first, AtGroup) or isinstance(last, AtGroup):
+        raise OptionError("`start` of a log is no group: groups are of live topics")
+    chosen = [topics] if isinstance(topics, str) else list(topics)
+    keys: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
+    links = {FOLLOW_LINKS: True} if follow_links else {}
+    options = ReadOptions(
+        _paths(paths),
+        **topic_choice(chosen),
+        start=first,
+        end=last,
+        no_match="latest",
+        fail_on_data_loss=fail_on_data_loss,
+        isolation=isolation,
+        include_control=control_records,
+        replicas=replicas,
+        mode=mode,
+        verify_crc=verify_crc,
+        limit_bytes=DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes,
+        budget_bytes=DEFAULT_BUDGET_BYTES if budget_bytes is None else budget_bytes,
+        storage={**(storage or {}), **keys, **links},
+    )
+    needs_log = bool(chosen) or (first, last) != (EARLIEST, LATEST) or isolation == "read_committed"
+    return Scan(log_source(options, chosen, as_log=needs_log))
+
+
+def scan_topic(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    *,
+    start: Limit = None,
+    end: Limit = None,
+    isolation: Isolation = "read_committed",
+    fail_on_data_loss: bool = True,
+    client: Mapping[str, Any] | None = None,
+) -> Scan:
+    """Return a scan of the records of live topics, without a group (docs/scans.md).
+
+    Each run asks the cluster where partitions end, and reads up to there: no record is read that comes later. Rows are
+    as those of ``scan_log``.
+
+    Args:
+        servers: ``host:port``, several with commas, or a list of them.
+        topics: names or patterns.
+        start, end: as of ``scan_log``; ``"group:NAME"`` starts where a consumer group has committed.
+        isolation: ``read_committed`` leaves out what was aborted, and what lies behind an open transaction.
+        fail_on_data_loss: whether it is an error if the topic has lost offsets that are to be read.
+        client: more settings of a consumer under Kafka's names, such as ``{"security.protocol": "SSL"}``.
+
+    Raises:
+        OptionError: an option does not exist or does not fit.
+    """
+    from kafkaframes.client.settings import ConsumerSettings
+    from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, bound_of
+    from kafkaframes.scan.scan import Scan
+    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.scan.topic.source import TopicSource
+
+    _check("isolation", isolation, ("read_uncommitted", "read_committed"))
+    last = bound_of("end", end, unset=LATEST)
+    if isinstance(last, AtGroup):
+        raise OptionError("`end` is no group; a group is where a read may start")
+    chosen = [topics] if isinstance(topics, str) else list(topics)
+    if not chosen:
+        raise OptionError("`topics` names no topic")
+    servers = servers if isinstance(servers, str) else ",".join(servers)
+    settings = {**(client or {}), "bootstrap.servers": servers, "isolation.level": isolation}
+    ConsumerSettings.of(settings)
+    first = bound_of("start", start, unset=EARLIEST)
+    return Scan(
+        TopicSource(
+            TopicOptions(
+                settings,
+                **topic_choice(chosen),
+                start=first,
+                end=last,
+                no_match="latest",
+                fail_on_data_loss=fail_on_data_loss,
+            )
+        )
+    )
+
+
+def scan_capture(
+    paths: Path | Sequence[Path],
+    *,
+    table: str = "calls",
+    api: str | None = None,
+    ports: Sequence[int] | str = (),
+    secrets: bool = False,
+    specs: Specs | None = None,
+) -> Scan:
+    """Return a scan of recorded Kafka traffic, a row for each call by default (docs/captures.md, docs/scans.md).
+
+    Args:
+        paths: a pcap or pcapng file (plain, gzip, zstd, lz4), a directory of a rotating recorder's files, a pattern,
+            or several of these, which belong together.
+        table: ``calls``, ``connections``, ``gaps``, ``packets`` or ``records``.
+        api: calls of this API only, with ``request`` and ``response`` as structs instead of JSON.
+        ports: on which brokers listen; by default the bytes of a connection show whether it is Kafka.
+        secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
+        specs: your own specs; what they lack (an API, a version) is read by the catalog's.
+
+    Raises:
+        OptionError: a table or API does not exist.
+    """
+    from kafkaframes.capture.reader import CaptureOptions
+    from kafkaframes.capture.streams import ports_of
+    from kafkaframes.protocol.messages.apis import Apis
+    from kafkaframes.scan.capture.options import SourceOptions
+    from kafkaframes.scan.capture.source import CaptureSource
+    from kafkaframes.scan.scan import Scan
+
+    read = CaptureOptions(table=table, api=api, ports=ports_of(ports), secrets=secrets, apis=Apis(specs))
+    read.chosen()
+    return Scan(CaptureSource(SourceOptions(_paths(paths), read)))
+
+
+def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
+    return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
+
+
+def _check(setting: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise OptionError(f"`{setting}` is {' or '.join(known)}, not {value!r}")
 
 
 def read_records(
     source: bytes | bytearray | memoryview | Path | Sequence[Path],
     *,
     columns: Sequence[str] | None = None,
-    mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = "PERMISSIVE",
+    mode: Mode = "PERMISSIVE",
     verify_crc: bool = True,
     control_records: bool = True,
     offsets: tuple[int | None, int | None] = (None, None),
@@ -35,6 +226,8 @@ def read_records(
     follow_links: bool = False,
 ) -> RecordBatches:
     """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
+
+    For paths this is short for ``scan_log(...).where(offset=offsets).select(...).to_batches()``.
 
     >>> kafkaframes.read_records("/backup/kafka-logs", topics=["orders"]).to_pandas()  # doctest: +SKIP
 
@@ -71,22 +264,34 @@ def read_records(
         LogDirError: (while iterating) a file cannot be read.
         CorruptRecordError: (while iterating) damage, in mode FAILFAST.
     """
-    from kafkaframes.scan.log.records import read_records as read
+    from kafkaframes.records.columns import DEFAULT_COLUMNS
+    from kafkaframes.scan.log.memory import IN_MEMORY, read_bytes
 
-    return read(
+    if isinstance(source, IN_MEMORY):
+        return read_bytes(
+            source,
+            DEFAULT_COLUMNS if columns is None else columns,
+            mode=mode,
+            verify_crc=verify_crc,
+            control_records=control_records,
+            offsets=offsets,
+            limit_bytes=limit_bytes,
+            budget_bytes=budget_bytes,
+        )
+    scan = scan_log(
         source,
-        columns=columns,
+        topics=topics,
         mode=mode,
         verify_crc=verify_crc,
         control_records=control_records,
-        offsets=offsets,
+        replicas=replicas,
+        key_files=key_files,
+        follow_links=follow_links,
         limit_bytes=limit_bytes,
         budget_bytes=budget_bytes,
-        key_files=key_files,
-        replicas=replicas,
-        topics=topics,
-        follow_links=follow_links,
-    )
+    ).where(offset=offsets)
+    default = DEFAULT_COLUMNS if scan.source.is_files else scan.columns
+    return scan.select(*(default if columns is None else columns)).to_batches()
 
 
 def read_batches(
@@ -103,9 +308,10 @@ def read_batches(
     Raises:
         LogDirError: a file cannot be read.
     """
-    from kafkaframes.scan.log.records import read_batches as read
+    from kafkaframes.scan.log.memory import IN_MEMORY
+    from kafkaframes.scan.log.memory import read_batches as read
 
-    return read(source, key_files=key_files)
+    return read(source if isinstance(source, IN_MEMORY) else _paths(source), key_files=key_files)
 
 
 def read_capture(
@@ -117,8 +323,10 @@ def read_capture(
     ports: Sequence[int] | str = (),
     secrets: bool = False,
     specs: Specs | None = None,
-) -> CaptureBatches:
+) -> RecordBatches:
     """Return an iterator over recorded Kafka traffic as Arrow record batches (docs/captures.md).
+
+    This is short for ``scan_capture(...).select(...).to_batches()``.
 
     Args:
         source: a pcap or pcapng file (plain, gzip, zstd, lz4), a directory of a rotating recorder's files, a pattern,
@@ -131,26 +339,11 @@ def read_capture(
         specs: your own specs; what they lack (an API, a version) is read by the catalog's.
 
     Returns:
-        An iterator with ``schema``, ``read_all()``, and ``problems``: what is wrong with the files so far.
+        An iterator with ``schema``, ``read_all()``, ``to_pandas()``, and ``errors``: what is wrong with the files.
 
     Raises:
         OptionError: a path, table, column or API does not exist.
         DecodeError: (while iterating) a file is no capture.
     """
-    from os import fspath
-
-    from kafkaframes.capture.reader import CaptureOptions
-    from kafkaframes.capture.reader import read_capture as read
-    from kafkaframes.capture.streams import ports_of
-    from kafkaframes.protocol.messages.apis import Apis
-
-    paths = [fspath(source)] if isinstance(source, str | PathLike) else [fspath(one) for one in source]
-    options = CaptureOptions(
-        table=table,
-        columns=None if columns is None else tuple(columns),
-        api=api,
-        ports=ports_of(ports),
-        secrets=secrets,
-        apis=Apis(specs),
-    )
-    return read(paths, options)
+    scan = scan_capture(source, table=table, api=api, ports=ports, secrets=secrets, specs=specs)
+    return (scan if columns is None else scan.select(*columns)).to_batches()

@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.where import Instant, milliseconds
 
 log = logging.getLogger("kafkaframes.spark")
 EARLIEST, LATEST = -2, -1
+_EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"
 Name = tuple[str, int]  # of a topic partition
 PartitionOffsets = Mapping[Name, int]
 Assignment = Mapping[str, tuple[int, ...]]  # the partitions of topics
@@ -36,6 +38,47 @@ class AtGroup:
 
 
 Bound = int | PartitionOffsets | AtTime
+Position = int | Instant  # an offset, where it is an int
+Limit = Position | Mapping[str, Mapping[int, Position]] | None
+
+
+def bound_of(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
+    """Return where a read starts or ends, as users write it.
+
+    >>> bound_of("start", "1970-01-02", unset=EARLIEST)
+    AtTime(times=86400000)
+    >>> bound_of("end", {"orders": {0: 5}}, unset=LATEST)
+    {('orders', 0): 5}
+
+    Args:
+        setting: its name.
+        value: ``earliest``, ``latest``, ``group:NAME``, a time, an offset; or an offset or a time for each partition of
+            each topic.
+        unset: what None is.
+
+    Raises:
+        OptionError: it is none of these.
+    """
+    if value is None:
+        return unset
+    if isinstance(value, Mapping):
+        by_partition = {(topic, number): at for topic, numbers in value.items() for number, at in numbers.items()}
+        if all(isinstance(at, int) for at in by_partition.values()):
+            return {name: _offset(setting, at) for name, at in by_partition.items()}
+        return AtTime({name: milliseconds(at) for name, at in by_partition.items()})
+    if isinstance(value, int):
+        return _offset(setting, value)
+    if value in (_EARLIEST, _LATEST):
+        return EARLIEST if value == _EARLIEST else LATEST
+    if isinstance(value, str) and value.startswith(_GROUP):
+        return AtGroup(value.removeprefix(_GROUP))
+    return AtTime(milliseconds(value))
+
+
+def _offset(setting: str, value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise OptionError(f"`{setting}`: offsets begin at 0, not at {value!r}; earliest and latest are text")
+    return value
 
 
 def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:

@@ -108,14 +108,9 @@ class KafkaTopicReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Ask the cluster where partitions start and end, and share them out."""
-        from kafkaframes.scan.topic.planning import TopicLookups, check_order
+        from kafkaframes.scan.topic.planning import plan_topic
 
-        with TopicLookups(self.options) as lookups:
-            partitions = lookups.partitions()
-            starts, ends = lookups.starts(partitions), lookups.ends(partitions)
-            check_order(starts, ends)
-            kept = lookups.check_kept(starts)
-            pieces: list[InputPartition] = [TopicPiece(work) for work in lookups.ranges(kept, ends)]
+        pieces: list[InputPartition] = [TopicPiece(work) for work in plan_topic(self.options)]
         settle()
         return pieces or [TopicPiece(None)]
 

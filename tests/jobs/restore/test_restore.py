@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkaframes
+from kafkaframes import read_records
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.groups import CommitKey, read_groups
 from kafkaframes.jobs.restore.job import restore
@@ -22,7 +23,6 @@ from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.records.build import build_records
-from kafkaframes.scan.log.records import read_records
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import TopicPartition

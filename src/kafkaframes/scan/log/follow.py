@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE
-from kafkaframes.scan.log.records import TOPIC_COLUMNS, with_topic
+from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
+from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
 from kafkaframes.storage.log.discover import discover
@@ -18,14 +19,14 @@ from kafkaframes.storage.log.selection import is_selected
 
 
 class Follower:
-    """The position of a reader in each segment. Each copy of a partition is read by itself.
+    """The position of a reader in each segment. Each copy of a partition is read by itself; there are no markers.
 
     Args:
-        paths: log directories or partitions; new partitions and segments under them are found.
+        paths: log directories or partitions; new partitions and segments under them are read, too.
         topics: names or patterns; by default those that are not Kafka's own.
-        partitions: numbers; none are all.
+        columns: of the rows, as of ``kafkaframes.scan_log``.
+        where: what rows are kept.
         storage: options of the stores.
-        columns, mode, verify_crc, control_records, offsets, limit_bytes: as of ``kafkaframes.read_records``.
 
     Attributes:
         errors: the damage so far; the caller clears it.
@@ -35,30 +36,22 @@ class Follower:
         self,
         paths: Sequence[str],
         topics: Sequence[str] = (),
-        partitions: Sequence[int] = (),
         *,
-        storage: Mapping[str, Any],
         columns: Sequence[str],
-        mode: str,
-        verify_crc: bool,
-        control_records: bool,
-        offsets: tuple[int | None, int | None],
-        limit_bytes: int | None,
+        where: Where,
+        storage: Mapping[str, Any],
     ) -> None:
         self.errors: list[ReadError] = []
-        self._paths, self._topics, self._partitions, self._storage = list(paths), topics, partitions, storage
-        self._places: dict[str, int] = {}
-        options = ReadOptions(
-            columns=tuple(name for name in columns if name not in TOPIC_COLUMNS),
-            mode=mode,
-            verify_crc=verify_crc,
-            control_records=control_records,
+        self._paths, self._topics, self._storage = list(paths), topics, storage
+        self._columns, self._where = tuple(columns), where
+        self._positions: dict[str, int] = {}
+        self._options = ReadOptions(
+            columns=sources_of(columns, where),
+            control_records=False,
             rules=FILE,
-            first_offset=offsets[0],
-            end_offset=offsets[1],
+            first_offset=where.offsets[0],
+            end_offset=where.offsets[1],
         )
-        self._options = options if limit_bytes is None else options._replace(limit_bytes=limit_bytes)
-        self._columns = tuple(columns)
 
     def new(self) -> Iterator[pa.RecordBatch]:
         """Yield the records that were appended since the last call, partition by partition.
@@ -67,24 +60,28 @@ class Follower:
             LogDirError: a path cannot be read.
         """
         for directory in discover(self._paths, options=self._storage):
-            for one in directory.partitions:
-                if one.is_live and self._wants(one.topic_partition):
-                    for segment in one.segments:
-                        yield from self._rest_of(one.topic_partition, segment)
+            for partition in directory.partitions:
+                if partition.is_live and self._wants(partition.topic_partition):
+                    for segment in partition.segments:
+                        yield from self._rest_of(partition.topic_partition, segment)
 
     def _wants(self, of: TopicPartition) -> bool:
         is_hidden = not self._topics and of.topic in INTERNAL_TOPICS
-        is_chosen = is_selected(of.topic, self._topics) and (not self._partitions or of.partition in self._partitions)
-        return is_chosen and not is_hidden
+        return (
+            is_selected(of.topic, self._topics) and self._where.has_partition(of.topic, of.partition) and not is_hidden
+        )
 
     def _rest_of(self, of: TopicPartition, segment: Segment) -> Iterator[pa.RecordBatch]:
-        start = self._places.get(segment.path, 0)
+        start = self._positions.get(segment.path, 0)
         if segment.size_bytes <= start:
             return
+        origin = RowOrigin(of.topic, of.partition, segment.path)
         with open_planned(segment.path, segment.size_bytes, options=self._storage) as opened:
             reader = RecordReader(opened.source, self._options, errors=self.errors, start=start, end=segment.size_bytes)
-            yield from (with_topic(batch, of, self._columns) for batch in reader)
-        is_torn = (
-            reader.end is not None and not reader.end.corrupt
-        )  # an incomplete batch is still being written; it is read next time
-        self._places[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes
+            for batch in reader:
+                rows = rows_of(batch, origin, self._columns, self._where)
+                if rows is not None:
+                    yield rows
+        # An incomplete batch is still being written; it is read next time.
+        is_torn = reader.end is not None and not reader.end.corrupt
+        self._positions[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes

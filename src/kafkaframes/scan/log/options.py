@@ -9,8 +9,9 @@ from fnmatch import translate
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
+from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, Bound
+from kafkaframes.scan.where import EVERYTHING, Where
 from kafkaframes.storage.files.filesystem import has_magic
 
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
@@ -36,9 +37,11 @@ class ReadOptions:
         deep: batches are opened, or the headers of segments walked.
         mode: what is done with damage: ``PERMISSIVE``, ``DROPMALFORMED`` or ``FAILFAST``.
         verify_crc: whether a wrong CRC is damage.
+        limit_bytes: the largest decompressed size of a batch; a larger one is damage.
         budget_bytes: the most memory of a task for batches that are open at once.
         min_partitions, max_bytes_per_partition: how the input is cut into tasks.
         max_offsets_per_trigger, max_bytes_per_trigger: how much a micro-batch takes at most.
+        where: what rows are kept, inside of start and end.
         storage: what fsspec's constructor takes, key files, and whether links are followed.
 
     Raises:
@@ -64,11 +67,13 @@ class ReadOptions:
     deep: bool = False
     mode: str = "PERMISSIVE"
     verify_crc: bool = True
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
     budget_bytes: int = DEFAULT_BUDGET_BYTES
     min_partitions: int = 1
     max_bytes_per_partition: int = DEFAULT_BYTES_PER_PARTITION
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
+    where: Where = EVERYTHING
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -201,6 +201,7 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
         following = segments[position + 1] if position + 1 < len(segments) else None
         limit, wanted = _reach(segment, following)
         first, end = max(first, segment.log_start_offset), min(end, wanted, segment.end_offset)
+        first, end = options.where.bounded(first, end)
         is_row = segment.size_bytes > segment.start or options.table == "segments"
         if is_row and segment.base_offset < end and limit > first:
             slices.append(_bounded(segment, first, end, limit))

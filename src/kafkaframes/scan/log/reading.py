@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.records.chunks import CHUNK_BYTES
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.layout import BATCH_V2
@@ -36,6 +37,8 @@ from kafkaframes.scan.log.arrow import Conversion
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice
 from kafkaframes.scan.rebatch import TARGET_BYTES
+from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
+from kafkaframes.scan.where import Where
 from kafkaframes.storage.copies.healing import Healer
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
@@ -63,57 +66,94 @@ def read_work(
     """
     conversion = Conversion(columns)
     for piece in work:
-        yield from _read_slice(piece, conversion, options, meter)
+        for batch in _read_slice(piece, conversion.sources, options, meter=meter, chunk_bytes=TARGET_BYTES):
+            yield conversion.batch(batch, piece.segment)
+
+
+def read_rows(
+    work: Iterable[Slice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan, in order; damage is appended to ``errors``. Raises as ``read_work``.
+
+    Args:
+        work, options: of the task.
+        columns: names of ``scan.rows``.
+        errors: of the whole scan.
+    """
+    sources = sources_of(columns, options.where)
+    for piece in work:
+        segment = piece.segment
+        origin = RowOrigin(segment.topic or None, segment.partition if segment.topic else None, segment.path)
+        for batch in _read_slice(piece, sources, options, errors=errors):
+            rows = rows_of(batch, origin, columns, options.where)
+            if rows is not None:
+                yield rows
 
 
 def _read_slice(
-    piece: Slice, conversion: Conversion, options: ReadOptions, meter: Meter | None
+    piece: Slice,
+    sources: Sequence[str],
+    options: ReadOptions,
+    *,
+    meter: Meter | None = None,
+    errors: list[ReadError] | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the columns ``sources`` of a slice; damage goes to ``errors``, or to the logger where there are none."""
     with open_slice(piece, options, meter=meter) as opened:
         if opened is None:
             return
-        wanted, planned = _record_options(opened, conversion.sources, options), opened.piece.end
+        reading, planned = _record_options(opened, sources, options, chunk_bytes), opened.piece.end
+        reported: list[ReadError] = [] if errors is None else errors
+        logged = len(reported)
         end: End | None = None
-        for run in opened.runs(options.mode):
-            reader = RecordReader(opened.segment.source, wanted, start=run.start, end=planned)
-            reported = 0
+        for run in opened.runs(options.mode, None if errors is None else _into(errors, piece.segment.path)):
+            reader = RecordReader(opened.segment.source, reading, start=run.start, end=planned, errors=reported)
             for batch in reader:
-                reported = _report(reader.errors, reported)
-                yield conversion.batch(batch, piece.segment)
-            _report(reader.errors, reported)
+                logged = logged if errors is not None else _log(reported, logged)
+                yield batch
+            logged = logged if errors is not None else _log(reported, logged)
             end = run.end = reader.end
         if end is not None and end.position < planned:
-            _report_rest(end, opened.piece)
+            _report_rest(end, opened.piece, logging.WARNING if errors is None else logging.INFO)
 
 
-def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOptions) -> RecordOptions:
-    """Return the options of the room ``records`` for a slice."""
+def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
+    def lose(gap: Gap) -> None:
+        errors.append(ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0))
+
+    return lose
+
+
+def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOptions, chunk_bytes: int) -> RecordOptions:
+    """Return the options of the package ``records`` for a slice."""
     first, end = opened.piece.first_offset, opened.piece.end_offset
     return RecordOptions(
         columns=columns,
         mode=options.mode,
         verify_crc=options.verify_crc,
+        limit_bytes=options.limit_bytes,
         budget_bytes=options.budget_bytes,
         rules=FILE,
         control_records=options.include_control,
         first_offset=None if first == NO_START else first,
         end_offset=None if end == NO_END else end,
-        chunk_bytes=TARGET_BYTES,
-        unwanted=opened.unwanted,
+        chunk_bytes=chunk_bytes,
+        unwanted=opened.unread(options.where),
         heal=opened.healer,
     )
 
 
-def _report(errors: list[ReadError], reported: int) -> int:
-    for error in errors[reported:]:
+def _log(errors: list[ReadError], logged: int) -> int:
+    for error in errors[logged:]:
         log.warning("%s; %d of the batch's records are read", error.as_exception(), error.records)
     return len(errors)
 
 
-def _report_rest(end: End, piece: Slice) -> None:
+def _report_rest(end: End, piece: Slice, level: int) -> None:
     """Log how many bytes lie behind the last batch; why they are not a batch was reported already if it is an error."""
-    rest = piece.end - end.position
-    log.warning("%s: %s; %d bytes from byte %d on are not read", piece.segment.path, end.reason, rest, end.position)
+    rest, path = piece.end - end.position, piece.segment.path
+    log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, rest, end.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +172,14 @@ class OpenSlice:
     healer: Healer | None
     unwanted: Callable[[Batches], Flags] | None
 
-    def runs(self, mode: str) -> Iterator[Run]:
+    def unread(self, where: Where) -> Callable[[Batches], Flags] | None:
+        """Return what says of batches whether to leave them unread: aborted, or of another time; None for none."""
+        unwanted = self.unwanted
+        if not where.has_times or unwanted is None:
+            return where.batches_without_rows if where.has_times else unwanted
+        return lambda batches: unwanted(batches) | where.batches_without_rows(batches)
+
+    def runs(self, mode: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[Run]:
         """Yield the runs of the slice: where it was cut meanwhile is an error, a damaged chunk a warning.
 
         After a run was read, the batches that came from other copies are logged.
@@ -144,7 +191,7 @@ class OpenSlice:
         def warn(gap: Gap) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
-        for run in self.segment.runs(start=self.piece.start, end=self.piece.end, mode=mode, on_gap=warn):
+        for run in self.segment.runs(start=self.piece.start, end=self.piece.end, mode=mode, on_gap=on_gap or warn):
             yield run
             if self.healer is not None:
                 for text in self.healer.healed:

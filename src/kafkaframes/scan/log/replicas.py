@@ -135,8 +135,9 @@ def copies_apart(chosen: Sequence[Segment], options: ReadOptions) -> Iterator[tu
     for turn in range(max((len(places) for places in directories.values()), default=0)):
         places = {all_of[turn] for all_of in directories.values() if len(all_of) > turn}
         part = [segment for segment in chosen if segment.directory in places]
-        yield part, _only({(one.topic, one.partition) for one in part}, options)
+        yield part, of_partitions({(one.topic, one.partition) for one in part}, options)
 
 
-def _only(names: set[Name], options: ReadOptions) -> ReadOptions:
+def of_partitions(names: set[Name], options: ReadOptions) -> ReadOptions:
+    """Return options whose bounds say nothing of other topic partitions."""
     return replace(options, start=narrowed(options.start, names), end=narrowed(options.end, names))

@@ -33,7 +33,7 @@ from kafkaframes.scan.log.planning import (
     select_segments,
     share_out,
 )
-from kafkaframes.scan.log.replicas import OneOfEach, copies_apart, merge_chosen
+from kafkaframes.scan.log.replicas import OneOfEach, copies_apart, merge_chosen, of_partitions
 from kafkaframes.scan.ranges import (
     LATEST,
     AtTime,
@@ -112,6 +112,9 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
     chosen = select_segments(found.segments, options)
+    if options.where.topics is not None or options.where.partitions is not None:
+        chosen = [one for one in chosen if options.where.has_partition(one.topic, one.partition)]
+        options = of_partitions({(one.topic, one.partition) for one in chosen}, options)
     _report_tiered(found, chosen, options)
     if options.replicas == "all":
         parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]

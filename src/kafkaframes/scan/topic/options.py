@@ -9,6 +9,7 @@ from typing import Any
 
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtGroup, Bound
+from kafkaframes.scan.where import EVERYTHING, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class TopicOptions:
         max_offsets_per_trigger, max_bytes_per_trigger: how much a micro-batch takes at most.
         min_offsets_per_trigger, max_trigger_delay_ms: how many offsets a micro-batch waits for, and how long.
         poll_timeout_ms: how long a task waits for records.
+        where: what rows are kept, inside of start and end.
     """
 
     client: Mapping[str, Any] = field(repr=False)  # passwords are in it
@@ -45,6 +47,7 @@ class TopicOptions:
     max_bytes_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60 * 1000
     poll_timeout_ms: int = 120_000
+    where: Where = EVERYTHING
 
     @property
     def read_committed(self) -> bool:

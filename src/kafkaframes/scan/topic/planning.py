@@ -130,6 +130,14 @@ class TopicLookups:
         answers = self._consumer.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
         return {_place(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
 
+    def in_time(self, starts: Offsets, ends: Offsets) -> Offsets:
+        """Return starts without the records before the first that is as late as the options' range of time asks."""
+        least = self.options.where.timestamps_ms[0]
+        if least is None or not starts:
+            return starts
+        firsts = self._at_times({_place(one): least for one in starts})
+        return {one: min(max(start, firsts[_place(one)] or start), ends[one]) for one, start in starts.items()}
+
     def _at_group(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
             found: Mapping[TopicPartition, CommittedOffset] = consumer.committed(partitions)
@@ -187,6 +195,28 @@ class TopicLookups:
                 end = marks[place + 1] if place + 1 < len(marks) else one.end
                 found.append((end, (end - mark) * density(look, one.place, mark)))
         return found
+
+
+def plan_topic(options: TopicOptions) -> list[Range]:
+    """Ask a cluster what is to be read by now: the end of each partition is fixed here.
+
+    Raises:
+        BrokerError, NetworkError: a topic does not exist, or the cluster cannot be reached.
+        OptionError: what is named is not there, or is lost.
+    """
+    where = options.where
+    with TopicLookups(options) as lookups:
+        every = lookups.partitions()
+        partitions = [one for one in every if where.has_partition(one.topic, one.partition)]
+        starts, ends = (
+            {one: bound[one] for one in partitions} for bound in (lookups.starts(every), lookups.ends(every))
+        )
+        check_order(starts, ends)
+        starts = lookups.in_time(lookups.check_kept(starts), ends)
+        bounded = {one: where.bounded(starts[one], ends[one]) for one in partitions}
+        return lookups.ranges(
+            {one: first for one, (first, _) in bounded.items()}, {one: end for one, (_, end) in bounded.items()}
+        )
 
 
 def check_order(starts: Offsets, ends: Offsets) -> None:

@@ -7,21 +7,24 @@ does not begin with a handshake.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from kafkaframes.client import Consumer
+from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.stretch import Rules, fetches
 from kafkaframes.records.memory import Recycler
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.arrow import Conversion
 from kafkaframes.scan.ranges import report_loss
 from kafkaframes.scan.rebatch import rebatch
+from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Range, open_consumer
 
+_Made = TypeVar("_Made")
 _MOST_IDLE: Final = 8
 _FETCH: Final = {"fetch_max_bytes": 16 << 20, "max_partition_fetch_bytes": 8 << 20, "fetch_max_wait_ms": 100}
 
@@ -53,6 +56,15 @@ class _Pool:
         for _, old in surplus:
             old.close()
 
+    def close(self, options: TopicOptions) -> None:
+        """Close the idle consumers of these settings."""
+        key = _settings_of(options)
+        with self._lock:
+            closing = [consumer for known, consumer in self._idle if known == key]
+            self._idle = [entry for entry in self._idle if entry[0] != key]
+        for consumer in closing:
+            consumer.close()
+
 
 def _settings_of(options: TopicOptions) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in options.client.items()))
@@ -62,16 +74,42 @@ _pool = _Pool()
 
 
 def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range in order, as Arrow batches of about 1 MB.
+    """Yield the records of a range as Arrow batches of about 1 MB with Spark's types; raises as ``read_rows``."""
+    conversion = Conversion(columns)
+    origin = _Partition(work.topic, work.partition)
+    batches = read_fetched(
+        work, options, lambda fetched, memory: fetched.read(conversion.sources, end_offset=work.end, memory=memory)
+    )
+    yield from rebatch(conversion.batch(batch, origin) for batch in batches)
+
+
+def read_rows(work: Range, columns: Sequence[str], options: TopicOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan, in order.
 
     Raises:
-        OptionError: offsets are lost (with ``failOnDataLoss``).
-        BrokerError, NetworkError: the partition cannot be read, or nothing came for ``kafkaConsumer.pollTimeoutMs``.
+        OptionError: offsets are lost (with ``fail_on_data_loss``).
+        BrokerError, NetworkError: the partition cannot be read, or nothing came for ``poll_timeout_ms``.
         CorruptRecordError: a batch is damaged.
     """
-    consumer = _pool.take(options)
+    where = options.where
+    sources, origin = sources_of(columns, where), RowOrigin(work.topic, work.partition)
+    batches = read_fetched(
+        work, options, lambda fetched, memory: fetched.read(sources, end_offset=work.end, memory=memory)
+    )
+    for batch in batches:
+        rows = rows_of(batch, origin, columns, where)
+        if rows is not None:
+            yield rows
+
+
+def read_fetched(
+    work: Range, options: TopicOptions, read: Callable[[Fetched, Recycler], Iterable[_Made]]
+) -> Iterator[_Made]:
+    """Yield what ``read`` makes of each answer that holds records of a range, in order; raises as ``read_rows``."""
+    consumer, memory = _pool.take(options), Recycler()
     try:
-        yield from rebatch(_batches(consumer, work, columns, options))
+        for fetched in fetches(consumer, work.place, _rules(work, options), first=work.first, end=work.end):
+            yield from read(fetched, memory)
     except GeneratorExit:  # a LIMIT was met
         _return_to_pool(consumer, options)
         raise
@@ -81,20 +119,14 @@ def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) ->
     _return_to_pool(consumer, options)
 
 
+def close_idle(options: TopicOptions) -> None:
+    """Close the idle consumers of these settings."""
+    _pool.close(options)
+
+
 def _return_to_pool(consumer: Consumer, options: TopicOptions) -> None:
     consumer.assign({})
     _pool.give_back(options, consumer)
-
-
-def _batches(
-    consumer: Consumer, work: Range, columns: Sequence[Column], options: TopicOptions
-) -> Iterator[pa.RecordBatch]:
-    conversion = Conversion(columns)
-    origin = _Partition(work.topic, work.partition)
-    memory = Recycler()
-    for fetched in fetches(consumer, work.place, _rules(work, options), first=work.first, end=work.end):
-        for batch in fetched.read(conversion.sources, end_offset=work.end, memory=memory):
-            yield conversion.batch(batch, origin)
 
 
 def _rules(work: Range, options: TopicOptions) -> Rules:

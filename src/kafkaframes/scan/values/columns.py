@@ -80,6 +80,22 @@ def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: boo
     return made.filter(pa.array(good)), bad.append_column(REASON, told)
 
 
+def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, dict[int, str]]:
+    """Decode a column of values.
+
+    Returns:
+        A struct for each value, null where the value is null or cannot be decoded; and why not, by row.
+    """
+    reasons: dict[int, str] = {}
+    columns = _decoded(values.to_pylist(), decoder, reasons)
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    missing[list(reasons)] = True
+    reasons = {row: reason[:_LONGEST_REASON] for row, reason in reasons.items()}
+    return pa.StructArray.from_arrays(
+        list(columns.values()), fields=list(decoder.fields), mask=pa.array(missing)
+    ), reasons
+
+
 def _decoded(values: list[bytes | None], decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
     """Return a column for each field; a row that fits none is added to ``reasons`` and is null in all."""
     rows = [_decoded_row(value, place, decoder, reasons) for place, value in enumerate(values)]

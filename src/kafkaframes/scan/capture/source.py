@@ -1,0 +1,145 @@
+"""Captures as what a scan reads: one table of them; a slice is some of the connections of all files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.capture.columns import TABLES, choose
+from kafkaframes.capture.reader import CaptureBatches
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.capture.options import SourceOptions, Work, plan_works
+from kafkaframes.scan.rows import checked_names
+from kafkaframes.scan.where import Where
+
+# The column of each table that is its rows' time.
+_TIMES: Final = {
+    "calls": "requestTime",
+    "connections": "firstTime",
+    "gaps": "time",
+    "packets": "time",
+    "records": "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureWork:
+    """Some of the connections of files."""
+
+    work: Work
+
+    @property
+    def size_bytes(self) -> int:
+        """0: each slice looks at all headers."""
+        return 0
+
+    @property
+    def label(self) -> str:
+        """The files and the share."""
+        options = self.work.options
+        return f"{', '.join(self.work.files)}, share {options.share + 1} of {options.shares}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSource:
+    """The rows of a table of captures.
+
+    Attributes:
+        options: what is read; columns are the scan's.
+    """
+
+    options: SourceOptions
+
+    @property
+    def label(self) -> str:
+        """The table and the paths."""
+        return f"{self.options.read.table} of {', '.join(self.options.paths)}"
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are chosen by name."""
+        return ()
+
+    @property
+    def is_files(self) -> bool:
+        """False: it is no log."""
+        return False
+
+    @property
+    def default_columns(self) -> tuple[str, ...]:
+        """Those that the table has by default."""
+        return tuple(column.name for column in choose(self.options.read.table))
+
+    def checked(self, columns: Sequence[str], where: Where) -> None:
+        """Check names, and that the table has what the conditions are about."""
+        table = self.options.read.table
+        checked_names(columns, [column.name for column in TABLES[table]])
+        if table != "records" and where != Where(timestamps_ms=where.timestamps_ms):
+            raise OptionError(
+                f"table {table} has no topics, partitions and offsets of records; `where` takes timestamp"
+            )
+
+    def schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the schema of these columns."""
+        return CaptureBatches((), self._read(columns)).schema
+
+    def _read(self, columns: Sequence[str]) -> Any:
+        return replace(self.options.read, columns=tuple(columns))
+
+    def plan(self, where: Where, *, parts: int) -> Sequence[CaptureWork]:
+        """List the files; connections are shared out to ``parts``."""
+        return [CaptureWork(work) for work in plan_works(self.options.files(), self.options, cores=parts)]
+
+    def read(
+        self, work: CaptureWork, columns: Sequence[str], where: Where, errors: list[Any]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a share; what is wrong with files is appended to ``errors``."""
+        conditions = list(_conditions(where, _TIMES[self.options.read.table]))
+        needed = dict.fromkeys([*columns, *(name for name, _, _ in conditions)])
+        read = replace(work.work.options, columns=tuple(needed))
+        batches = CaptureBatches(work.work.files, read)
+        reported = 0
+        for batch in batches:
+            errors += batches.problems[reported:]
+            reported = len(batches.problems)
+            if conditions:
+                batch = batch.filter(reduce(and_, (_expression(*condition) for condition in conditions)))
+            if batch.num_rows:
+                yield batch.select(list(columns))
+        errors += batches.problems[reported:]
+
+    def count(self, work: CaptureWork, where: Where) -> int | None:
+        """Return None: rows are known when they are read."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: files are closed when they are read."""
+
+
+def _conditions(where: Where, times: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield column, comparison and value of each condition."""
+    if where.topics is not None:
+        yield "topic", "in", list(where.topics)
+    if where.partitions is not None:
+        yield "partition", "in", list(where.partitions)
+    moments = tuple(
+        None if bound is None else pa.scalar(bound, pa.timestamp("ms", "UTC")) for bound in where.timestamps_ms
+    )
+    for name, (least, limit) in (("offset", where.offsets), (times, moments)):
+        if least is not None:
+            yield name, "from", least
+        if limit is not None:
+            yield name, "to", limit
+
+
+def _expression(name: str, comparison: str, value: Any) -> pc.Expression:
+    column = pc.field(name)
+    if comparison == "in":
+        return column.isin(value)
+    return column >= value if comparison == "from" else column < value

@@ -1,0 +1,131 @@
+"""Values of a scan decoded beside the other columns: a struct, or null with the reason in ``_error``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.scan.values.columns import decoded_struct
+from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
+
+ERROR: Final = "_error"  # the column that says why a value is none
+Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDecoding:
+    """How values become structs.
+
+    Attributes:
+        decoding: what is known of them.
+        raises: whether a value that cannot be decoded is an error.
+    """
+
+    decoding: Decoding
+    raises: bool = False
+
+    @property
+    def mode(self) -> str:
+        """``json``, ``avro`` or ``protobuf``."""
+        return self.decoding.mode
+
+    def schema(self, plain: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+        """Return the schema of decoded rows.
+
+        Args:
+            plain: of the rows as they are read.
+            columns: of the result.
+        """
+        made = {"value": pa.struct(self.decoding.decoder().fields), ERROR: pa.string()}
+        return pa.schema([pa.field(name, made[name]) if name in made else plain.field(name) for name in columns])
+
+    def batch(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return rows with their values decoded.
+
+        Raises:
+            CorruptRecordError: one cannot be, and that is an error.
+        """
+        schema = self.schema(batch.schema, columns)
+        if "value" not in batch.schema.names:
+            return batch
+        values, reasons = decoded_struct(batch.column("value"), self.decoding.decoder())
+        if reasons and self.raises:
+            row = min(reasons)
+            names = [name for name in ("topic", "partition", "offset") if name in batch.schema.names]
+            at = ", ".join(f"{name} {batch.column(name)[row].as_py()}" for name in names)
+            raise CorruptRecordError(f"value{' of ' if at else ''}{at}: {reasons[row]}")
+        errors = pa.array([reasons.get(row) for row in range(batch.num_rows)], pa.string())
+        made = {"value": values, ERROR: errors}
+        return pa.RecordBatch.from_arrays(
+            [made[name] if name in made else batch.column(name) for name in columns], schema=schema
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChoice:
+    """Where the schema of values is, as ``Scan.decode`` says."""
+
+    schema: Schema = None
+    registry: str | None = None
+    subject: str | None = None
+    message: str | None = None
+
+    def decoding(self, mode: str, *, topics: Collection[str], sample: Callable[[], Iterable[bytes | None]]) -> Decoding:
+        """Return what is known of the values.
+
+        Args:
+            mode: ``json``, ``avro`` or ``protobuf``.
+            topics: that are read, as far as they are named.
+            sample: returns the first values.
+
+        Raises:
+            OptionError, MissingExtraError, NetworkError: as ``Scan.decode``.
+        """
+        if mode not in MODES:
+            raise OptionError(f"`value` is {', '.join(MODES)}, not {mode!r}")
+        if self.schema is not None and self.registry is not None:
+            raise OptionError("only one of `schema` and `registry` can be given")
+        if self.registry is not None:
+            registered = subject_schema(self.registry, self.subject or _subject(topics), mode)
+            decoding = Decoding(mode, None, {}, self.registry, registered, self.message or "")
+        else:
+            text = _text(self.schema)
+            decoding = Decoding(mode, _inferred(sample, mode) if text is None else text, message=self.message or "")
+        decoding.decoder()
+        return decoding
+
+
+def _subject(topics: Collection[str]) -> str:
+    if len(topics) != 1:
+        raise OptionError("`registry`: for several topics, `subject` says whose newest schema the columns have")
+    return f"{next(iter(topics))}-value"
+
+
+def _text(schema: Schema) -> bytes | None:
+    if schema is None or isinstance(schema, bytes):
+        return schema
+    if isinstance(schema, Mapping):
+        return json.dumps(schema).encode()
+    if isinstance(schema, str) and not os.path.isfile(schema):
+        return schema.encode()
+    try:
+        return Path(schema).read_bytes()
+    except OSError as error:
+        raise OptionError(f"`schema` {os.fspath(schema)}: {error.strerror}") from None
+
+
+def _inferred(sample: Callable[[], Iterable[bytes | None]], mode: str) -> bytes:
+    """Return the JSON Schema of the first values."""
+    from kafkaframes.scan.values.json_values import infer_schema
+
+    if mode != JSON:
+        advice = " (descriptors, of protoc)" if mode == PROTOBUF else ""
+        raise OptionError(f"`value` {mode}: `schema`{advice} or `registry` says what the bytes mean")
+    return json.dumps(infer_schema(sample()), sort_keys=True).encode()

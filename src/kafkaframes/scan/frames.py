@@ -1,0 +1,130 @@
+"""Scans as the frames of other libraries: pandas, Polars, DuckDB. Each is an extra, imported when it is called for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.scan.predicates import where_of_expression
+from kafkaframes.scan.slices import Rows
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+_ROWS_AT_ONCE: Final = 100_000  # of a frame that Polars is handed: fewer cost more calls than reading
+
+
+def _library(name: str, feature: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(f"`{feature}`", name) from error
+
+
+def to_pandas(table: pa.Table, **options: Any) -> pd.DataFrame:
+    """Return a table as a pandas DataFrame.
+
+    Raises:
+        MissingExtraError: pandas is absent.
+    """
+    _library("pandas", "to_pandas")
+    return table.to_pandas(**options)
+
+
+def to_polars(table: pa.Table) -> pl.DataFrame:
+    """Return a table as a Polars DataFrame.
+
+    Raises:
+        MissingExtraError: Polars is absent.
+    """
+    return _library("polars", "to_polars").from_arrow(table)
+
+
+def lazy(scan: Rows) -> pl.LazyFrame:
+    """Return a Polars LazyFrame that reads the scan.
+
+    Raises:
+        MissingExtraError: Polars is absent.
+    """
+    polars = _library("polars", "lazy")
+    plugins = import_module("polars.io.plugins")
+
+    def frames(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
+    ) -> Iterator[pl.DataFrame]:
+        names = scan.schema.names if columns is None else columns
+        needed = names if predicate is None else [*names, *predicate.meta.root_names()]
+        reading = scan.select(*dict.fromkeys(needed or scan.schema.names[:1]))
+        if predicate is not None and scan.most is None:  # of a limited scan, the first rows are fixed before
+            with suppress(OptionError):  # a table of captures, whose columns of these names mean something else
+                reading = reading.narrowed(where_of_expression(predicate, polars))
+        if predicate is None and rows is not None:
+            reading = reading.limit(rows)
+        batches = reading.to_batches()
+        for table in _gathered(batches, batches.schema, batch_rows or _ROWS_AT_ONCE):
+            frame = polars.from_arrow(table)
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield (frame if rows is None else frame.head(rows)).select(names)
+            rows = None if rows is None else rows - frame.height
+            if rows is not None and rows <= 0:
+                return
+
+    schema = polars.from_arrow(scan.schema.empty_table()).schema
+    return plugins.register_io_source(frames, schema=schema)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+    """Yield the batches as tables of about ``rows`` rows; at least one table."""
+    waiting: list[pa.RecordBatch] = []
+    is_first = True
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= rows:
+            yield pa.Table.from_batches(waiting, schema)
+            waiting, is_first = [], False
+    if waiting or is_first:
+        yield pa.Table.from_batches(waiting, schema)
+
+
+class ScanDataset(ds.Dataset):  # type: ignore[misc]  # DuckDB pushes columns and filters into datasets only
+    """A scan as a dataset of pyarrow's, as far as DuckDB uses one."""
+
+    def __init__(self, scan: Rows) -> None:
+        self._scan = scan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self._scan.schema
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: ds.Expression | None = None,  # noqa: A002 (pyarrow's name)
+        **_: Any,
+    ) -> ds.Scanner:
+        """Return what reads these columns of the rows that the filter keeps."""
+        known = self.schema.names
+        names, text = known if columns is None else list(columns), "" if filter is None else str(filter)
+        needed = [name for name in known if name in names or name in text]
+        batches = self._scan.select(*(needed or known[:1])).to_batches()
+        reader = pa.RecordBatchReader.from_batches(batches.schema, batches)
+        return ds.Scanner.from_batches(reader, columns=names, filter=filter)
+
+
+def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
+    """Register a scan as a view of a connection.
+
+    Raises:
+        MissingExtraError: DuckDB is absent.
+    """
+    _library("duckdb", "to_duckdb")
+    return connection.register(name, ScanDataset(scan))

@@ -1,0 +1,187 @@
+"""A log as what a scan reads: planned by ``resolve.py``, read by ``reading.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from kafkaframes.records.chunks import Chunks
+from kafkaframes.records.columns import ReadError
+from kafkaframes.records.scan import DAMAGED_ENDS, FILE
+from kafkaframes.scan.counting import Counting
+from kafkaframes.scan.log.discovery import discover_logs
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import Segment, Slice
+from kafkaframes.scan.log.reading import open_slice, read_rows
+from kafkaframes.scan.log.resolve import plan_found
+from kafkaframes.scan.rows import LOG_COLUMNS, known_columns, schema_of
+from kafkaframes.scan.where import Where
+from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
+from kafkaframes.storage.files.names import DirectoryName
+from kafkaframes.storage.log.open_segment import Gap
+from kafkaframes.storage.log.selection import check_topics
+from kafkaframes.storage.log.where import filesystem_for, object_view, view_object
+
+
+@dataclass(frozen=True, slots=True)
+class LogWork:
+    """Slices of segments, in the order of their records."""
+
+    slices: tuple[Slice, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of log that are read."""
+        return sum(piece.size_bytes for piece in self.slices)
+
+    @property
+    def label(self) -> str:
+        """The first segment, and the bytes of it."""
+        first = self.slices[0]
+        more = f" and {len(self.slices) - 1} more" if len(self.slices) > 1 else ""
+        return f"{first.segment.path}, bytes {first.start} to {first.end}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """The records of a log.
+
+    Attributes:
+        options: what is read; ``columns`` and ``where`` are the scan's.
+        files: segments that are read one after the other, each as it is, without a look at what lies beside it.
+        names: the names and patterns of topics, of which each must be there.
+    """
+
+    options: ReadOptions
+    files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The paths."""
+        return f"log {', '.join(self.options.paths)}"
+
+    @property
+    def is_files(self) -> bool:
+        """Whether it is segments as they were named, of which topic and partition may not be known."""
+        return bool(self.files)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are chosen by name."""
+        return tuple(name for name in self.names if not has_magic(name))
+
+    @property
+    def default_columns(self) -> tuple[str, ...]:
+        """Topic, partition, and what a record has."""
+        return LOG_COLUMNS
+
+    def checked(self, columns: Sequence[str], where: Where) -> None:
+        """Check the names of columns."""
+        known_columns(columns)
+
+    def schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the schema of these columns."""
+        return schema_of(columns)
+
+    def plan(self, where: Where, *, parts: int) -> Sequence[LogWork]:
+        """List the log, look up what start and end mean, and cut it at batches."""
+        if self.files:
+            named = [self._whole_file(path, where) for path in self.files]
+            return [LogWork((piece,)) for piece in named if _may_have_rows(piece, where)]
+        options = replace(self.options, where=where)
+        found = discover_logs(options.paths, storage=options.storage)
+        check_topics(self.names, (segment.topic for segment in found.segments))
+        plan = plan_found(found, options, cores=parts)
+        return [LogWork(slices) for slices in plan.works]
+
+    def _whole_file(self, path: str, where: Where) -> Slice:
+        path = object_view(path, options=self.options.storage)
+        info = filesystem_for(path, options=self.options.storage).stat(path)
+        directory = split(path)[0]
+        name = DirectoryName.parse(split(directory)[1])
+        topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
+        segment = Segment(path, 0 if info is None else info.size_bytes, 0, topic, partition, directory)
+        first, end = where.bounded(*_UNBOUNDED)
+        return Slice(segment, 0, segment.size_bytes, first, end)
+
+    def read(
+        self, work: LogWork, columns: Sequence[str], where: Where, errors: list[ReadError]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of slices, in order."""
+        return read_rows(work.slices, columns, replace(self.options, where=where), errors)
+
+    def count(self, work: LogWork, where: Where) -> int | None:
+        """Count records by the headers of their batches; checksums are verified unless the options say not to."""
+        counts = [self._count_slice(piece, where) for piece in work.slices]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    def _count_slice(self, planned: Slice, where: Where) -> int | None:
+        options, gaps = self.options, list[Gap]()
+        total = 0
+        with open_slice(planned, options) as opened:
+            if opened is None:
+                return 0
+            piece = opened.piece
+            counting = Counting(
+                piece.first_offset, piece.end_offset, where, options.verify_crc, options.include_control
+            )
+            for run in opened.runs(options.mode, gaps.append):
+                chunks = Chunks(
+                    opened.segment.source, rules=FILE, start=run.start, end=piece.end, whole=options.verify_crc
+                )
+                for chunk in chunks:
+                    aborted = None if opened.unwanted is None else opened.unwanted(chunk.batches)
+                    count = counting.records(chunk.data, chunk.batches, aborted)
+                    if count is None:
+                        return None
+                    total += count
+                run.end = chunks.end
+                if gaps or (run.end is not None and run.end.status in DAMAGED_ENDS):
+                    return None
+        return None if gaps else total
+
+    def close(self) -> None:
+        """Do nothing: files are closed when they are read."""
+
+
+_UNBOUNDED = -(2**63), 2**63 - 1
+
+
+def _may_have_rows(piece: Slice, where: Where) -> bool:
+    topic = piece.segment.topic
+    if not topic:
+        return where.topics is None and where.partitions is None
+    return where.has_partition(topic, piece.segment.partition)
+
+
+def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> LogSource:
+    """Return the source; paths that all name files are read file by file, unless they are copies of one log.
+
+    Args:
+        options: with the paths.
+        names: the names and patterns of topics.
+        as_log: whether something is chosen that only whole logs have.
+    """
+    paths = tuple(plain_path(path) if VIEW_MARK not in path else path for path in options.paths)
+    if as_log or any(_is_directory(path, options) for path in paths) or _are_merged(paths, options):
+        return LogSource(replace(options, paths=tuple(view_object(path) for path in options.paths)), names=tuple(names))
+    return LogSource(options, files=options.paths)
+
+
+def _is_directory(path: str, options: ReadOptions) -> bool:
+    """Say whether a path is read as a log: a directory, or a pattern, which may match some."""
+    info = None if VIEW_MARK in path else filesystem_for(path, options=options.storage).stat(path)
+    return has_magic(path) if info is None else info.is_directory
+
+
+def _are_merged(paths: Sequence[str], options: ReadOptions) -> bool:
+    """Say whether segments of one partition are named in two directories, of which one log is made."""
+    directories: dict[str, str] = {}
+    for path in (path for path in paths if VIEW_MARK not in path):
+        directory = split(path)[0]
+        if directories.setdefault(split(directory)[1], directory) != directory:
+            return options.replicas == "merge"
+    return False

@@ -1,0 +1,118 @@
+"""Rows of a scan as Arrow batches: the columns of records, with what their origin says of them beside."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from kafkaframes.errors import OptionError
+from kafkaframes.records.arrays import repeated
+from kafkaframes.records.columns import DEFAULT_COLUMNS
+from kafkaframes.records.makers import COLUMNS
+from kafkaframes.scan.where import Where
+
+_ORIGIN_FIELDS: Final = {
+    "topic": pa.field("topic", pa.string()),
+    "partition": pa.field("partition", pa.int32()),
+    "file": pa.field("file", pa.string()),
+}
+TOPIC_COLUMNS: Final = ("topic", "partition")
+LOG_COLUMNS: Final = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS)  # of a scan, where none are chosen
+TIMES: Final = "timestamp"
+
+
+class RowOrigin(NamedTuple):
+    """Whose records the rows of a batch are; None where that is not known."""
+
+    topic: str | None
+    partition: int | None
+    file: str | None = None
+
+
+class RecordBatches(Iterator[pa.RecordBatch]):
+    """An iterator over Arrow record batches.
+
+    Attributes:
+        schema: of every Arrow batch.
+        errors: what was damaged so far.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, errors: list[Any]) -> None:
+        self._batches = batches
+        self.schema = schema
+        self.errors = errors
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    def read_all(self) -> pa.Table:
+        """Return what is left as one table: all of it in memory."""
+        return pa.Table.from_batches(list(self), schema=self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Return what is left as a pandas DataFrame.
+
+        Args:
+            options: of ``pyarrow.Table.to_pandas``.
+        """
+        return self.read_all().to_pandas(**options)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the remaining batches as an Arrow stream (the Arrow PyCapsule interface): polars, DuckDB, pandas."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self)
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def schema_of(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of these columns."""
+    return pa.schema([_ORIGIN_FIELDS.get(name) or pa.field(name, COLUMNS[name].type) for name in columns])
+
+
+def known_columns(columns: Sequence[str], *, origin: Collection[str] = tuple(_ORIGIN_FIELDS)) -> tuple[str, ...]:
+    """Return the columns.
+
+    Raises:
+        OptionError: a name does not exist, and the nearest is named; or it is there twice.
+    """
+    return checked_names(columns, (*COLUMNS, *origin))
+
+
+def checked_names(columns: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return names that are among the known ones, each once; raises as ``known_columns``."""
+    for position, name in enumerate(columns):
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise OptionError(f"no column {name!r}: {hint}there are {', '.join(known)}")
+        if name in columns[:position]:
+            raise OptionError(f"column {name!r} is named twice")
+    return tuple(columns)
+
+
+def sources_of(columns: Sequence[str], where: Where) -> tuple[str, ...]:
+    """Return the columns to read of records: one at least, since rows are counted by it."""
+    sources = [name for name in columns if name not in _ORIGIN_FIELDS]
+    if where.has_times and TIMES not in sources:
+        sources.append(TIMES)
+    return tuple(sources) or DEFAULT_COLUMNS[:1]
+
+
+def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], where: Where) -> pa.RecordBatch | None:
+    """Return the columns of the rows that are kept; None where none is."""
+    kept = where.rows(batch.column(TIMES)) if where.has_times else None
+    if kept is not None:
+        batch = batch.filter(pa.array(kept))
+    if batch.num_rows == 0:
+        return None
+    if tuple(batch.schema.names) == tuple(columns):
+        return batch
+    values = origin._asdict()
+    arrays = [
+        repeated(values[name], _ORIGIN_FIELDS[name].type, batch.num_rows) if name in values else batch.column(name)
+        for name in columns
+    ]
+    fields = [_ORIGIN_FIELDS.get(name) or batch.schema.field(name) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,0 +1,198 @@
+"""Which rows of a scan are kept: topics, partitions, ranges of offsets and of time. Values and masks; no I/O.
+
+A range is ``(from, to)``: from is in it, to is not, None is no bound. Times are milliseconds since 1970 inside; text
+and datetimes without a zone are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import OptionError
+from kafkaframes.records.layout import LOG_APPEND_TIME  # each record has the batch's largest timestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkaframes.records.scan import Batches
+
+Instant = int | str | date | datetime
+OffsetRange = int | tuple[int | None, int | None]
+TimeRange = tuple[Instant | None, Instant | None]
+Interval = tuple[int | None, int | None]
+Flags = npt.NDArray[np.bool_]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_Name = TypeVar("_Name", str, int)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What rows must fulfil, all of it.
+
+    Attributes:
+        topics, partitions: by name, by number; None: any.
+        offsets: of records.
+        timestamps_ms: of records.
+    """
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    offsets: Interval = (None, None)
+    timestamps_ms: Interval = (None, None)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether rows have to be looked at one by one, for their timestamps."""
+        return self.timestamps_ms != (None, None)
+
+    def __and__(self, other: Where) -> Where:
+        return Where(
+            _both(self.topics, other.topics),
+            _both(self.partitions, other.partitions),
+            _overlap(self.offsets, other.offsets),
+            _overlap(self.timestamps_ms, other.timestamps_ms),
+        )
+
+    def __str__(self) -> str:
+        parts = [] if self.topics is None else [f"topic {', '.join(sorted(self.topics))}"]
+        parts += [] if self.partitions is None else [f"partition {', '.join(map(str, sorted(self.partitions)))}"]
+        for name, (least, limit) in (("offset", self.offsets), ("timestamp", self.timestamps_ms)):
+            if (least, limit) != (None, None):
+                parts.append(f"{name} from {_shown(name, least)} to {_shown(name, limit)}")
+        return ", ".join(parts)
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Say whether a topic partition may have rows."""
+        is_topic = self.topics is None or topic in self.topics
+        return is_topic and (self.partitions is None or partition in self.partitions)
+
+    def bounded(self, first: int, end: int) -> tuple[int, int]:
+        """Return the offsets from ``first`` up to ``end`` that are kept; the end is never below the first."""
+        least, limit = self.offsets
+        first = first if least is None else max(first, least)
+        return first, max(first, end if limit is None else min(end, limit))
+
+    def rows(self, timestamps: pa.Array) -> Flags | None:
+        """Return which rows are kept by their timestamps (milliseconds); None where all are."""
+        if not self.has_times:
+            return None
+        values = timestamps.view("int64").to_numpy(zero_copy_only=False)
+        kept = self._in_time(values)
+        return None if kept.all() else kept
+
+    def _in_time(self, values: npt.NDArray[np.int64]) -> Flags:
+        least, limit = self.timestamps_ms
+        kept = np.ones(values.size, np.bool_)
+        if least is not None:
+            kept &= values >= least
+        if limit is not None:
+            kept &= values < limit
+        return kept
+
+    def batches_without_rows(self, batches: Batches) -> Flags:
+        """Return the batches of which the header proves that no record is in the range of time: of format 2 only."""
+        least, limit = self.timestamps_ms
+        largest = batches.column("max_timestamp")
+        without = np.zeros(len(batches), np.bool_)
+        if least is not None:
+            without |= largest < least
+        if limit is not None:
+            without |= (largest >= limit) & batches.flag(LOG_APPEND_TIME)
+        return without & batches.is_v2
+
+    def batches_of_rows(self, batches: Batches) -> Flags:
+        """Return the batches of which the header proves that every record is in the range of time."""
+        least, limit = self.timestamps_ms
+        largest = batches.column("max_timestamp")
+        whole = np.ones(len(batches), np.bool_)
+        if least is not None:
+            whole &= (largest >= least) & batches.flag(LOG_APPEND_TIME)
+        if limit is not None:
+            whole &= largest < limit
+        return whole & batches.is_v2 if self.has_times else whole
+
+
+EVERYTHING = Where()
+
+
+def where_of(
+    *,
+    offset: OffsetRange | None = None,
+    timestamp: TimeRange | None = None,
+    partition: int | Iterable[int] | None = None,
+    topic: str | Iterable[str] | None = None,
+) -> Where:
+    """Return conditions as users write them.
+
+    >>> where_of(offset=(10, None), timestamp=("1970-01-02", None), partition=0)
+    Where(topics=None, partitions=frozenset({0}), offsets=(10, None), timestamps_ms=(86400000, None))
+
+    Raises:
+        OptionError: a range is none, or a time cannot be read.
+    """
+    return Where(
+        None if topic is None else frozenset([topic] if isinstance(topic, str) else topic),
+        None if partition is None else frozenset([partition] if isinstance(partition, int) else partition),
+        (None, None) if offset is None else _offsets(offset),
+        (None, None) if timestamp is None else _times(timestamp),
+    )
+
+
+def milliseconds(instant: Instant) -> int:
+    """Return a time as milliseconds since 1970, rounded up, so that ``from`` and ``to`` mean the same records.
+
+    >>> milliseconds("1970-01-01T00:00:01"), milliseconds("1970-01-01T01:00:00.0001+01:00"), milliseconds(5)
+    (1000, 1, 5)
+
+    Raises:
+        OptionError: it is no time.
+    """
+    if isinstance(instant, int):
+        return instant
+    try:
+        parsed = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
+    except ValueError:
+        raise OptionError(f"{instant!r} is no time such as 2026-11-21T00:00:00") from None
+    if not isinstance(parsed, datetime):
+        parsed = datetime(parsed.year, parsed.month, parsed.day, tzinfo=UTC)
+    return -((_EPOCH - (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))) // _MILLISECOND)
+
+
+def _shown(name: str, bound: int | None) -> str:
+    if bound is None:
+        return "any"
+    return str(bound) if name == "offset" else f"{_EPOCH + bound * _MILLISECOND:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+
+
+def _offsets(value: OffsetRange) -> Interval:
+    return (value, value + 1) if isinstance(value, int) else _pair("offset", value)
+
+
+def _times(value: TimeRange) -> Interval:
+    first, end = _pair("timestamp", value)
+    return None if first is None else milliseconds(first), None if end is None else milliseconds(end)
+
+
+def _pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int | None, int | None]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise OptionError(f"`{name}` is a range (from, to), with None for no bound, not {value!r}")
+    return value[0], value[1]  # type: ignore[return-value]
+
+
+def _overlap(first: Interval, second: Interval) -> Interval:
+    least = [bound for bound in (first[0], second[0]) if bound is not None]
+    limit = [bound for bound in (first[1], second[1]) if bound is not None]
+    return max(least, default=None), min(limit, default=None)
+
+
+def _both(first: frozenset[_Name] | None, second: frozenset[_Name] | None) -> frozenset[_Name] | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second

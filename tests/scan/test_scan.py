@@ -1,0 +1,216 @@
+"""Scans of logs: what is narrowed, counted and cut is what plain Python gets from all rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkaframes
+from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.scan.scan import Scan
+from kafkaframes.scan.where import Where, where_of
+
+DATA = Path(__file__).parents[1] / "data"
+SHOP = DATA / "examples" / "kafka-4.3"
+LOGS = [
+    SHOP,
+    DATA / "examples" / "kafka-2.8-format-1",
+    *(
+        DATA / "logs" / name
+        for name in ("kraft-4x-transactions", "zk-28-mixed", "zk-0102-v1", "deleted-records", "preallocated-torn-tail")
+    ),
+]
+NAMES = ("topic", "partition", "offset", "timestamp")
+HOUR_MS = 3_600_000
+
+
+def segment(first, count, *, codec="none", time=0, **options):
+    rows = [{"key": b"k%d" % n, "value": b"v%d" % n, "timestamp": time + n * 1000} for n in range(first, first + count)]
+    return kafkaframes.build_records(rows, base_offset=first, codec=codec, batch_records=7, **options)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    root = tmp_path_factory.mktemp("log")
+    for name, codec in (("orders-0", "lz4"), ("orders-1", "none"), ("users-0", "zstd")):
+        (root / name).mkdir()
+        for first in (0, 50):
+            (root / name / f"{first:020}.log").write_bytes(segment(first, 50, codec=codec))
+    return root
+
+
+def rows(scan):
+    return scan.select(*NAMES).to_arrow().to_pylist()
+
+
+def test_the_columns_and_the_order_of_rows(log):
+    scan = kafkaframes.scan_log(log)
+    assert scan.columns == ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+    table = scan.to_arrow()
+    assert table.schema == scan.schema
+    order = list(zip(*(table.column(name).to_pylist() for name in NAMES[:3]), strict=True))
+    assert order == sorted(order)
+    assert table.num_rows == 300
+    chosen = scan.select("value", "file", "codec").to_arrow()
+    assert chosen.column_names == ["value", "file", "codec"]
+    assert chosen.column("file")[0].as_py() == str(log / "orders-0" / f"{0:020}.log")
+
+
+def test_a_scan_is_a_value_that_chains_and_is_read_again_each_time(log):
+    scan = kafkaframes.scan_log(log, topics="orders")
+    narrow = scan.where(partition=1).where(offset=(10, None)).where(offset=(None, 13)).limit(2).limit(9)
+    assert [row["offset"] for row in rows(narrow)] == [10, 11]
+    assert rows(narrow) == rows(narrow)
+    assert scan.count() == 200  # as it was
+    assert narrow.kept == Where(None, frozenset({1}), (10, 13))
+    assert isinstance(narrow, Scan)
+    assert repr(narrow).endswith(
+        "where partition 1, offset from 10 to 13; columns " + ", ".join(scan.columns) + "; at most 2 rows"
+    )
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("control_records", [False, True])
+def test_what_is_kept_is_what_plain_python_keeps(path, control_records):
+    scan = kafkaframes.scan_log(path, control_records=control_records)
+    every = rows(scan)
+    assert scan.count() == len(every)
+    offsets = sorted({row["offset"] for row in every})
+    times = sorted({row["timestamp"] for row in every})
+    low, high = offsets[len(offsets) // 3], offsets[-len(offsets) // 4]
+    early, late = times[len(times) // 3], times[-len(times) // 4]
+    for conditions, keeps in (
+        ({"offset": (low, high)}, lambda row: low <= row["offset"] < high),
+        ({"offset": low}, lambda row: row["offset"] == low),
+        ({"timestamp": (early, late)}, lambda row: early <= row["timestamp"] < late),
+        ({"timestamp": (None, late)}, lambda row: row["timestamp"] < late),
+        ({"partition": [0, 2]}, lambda row: row["partition"] in (0, 2)),
+        ({"topic": every[0]["topic"], "offset": (None, high)},
+         lambda row: row["topic"] == every[0]["topic"] and row["offset"] < high),
+    ):  # fmt: skip
+        kept = scan.where(**conditions)
+        expected = [row for row in every if keeps(row)]
+        assert rows(kept) == expected, conditions
+        assert kept.count() == len(expected), conditions
+        assert kept.select("topic").to_arrow().num_rows == len(expected)
+
+
+@pytest.mark.parametrize("path", [SHOP, DATA / "logs" / "zk-28-mixed"], ids=lambda path: path.name)
+def test_the_same_rows_with_any_number_of_workers(path):
+    scan = kafkaframes.scan_log(path)
+    every = scan.to_arrow()
+    assert scan.to_arrow(workers=3) == every
+    for most in (0, 1, every.num_rows // 2, every.num_rows + 5):
+        limited = scan.limit(most)
+        assert limited.to_arrow(workers=2) == limited.to_arrow() == every.slice(0, most)
+        assert limited.count() == min(most, every.num_rows)
+    with pytest.raises(OptionError, match="at least 1"):
+        scan.to_arrow(workers=0)
+
+
+def test_slices_are_pickled_and_read_by_themselves(log):
+    scan = kafkaframes.scan_log(log).where(offset=(40, 60))
+    plan = pickle.loads(pickle.dumps(scan.plan(parts=3)))
+    assert sum(batch.num_rows for part in plan for batch in part.read()) == 60 == scan.count()
+    assert len(plan) == len(plan.slices) > 0
+    assert plan.size_bytes < scan.plan().size_bytes * 2
+    assert "bytes" in repr(plan)
+
+
+def test_start_and_end_bound_the_plan(log):
+    def offsets(**bounds):
+        found = kafkaframes.scan_log(log, topics=["orders"], **bounds).where(partition=0).to_arrow()
+        return found.column("offset").to_pylist()
+
+    assert offsets(start=60, end=63) == [60, 61, 62]
+    assert offsets(start="1970-01-01T00:00:58", end=dt.datetime(1970, 1, 1, 0, 1)) == [58, 59]
+    assert offsets(start={"orders": {0: 98, 1: 0}}) == [98, 99]
+    assert offsets(
+        start="earliest", end={"orders": {0: dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC), 1: "1970-01-02"}}
+    ) == [0]
+    assert offsets(start="2030-01-01") == []  # later than every record
+    with pytest.raises(OptionError, match="beyond the log's end 100"):
+        offsets(start=5, end=101)
+    with pytest.raises(OptionError, match="offsets begin at 0"):
+        offsets(start=-2)
+    with pytest.raises(OptionError, match="groups are of live topics"):
+        offsets(start="group:g")
+    with pytest.raises(OptionError, match="no time such as"):
+        offsets(start="newest")
+
+
+def test_what_is_refused(log):
+    scan = kafkaframes.scan_log(log)
+    with pytest.raises(OptionError, match="did you mean 'offset'"):
+        scan.select("ofset")
+    with pytest.raises(OptionError, match="named twice"):
+        scan.select("key", "key")
+    with pytest.raises(OptionError, match=r"a range \(from, to\)"):
+        scan.where(timestamp="2026-01-01")
+    with pytest.raises(OptionError, match="`mode` is PERMISSIVE or"):
+        kafkaframes.scan_log(log, mode="lenient")
+    with pytest.raises(OptionError, match="no topic order: did you mean orders"):
+        kafkaframes.scan_log(log, topics=["users", "order"]).count()
+    with pytest.raises(OptionError, match="a number of rows"):
+        scan.limit(-1)
+
+
+def test_damage_is_reported_and_counted_as_it_is_read(tmp_path, caplog):
+    data = bytearray(segment(0, 70))
+    data[-3] ^= 1  # the last batch's checksum is wrong
+    file = tmp_path / f"{0:020}.log"
+    file.write_bytes(data)
+    for mode, expected in (("PERMISSIVE", 70), ("DROPMALFORMED", 63)):
+        scan = kafkaframes.scan_log(file, mode=mode)
+        batches = scan.to_batches()
+        assert batches.read_all().num_rows == scan.count() == expected
+        assert [error.base_offset for error in batches.errors] == [63]
+        assert scan.to_arrow(workers=2).num_rows == expected
+    assert sum("CRC" in record.message or "checksum" in record.message for record in caplog.records) == 2
+    with pytest.raises(CorruptRecordError):
+        kafkaframes.scan_log(file, mode="FAILFAST").to_arrow()
+    with pytest.raises(CorruptRecordError):
+        kafkaframes.scan_log(file, mode="FAILFAST").count()
+
+
+def test_only_what_is_committed(tmp_path):
+    path = DATA / "logs" / "kraft-4x-transactions"
+    every = kafkaframes.scan_log(path)
+    committed = kafkaframes.scan_log(path, isolation="read_committed")
+    assert 0 < committed.count() < every.count()
+    assert committed.count() == committed.to_arrow().num_rows
+
+
+def test_an_arrow_stream_for_others(log):
+    scan = kafkaframes.scan_log(log).select("topic", "offset")
+    assert pa.RecordBatchReader.from_stream(scan).read_all() == scan.to_arrow()
+    assert sum(batch.num_rows for batch in scan) == 300
+
+
+def test_a_notebook_shows_columns_without_reading():
+    html = kafkaframes.scan_log("/nowhere/<at all>")._repr_html_()
+    assert "<td>timestamp</td><td>timestamp[ms, tz=UTC]</td>" in html
+    assert "&lt;at all&gt;" in html
+
+
+times = st.one_of(st.none(), st.integers(-5, 5))
+
+
+@given(times, times, times, times, st.integers(-6, 6))
+def test_conditions_that_are_joined_keep_what_both_keep(a, b, c, d, value):
+    def keeps(interval):
+        first, end = interval
+        return (first is None or value >= first) and (end is None or value < end)
+
+    first, second = where_of(offset=(a, b), timestamp=(c, d)), where_of(offset=(c, d), timestamp=(a, b))
+    both = first & second
+    assert keeps(both.offsets) == (keeps((a, b)) and keeps((c, d)))
+    assert both.offsets == both.timestamps_ms
+    low, high = both.bounded(-6, 7)
+    assert (low <= value < high) == keeps(both.offsets)
