@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.scan.predicates import where_of_expression
@@ -94,32 +93,6 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -
         yield pa.Table.from_batches(waiting, schema)
 
 
-class ScanDataset(ds.Dataset):  # type: ignore[misc]  # DuckDB pushes columns and filters into datasets only
-    """A scan as a dataset of pyarrow's, as far as DuckDB uses one."""
-
-    def __init__(self, scan: Rows) -> None:
-        self._scan = scan
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the rows."""
-        return self._scan.schema
-
-    def scanner(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: ds.Expression | None = None,  # noqa: A002 (pyarrow's name)
-        **_: Any,
-    ) -> ds.Scanner:
-        """Return what reads these columns of the rows that the filter keeps."""
-        known = self.schema.names
-        names, text = known if columns is None else list(columns), "" if filter is None else str(filter)
-        needed = [name for name in known if name in names or name in text]
-        batches = self._scan.select(*(needed or known[:1])).to_batches()
-        reader = pa.RecordBatchReader.from_batches(batches.schema, batches)
-        return ds.Scanner.from_batches(reader, columns=names, filter=filter)
-
-
 def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
     """Register a scan as a view of a connection.
 
@@ -127,4 +100,6 @@ def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> d
         MissingExtraError: DuckDB is absent.
     """
     _library("duckdb", "to_duckdb")
+    from kafkaframes.scan.dataset import ScanDataset  # half of what an import of scans would take
+
     return connection.register(name, ScanDataset(scan))

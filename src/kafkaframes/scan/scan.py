@@ -140,7 +140,7 @@ class Scan:
         return replace(self, decoding=decoding, chosen=(*self.columns, ERROR) if has_reasons else self.chosen)
 
     def _first_values(self) -> list[bytes | None]:
-        first = replace(self, chosen=("value",), most=_SAMPLED_VALUES, decoding=None)
+        first = replace(self, chosen=("value",), decoding=None).limit(_SAMPLED_VALUES)
         return [value for batch in first.to_batches() for value in batch.column(0).to_pylist()]
 
     # ---------------------------------------------------------------------------------------------- what it is

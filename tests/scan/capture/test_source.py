@@ -1,0 +1,49 @@
+"""Scans of captures: the tables of ``read_capture``, narrowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+
+CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "raw-oldversions-broker39.pcap"
+
+
+def test_a_scan_has_the_rows_of_the_table():
+    scan = kafkaframes.scan_capture(CAPTURE).select("apiName", "requestTime")
+    table = scan.to_arrow()
+    assert table == kafkaframes.read_capture(CAPTURE, columns=["apiName", "requestTime"]).read_all()
+    assert scan.count() == table.num_rows > 0
+    assert scan.limit(3).to_arrow(workers=2) == table.slice(0, 3)
+    times = sorted(time for time in table.column("requestTime").to_pylist() if time is not None)
+    first, last = times[2].replace(microsecond=0), times[-2]
+    kept = scan.where(timestamp=(first, None)).to_arrow().column("requestTime").to_pylist()
+    assert sorted(kept) == [time for time in times if time >= first]
+    assert len(scan.where(timestamp=(None, last)).select("apiName").to_arrow()) <= len(times)
+
+
+def test_records_are_narrowed_by_topic_partition_and_offset():
+    scan = kafkaframes.scan_capture(CAPTURE, table="records").select("topic", "partition", "offset")
+    rows = scan.to_arrow().to_pylist()
+    named = next(row for row in rows if row["topic"] is not None)
+    kept = scan.where(topic=named["topic"], partition=named["partition"], offset=(0, 2)).to_arrow().to_pylist()
+    assert kept == [
+        row
+        for row in rows
+        if row["topic"] == named["topic"] and row["partition"] == named["partition"] and 0 <= row["offset"] < 2
+    ]
+    assert kept
+
+
+def test_what_is_refused():
+    scan = kafkaframes.scan_capture(CAPTURE)
+    with pytest.raises(OptionError, match="`where` takes timestamp"):
+        scan.where(offset=3)
+    with pytest.raises(OptionError, match="did you mean 'apiName'"):
+        scan.select("apiname")
+    with pytest.raises(OptionError, match="no table"):
+        kafkaframes.scan_capture(CAPTURE, table="frames")
+    assert repr(scan).startswith(f"scan of calls of {CAPTURE}")

@@ -1,0 +1,98 @@
+"""Scans of live topics: exactly the offsets of the plan, committed only, over gaps, without a group."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+import kafkaframes
+from kafkaframes.broker import Broker
+from kafkaframes.client import Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import OptionError
+
+TOPIC = "scanned"
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """A broker whose topic has committed and aborted transactions, in two partitions; time is a second an offset."""
+    with Broker() as broker:
+        with kafkaframes.client.Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name=TOPIC, num_partitions=2)])
+        with Producer(broker.bootstrap_servers, transactional_id="t", compression_type="lz4") as producer:
+            for turn, commits in enumerate((True, False, True)):
+                producer.begin_transaction()
+                rows = pa.table(
+                    {
+                        "value": [b"%d" % number for number in range(100)],
+                        "partition": pa.array([number % 2 for number in range(100)], pa.int32()),
+                        "timestamp": pa.array([(turn * 100 + number) * 1000 for number in range(100)], pa.int64()),
+                    }
+                )
+                producer.send_arrow(rows, topic=TOPIC)
+                producer.flush()
+                if commits:
+                    producer.commit_transaction()
+                else:
+                    producer.abort_transaction()
+        yield broker.bootstrap_servers
+
+
+def test_only_what_is_committed_is_read_and_counted(servers):
+    scan = kafkaframes.scan_topic(servers, TOPIC)
+    assert scan.count() == scan.to_arrow().num_rows == 200
+    every = kafkaframes.scan_topic(servers, TOPIC, isolation="read_uncommitted")
+    assert every.count() == 300
+    assert scan.to_arrow(workers=2) == scan.to_arrow() == scan.to_arrow(workers=5)
+    assert scan.limit(7).to_arrow() == scan.to_arrow().slice(0, 7)
+    assert not [thread for thread in threading.enumerate() if "kafkaframes scan" in thread.name]
+
+
+def test_conditions_and_bounds(servers):
+    scan = kafkaframes.scan_topic(servers, [TOPIC[:4] + "*"])
+    rows = scan.select("partition", "offset", "timestamp").to_arrow().to_pylist()
+    first, last = rows[10]["timestamp"], rows[-10]["timestamp"]
+    kept = scan.where(timestamp=(first, last), partition=0).select("partition", "offset", "timestamp")
+    assert kept.to_arrow().to_pylist() == [
+        row for row in rows if row["partition"] == 0 and first <= row["timestamp"] < last
+    ]
+    assert kept.count() == kept.to_arrow().num_rows
+    assert scan.where(offset=(3, 5)).count() == 4
+    offsets = kafkaframes.scan_topic(servers, TOPIC, start=2, end={TOPIC: {0: 4, 1: 3}}).select("offset").to_arrow()
+    assert offsets.column(0).to_pylist() == [2, 3, 2]
+    later = kafkaframes.scan_topic(servers, TOPIC, start="1970-01-01T00:00:48", end={TOPIC: {0: 50, 1: 50}})
+    assert later.select("offset").to_arrow().column(0).to_pylist() == [24, *range(25, 50), 24, *range(25, 50)]
+
+
+def test_a_start_where_a_group_has_committed(servers):
+    with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
+        consumer.commit({TopicPartition(TOPIC, 0): 45})
+    scan = kafkaframes.scan_topic(servers, TOPIC, start="group:g").where(partition=0).where(offset=(None, 50))
+    assert scan.select("offset").to_arrow().column(0).to_pylist() == [45, 46, 47, 48, 49]
+
+
+def test_the_end_is_that_of_the_plan(servers):
+    scan = kafkaframes.scan_topic(servers, TOPIC)
+    before = scan.to_batches()
+    first = next(before)
+    with Producer(servers) as producer:
+        producer.send(TOPIC, b"later", partition=1).result()
+    assert first.num_rows + sum(batch.num_rows for batch in before) == 200
+    assert scan.count() == 201
+
+
+def test_what_is_refused(servers):
+    with pytest.raises(OptionError, match="did you mean 'partition'"):
+        kafkaframes.scan_topic(servers, TOPIC).select("partitions")
+    with pytest.raises(OptionError, match="no column 'file'"):
+        kafkaframes.scan_topic(servers, TOPIC).select("file")
+    with pytest.raises(OptionError, match="names no topic"):
+        kafkaframes.scan_topic(servers, [])
+    with pytest.raises(OptionError, match="group is where a read may start"):
+        kafkaframes.scan_topic(servers, TOPIC, end="group:g")
+    with pytest.raises(OptionError, match="nonsense"):
+        kafkaframes.scan_topic(servers, TOPIC, client={"nonsense": 1})
+    secret = kafkaframes.scan_topic(servers, TOPIC, client={"sasl.password": "hidden"})
+    assert "hidden" not in repr(secret) + repr(secret.source) + repr(secret.source.options)
