@@ -120,7 +120,9 @@ def _read_slice(
 
 def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
     def lose(gap: Gap) -> None:
-        errors.append(ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0))
+        error = ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0)
+        if error not in errors:  # a chunk may be damaged in the middle of two slices
+            errors.append(error)
 
     return lose
 
