@@ -24,7 +24,8 @@ import cluster
 import flights
 import looking
 import migration
-from telling import check, seconds, step, tell
+import page
+from telling import EVENTS, check, note, seconds, step, tell
 from totals import Totals
 
 OLD_CLIENTS_SEND = 20_000
@@ -43,12 +44,12 @@ def main() -> None:
     flights.place()  # a package that is missing is told before anything takes time
     _empty(given.to)
     with ExitStack() as stack:
-        lines, page = tell_story(given.to, given.flights, stack)
+        lines, written = tell_story(given.to, given.flights, stack)
     print()
     for number, line in enumerate(lines, 1):
         print(f"{number:2}. {line}")
     if not given.no_page and sys.stdout.isatty():
-        webbrowser.open(page.absolute().as_uri())
+        webbrowser.open(written.absolute().as_uri())
 
 
 def _empty(out: Path) -> None:
@@ -135,39 +136,48 @@ def _chapters(
     totals.stop()
     stack.callback(spark.stop)
     lines = [
-        f"librdkafka sent {len(data.rows):,} flights into a topic, news of {len(data.planes):,} planes into another.",
-        f"A streaming query counted them by airline into a Delta table: {totals.commits} commits, {out}/totals.",
+        f"librdkafka sent {len(data.rows):,} flights into a topic, and news of {len(data.planes):,} planes.",
+        f"A streaming query counted them by airline into a Delta table, in {totals.commits} micro-batches.",
+        "The broker was killed with kill -9 in the middle and came back with its data."
+        if broker is not None
+        else "It is your cluster, so nobody killed it.",
+        "No flight is lost and none is counted twice: "
+        f"all {len(data.totals)} airlines have the flights and minutes of the file.",
+        f"{_latest(data)}.",
     ]
-    if broker is not None:
-        lines.append(
-            "The broker was killed with kill -9 in the middle, and came back. No flight is lost, none counted twice:"
-        )
-    else:
-        lines.append("It is your cluster, so nobody killed it. No flight is lost, none counted twice:")
-    lines.append(f"  all {len(data.totals)} airlines have exactly the flights and minutes of the file; {_worst(data)}.")
     if old is not None:
         lines.append(_saved(old))
     with step(f"looking at the recorded traffic ({capture.stat().st_size / 1e6:.0f} MB)"):
         broken = looking.audit(capture, "4.0")
         saved, responses = looking.kip_636(capture)
-    whom = ", ".join(broken) or "none of these clients"
-    lines.append(f"Recorded traffic says what an upgrade to Kafka 4.0 would break: {whom}.")
-    lines.append(f"KIP-636 (errors as tags) would save {saved:,} bytes in {responses:,} responses.")
-    pages = {"The traffic": out / "traffic.html"}
+    whom = " and ".join(broken) or "none of these clients"
+    lines.append(f"An upgrade to Kafka 4.0 would break {whom}, says the recorded traffic.")
+    lines.append(f"KIP-636, errors as tagged fields, would save {saved:,} bytes in {responses:,} responses.")
+    reports = {"The traffic": out / "traffic.html"}
     if broker is not None:
         broker.stop()
-        lines += _look_at_log(out, broker.data_dir, planes, data, pages)
+        lines.append(_look_at_log(out, broker.data_dir, planes, data, reports))
     else:
         with Admin(servers) as admin:
             admin.delete_topics([topic, planes])
         lines.append(
-            "The log directory of your brokers was not looked at: kafkaframes verify, compact, export do that."
+            "Your brokers' log directories were not looked at: kafkaframes verify, compact and export do that."
         )
     with step("writing the page"):
-        looking.command("report", capture, "-o", pages["The traffic"])
-        lines.append(f"It took {seconds():.0f} s. The page with all of it: {out}/report.html")
-        page = looking.page(out, lines, pages)
-    return lines, page
+        looking.command("report", capture, "-o", reports["The traffic"])
+        lines.append(f"It took {seconds():.0f} s, and the page with all of it is {out}/report.html.")
+        counted = totals.read()
+        missing = [count - counted.get(name, (0, 0))[0] for name, (count, _) in data.totals.items()]
+        tiles = {
+            "flights sent": f"{len(data.rows):,}",
+            "kill -9": "1" if broker is not None else "0",
+            "flights lost": f"{sum(max(0, differs) for differs in missing):,}",
+            "counted twice": f"{sum(max(0, -differs) for differs in missing):,}",
+            "micro-batches": str(totals.commits),
+            "seconds": f"{seconds():.0f}",
+        }
+        written = page.write(out, tiles=tiles, lines=lines, events=EVENTS, airlines=data.totals, reports=reports)
+    return lines, written
 
 
 def _count(
@@ -185,13 +195,15 @@ def _count(
         totals.wait_for(1)
     sender.send(data.rows[half:more])
     if broker is not None:
-        with step(
+        words = (
             f"kill -9 to the broker, while {more - half:,} more are on their way ({sender.acknowledged:,} acknowledged)"
-        ):
+        )
+        with step(words, "kill"):
             broker.kill()
             sender.send(data.rows[more:])
             broker.start()
         tell("the broker is back, on the same data; librdkafka and Spark go on by themselves")
+        note("the broker is back, on the same data")
     else:
         sender.send(data.rows[more:])
     with step("waiting until every flight is acknowledged, and counted"):
@@ -201,9 +213,9 @@ def _count(
     return totals
 
 
-def _worst(data: flights.Flights) -> str:
+def _latest(data: flights.Flights) -> str:
     name, (count, minutes) = max(data.totals.items(), key=lambda item: item[1][1] / item[1][0])
-    return f"the latest airline is {name}, {minutes / count:.0f} minutes a flight"
+    return f"The most delayed airline was {name}, {minutes / count:.0f} minutes a flight"
 
 
 def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBroker, topic: str) -> migration.Costs:
@@ -216,21 +228,20 @@ def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBrok
 
 def _saved(costs: migration.Costs) -> str:
     return (
-        f"An old client (format 0) made the broker recompress {costs.before / 1e6:.1f} MB; since KIP-31 (format 1) it "
-        f"is {costs.after / 1e6:.1f} MB."
+        f"An old client (format 0) made the broker recompress {costs.before / 1e6:.1f} MB; "
+        f"a newer one (format 1, KIP-31) {costs.after / 1e6:.1f} MB."
     )
 
 
-def _look_at_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, pages: dict[str, Path]) -> list[str]:
+def _look_at_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, reports: dict[str, Path]) -> str:
     with step("the broker has stopped; verifying, compacting and exporting its log directory"):
-        found = looking.log(data_dir, planes, out, expected=len(data.planes))
-        pages["The log"] = out / "log.html"
-        looking.command("report", data_dir, "-o", pages["The log"])
-    return [
-        f"Every CRC and index of the log is sound. Compaction keeps {found['records_kept']:,} of "
-        f"{found['records_read']:,} records of {planes};",
-        f"  its table of the latest by key has a row for each plane. {found['exported']:,} records are Parquet now.",
-    ]
+        counts = looking.log(data_dir, planes, out, expected=len(data.planes))
+        reports["The log"] = out / "log.html"
+        looking.command("report", data_dir, "-o", reports["The log"])
+    return (
+        f"The log is sound after the kill; compaction keeps {counts['records_kept']:,} of "
+        f"{counts['records_read']:,} records of {planes}, and {counts['exported']:,} records are Parquet now."
+    )
 
 
 if __name__ == "__main__":

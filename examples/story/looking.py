@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import io
 import json
 from pathlib import Path
@@ -56,22 +55,3 @@ def log(data_dir: Path, planes: str, out: Path, *, expected: int) -> dict[str, i
     check(bool(compacted["partitions"]), f"{planes} was compacted")
     counts = {name: sum(one[name] for one in compacted["partitions"]) for name in ("records_read", "records_kept")}
     return counts | {"exported": exported["records"], "planes": rows}
-
-
-def page(out: Path, lines: list[str], parts: dict[str, Path]) -> Path:
-    """Write one page: the lines, and each report inside of it. It needs no network and no other file."""
-    frames = "".join(
-        f'<h2>{html.escape(title)}</h2><iframe srcdoc="{html.escape(path.read_text())}"></iframe>'
-        for title, path in parts.items()
-    )
-    told = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    style = (
-        "body{font:16px/1.5 system-ui,sans-serif;max-width:1200px;margin:2rem auto;padding:0 1rem;"
-        "color-scheme:light dark}iframe{width:100%;height:80vh;border:1px solid #8888;border-radius:6px}"
-    )
-    made = out / "report.html"
-    made.write_text(
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Flights through Kafka</title>'
-        f"<style>{style}</style><h1>Flights through Kafka</h1><ol>{told}</ol>{frames}</html>"
-    )
-    return made

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 _STARTED = time.monotonic()
 _LOCK = threading.Lock()
 _BEAT_SECONDS = 5.0
+# Seconds since the start, what it was (step, batch, kill), and in words: the page shows these.
+EVENTS: list[tuple[float, str, str]] = []
 
 
 def seconds() -> float:
@@ -24,10 +26,17 @@ def tell(text: str) -> None:
         print(f"{seconds():5.1f} s  {text}", flush=True)
 
 
+def note(words: str, sort: str = "step") -> None:
+    """Remember what happened now, for the page."""
+    with _LOCK:
+        EVENTS.append((seconds(), sort, words))
+
+
 @contextmanager
-def step(title: str) -> Iterator[None]:
+def step(title: str, sort: str = "step") -> Iterator[None]:
     """Tell that a step begins; while it takes long, say every few seconds that it still goes on."""
     tell(title)
+    note(title, sort)
     done = threading.Event()
 
     def beat() -> None:

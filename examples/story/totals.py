@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from telling import tell
+from telling import note, tell
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,16 +57,19 @@ class Totals:
     def _write(self, batch: DataFrame, number: int) -> None:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-        place = str(self.place)
-        if DeltaTable.is_deltatable(place):
-            written = DeltaTable(place).transaction_version(_APP)
+        table = str(self.path)
+        if DeltaTable.is_deltatable(table):
+            written = DeltaTable(table).transaction_version(_APP)
             if written is not None and written >= number:
                 return  # Spark repeats a batch whose commit it did not see
         once = CommitProperties(app_transactions=[Transaction(_APP, number)])
-        write_deltalake(place, batch.toArrow(), mode="overwrite", commit_properties=once)
+        totals = batch.toArrow()
+        write_deltalake(table, totals, mode="overwrite", commit_properties=once)
+        counted = sum(totals.column("flights").to_pylist())
+        note(f"micro-batch {number} is in the Delta table: {counted:,} flights counted", "batch")
 
     @property
-    def place(self) -> Path:
+    def path(self) -> Path:
         """Where the table is."""
         return self._out / "totals"
 
@@ -74,9 +77,9 @@ class Totals:
         """Return what the table says now."""
         from deltalake import DeltaTable
 
-        if not DeltaTable.is_deltatable(str(self.place)):
+        if not DeltaTable.is_deltatable(str(self.path)):
             return {}
-        table: pa.Table = DeltaTable(str(self.place)).to_pyarrow_table()
+        table: pa.Table = DeltaTable(str(self.path)).to_pyarrow_table()
         return {row["carrier"]: (row["flights"], row["minutes_late"]) for row in table.to_pylist()}
 
     @property
@@ -89,7 +92,7 @@ class Totals:
         """How many micro-batches are in it."""
         from deltalake import DeltaTable
 
-        return int(DeltaTable(str(self.place)).version()) + 1
+        return int(DeltaTable(str(self.path)).version()) + 1
 
     def wait_for(self, flights: int, *, timeout: float = 120.0) -> None:
         """Wait until so many flights are counted; start the query again where it failed."""

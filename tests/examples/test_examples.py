@@ -46,7 +46,7 @@ def story(monkeypatch):
     """Give the story's modules, found as ``python examples/story`` finds them."""
     monkeypatch.syspath_prepend(str(EXAMPLES / "story"))
     yield lambda name: __import__(name)
-    for name in ("cluster", "flights", "looking", "migration", "telling", "totals"):
+    for name in ("cluster", "flights", "looking", "migration", "page", "telling", "totals"):
         sys.modules.pop(name, None)
 
 
@@ -85,9 +85,19 @@ def test_the_story_without_spark(story, tmp_path, capfd):
     assert 0 < found["records_kept"] < found["records_read"] <= with_plane
 
 
-def test_the_page_holds_everything_in_one_file(story, tmp_path):
-    (tmp_path / "a.html").write_text('<p class="x">a & b</p>')
-    page = story("looking").page(tmp_path, ["one < two"], {"Part": tmp_path / "a.html"})
+def test_the_page_has_numbers_times_bars_and_links(story, tmp_path):
+    events = [(0.5, "step", "a step"), (3.0, "kill", "kill -9"), (4.0, "batch", "micro-batch 1")]
+    page = story("page").write(
+        tmp_path,
+        tiles={"flights lost": "0"},
+        lines=["one < two"],
+        events=events,
+        airlines={"UA": (10, 50), "AA": (5, 100)},
+        reports={"The log": tmp_path / "log.html"},
+    )
     text = page.read_text()
     assert "one &lt; two" in text
-    assert 'srcdoc="&lt;p class=&quot;x&quot;&gt;a &amp; b&lt;/p&gt;"' in text
+    assert '<dd class="kill">kill -9</dd>' in text
+    assert text.index("10 flights, 5 min") < text.index("5 flights, 20 min")
+    assert '<a href="log.html">The log</a>' in text
+    assert "<iframe" not in text
