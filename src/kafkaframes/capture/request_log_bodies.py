@@ -14,14 +14,14 @@ from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, is_known
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import KafkaframesError
 
-_SIZE_SUFFIX: Final = "SizeInBytes"
+SIZE_SUFFIX: Final = "SizeInBytes"
 
 
 def with_records(value: object, records: str | None = "") -> object:
     """Put ``records`` (empty ones, or null) where a log has their size."""
     if isinstance(value, dict):
-        named = {name: with_records(one, records) for name, one in value.items() if not name.endswith(_SIZE_SUFFIX)}
-        return named | {name.removesuffix(_SIZE_SUFFIX): records for name in value if name.endswith(_SIZE_SUFFIX)}
+        named = {name: with_records(one, records) for name, one in value.items() if not name.endswith(SIZE_SUFFIX)}
+        return named | {name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)}
     return [with_records(one, records) for one in value] if isinstance(value, list) else value
 
 

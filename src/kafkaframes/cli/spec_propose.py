@@ -56,7 +56,7 @@ def command(
 
     PROPOSAL is the specs after (a file, folder, jar, zip or REF:path; what they lack stays as it is), or kip-636,
     flexible, tag-header. INPUT is a capture or a broker's request log. Each message is read by the specs before, laid
-    out by those after, and its size today is checked against the wire (a request log has none, and no records).
+    out by those after, and its size today is checked against the wire (a request log has none, but records' sizes).
     Messages of versions that stay the same are raised to the newest, before and after.
 
     --value MetadataResponse.Topics.Owner=VALUE is for fields that are new: JSON (null, 7, "text"), 1..100 (numbers,

@@ -18,7 +18,7 @@ from kafkaframes.capture.columns import choose
 from kafkaframes.capture.layout import F_END_TIME
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.request_log import log_rows
-from kafkaframes.capture.request_log_bodies import with_records
+from kafkaframes.capture.request_log_bodies import SIZE_SUFFIX, with_records
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.traffic import is_request_log
 from kafkaframes.errors import KafkaframesError
@@ -27,9 +27,11 @@ from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan
 from kafkaframes.protocol.messages.headers import API_VERSIONS, encode_request, encode_response
 from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.wire.varint import size_of_unsigned_varint
 
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
 _ROWS: Final = 4096
+_NOBODY: Final = (None, None, None)
 _NO_VERSION: Final = "no spec has this API and version"
 
 
@@ -52,6 +54,7 @@ class Messages:
         labels: for each message a row of ``names``; ``names``: (client, connection, second), ``None`` where not asked.
         unread: how many more could not be read, by label and reason.
         span: the times of the first and the last one, in microseconds.
+        records: sizes of the records of each message that are not in it, since a request log has their sizes alone.
     """
 
     api_key: int
@@ -63,13 +66,28 @@ class Messages:
     names: Sequence[tuple[Any, ...]]
     unread: Counter[tuple[int, str]] = field(default_factory=Counter)
     span: tuple[int, int] | None = None
+    records: Sequence[Sequence[int]] = ()
+
+    def record_bytes(self, *, compact: bool) -> Ints | int:
+        """Return what the records take that are not in the messages, with what their longer lengths take."""
+        if not any(self.records):
+            return 0
+        more = (
+            sum(size + (compact and size_of_unsigned_varint(size + 1) - 1) for size in some) for some in self.records
+        )
+        return np.fromiter(more, np.int64, len(self.records))
+
+    def chosen(self, rows: Ints) -> Messages:
+        """Return some of the messages."""
+        sizes = None if self.wire_sizes is None else self.wire_sizes[rows]
+        records = [self.records[row] for row in rows.tolist()] if self.records else ()
+        frames = self.frames.take(pa.array(rows))
+        return replace(self, frames=frames, wire_sizes=sizes, labels=self.labels[rows], records=records)
 
     def by_label(self) -> Iterator[Messages]:
         """Yield the messages of each label."""
         for label in np.unique(self.labels).tolist():
-            rows = np.flatnonzero(self.labels == label)
-            sizes = None if self.wire_sizes is None else self.wire_sizes[rows]
-            yield replace(self, frames=self.frames.take(pa.array(rows)), wire_sizes=sizes, labels=self.labels[rows])
+            yield self.chosen(np.flatnonzero(self.labels == label))
 
 
 def captured_calls(task: Task, apis: Apis = CATALOG) -> Iterator[Calls]:
@@ -94,7 +112,9 @@ def messages_of(
         apis: what the messages are read by.
     """
     for calls in captured_calls(task, apis):
-        labels, names = _labels(_facts(calls, by))
+        labels, names = np.zeros(calls.count, np.int64), [_NOBODY]
+        if by:
+            labels, names = _labels(_facts(calls, by))
         for direction in directions:
             times = calls.of(direction, F_END_TIME) // 1000
             for key, version, rows in calls.groups(direction):
@@ -103,6 +123,19 @@ def messages_of(
         logged = log_rows(path, secrets=True, apis=apis)
         while some := list(islice(logged, _ROWS)):
             yield from _logged(some, directions, by, apis)
+
+
+def _record_sizes(value: Any) -> Iterator[int]:
+    """Yield the sizes that a log has instead of records; what is no size is left to the message to refuse."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name.endswith(SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner < 1 << 31:
+                yield inner
+            else:
+                yield from _record_sizes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _record_sizes(inner)
 
 
 def _facts(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -179,7 +212,7 @@ def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
 def _logged(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: Apis
 ) -> Iterator[Messages]:
-    """Yield what a request log holds as JSON; records, and tags of headers, are not in it."""
+    """Yield what a request log holds as JSON; of records it has the sizes, of a header's tags nothing."""
     for direction in directions:
         groups: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
@@ -193,10 +226,12 @@ def _logged_group(
     key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: Apis
 ) -> Messages:
     labels, names = _labels([_row_facts(row, by) for row in rows])
-    data, good, unread = [], [], Counter[tuple[int, str]]()
+    data, records, good, unread = [], [], [], Counter[tuple[int, str]]()
     for number, row in enumerate(rows):
         try:
-            data.append(_framed(key, version, direction, row, apis))
+            body = json.loads(row[direction])
+            data.append(_framed(key, version, direction, body, row["clientId"], apis))
+            records.append(list(_record_sizes(body)))
             good.append(number)
         except (KafkaframesError, TypeError) as error:
             unread[int(labels[number]), str(error)] += 1
@@ -205,7 +240,7 @@ def _logged_group(
         frames = decode_columns(frame_plan(key, version, direction, apis), data)
     times = [row["responseTime"] for row in rows if row["responseTime"] is not None]
     span = (min(times), max(times)) if times else None
-    return Messages(key, version, direction, frames, None, labels[good], names, unread, span)
+    return Messages(key, version, direction, frames, None, labels[good], names, unread, span, records)
 
 
 def _row_facts(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
@@ -217,12 +252,10 @@ def _row_facts(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
     )
 
 
-def _framed(key: int, version: int, direction: str, row: dict[str, Any], apis: Apis) -> bytes:
+def _framed(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
     if not is_known(key, version, direction, apis):
         raise KafkaframesError(_NO_VERSION)
-    body: Message = apis.message_class(key, direction, version).from_json(
-        with_records(json.loads(row[direction])), version
-    )
+    body: Message = apis.message_class(key, direction, version).from_json(with_records(value), version)
     if direction == REQUEST:
-        return encode_request(body, version, client_id=row["clientId"])
+        return encode_request(body, version, client_id=client_id)
     return encode_response(body, version)

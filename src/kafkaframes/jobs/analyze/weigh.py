@@ -60,7 +60,7 @@ class Bench:
     def weigh(self, messages: Messages) -> None:
         """Weigh messages of one API, version and direction."""
         self.outcome.note_span(messages.span)
-        self._note(messages, NOT_READ, messages.unread)
+        self.note(messages, NOT_READ, messages.unread)
         if not len(messages.frames):
             return
         layouts = self.layouts(messages.api_key, messages.api_version, messages.direction)
@@ -89,7 +89,8 @@ class Bench:
             self._plans[where] = form, plan_frame(*form)
         return self._plans[where][1]
 
-    def _note(self, messages: Messages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
+    def note(self, messages: Messages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
+        """Count messages that are left out, by label and reason."""
         for (label, reason), count in reasons.items():
             self.group_weight(messages, kind, label).reasons[_WHERE.sub("", reason)] += count
 
@@ -106,9 +107,12 @@ class _LaidOut:
         self.bench, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
         self.sent = bench.sent(messages.api_key, messages.api_version, messages.direction)
         self.plans = bench.plan(self.sent), bench.plan(layout.before), bench.plan(layout.after)
-        self.array = messages.frames if bench.proposal.has_headers else messages.frames.field("body")
-        self.labels, self.wire = messages.labels, messages.wire_sizes
-        self.frames = messages.frames
+
+    @property
+    def array(self) -> pa.StructArray:
+        """The messages, with their headers where these are weighed too."""
+        frames = self.messages.frames
+        return frames if self.bench.proposal.has_headers else frames.field("body")
 
     def run(self) -> None:
         """Weigh what can be laid out."""
@@ -123,11 +127,9 @@ class _LaidOut:
     def _leave_out(self, error: EncodeError) -> None:
         bad = np.array(error.rows or range(len(self.array)), np.int64)
         kind = NOT_RAISED if self.layout.kind == RAISED else self.layout.kind
-        self.bench._note(self.messages, kind, Counter((int(self.labels[row]), str(error)) for row in bad.tolist()))
-        good = np.delete(np.arange(len(self.array)), bad)
-        self.array, self.frames = (some.take(pa.array(good)) for some in (self.array, self.frames))
-        self.labels = self.labels[good]
-        self.wire = None if self.wire is None else self.wire[good]
+        labels = self.messages.labels[bad].tolist()
+        self.bench.note(self.messages, kind, Counter((label, str(error)) for label in labels))
+        self.messages = self.messages.chosen(np.delete(np.arange(len(self.array)), bad))
 
     def _weigh(self) -> None:
         sent, before_plan, after_plan = self.plans
@@ -142,8 +144,12 @@ class _LaidOut:
             after = sizes(after_plan, array)
         elif self.layout.tag_header != ADOPTED:
             after = sizes(after_plan, array, self.layout.tag_header, counts)
-        self._add(before, after, counts)
-        if self.is_first and self.wire is not None:
+        sums = [
+            size + self.messages.record_bytes(compact=plan.flexible)
+            for plan, size in ((before_plan, before), (after_plan, after))
+        ]
+        self._add(sums[0], sums[1], counts)
+        if self.is_first and self.messages.wire_sizes is not None:
             self._check(sent_sizes)
         if after_plan is not before_plan and _moves_only(before_plan.root, after_plan.root):
             if before_plan is not sent:  # fields that it lacks are at their defaults
@@ -153,11 +159,11 @@ class _LaidOut:
             self._count_blank()
 
     def _weights(self) -> Iterator[tuple[int, Weight]]:
-        for label in np.unique(self.labels).tolist():
+        for label in np.unique(self.messages.labels).tolist():
             yield label, self.bench.group_weight(self.messages, self.layout.kind, label)
 
     def _add(self, before: Ints, after: Ints, counts: Counter[str]) -> None:
-        labels, messages = self.labels, np.bincount(self.labels)
+        labels, messages = self.messages.labels, np.bincount(self.messages.labels)
         sums = [np.bincount(labels, weights=some) for some in (before, after)]
         for label, weight in self._weights():
             weight.messages += int(messages[label])
@@ -170,18 +176,18 @@ class _LaidOut:
         """Compare with the wire."""
         if not self.bench.proposal.has_headers:
             sent_sizes = sent_sizes + self._header_sizes()
-        differ = np.bincount(self.labels, weights=sent_sizes != self.wire)
-        messages = np.bincount(self.labels)
+        differ = np.bincount(self.messages.labels, weights=sent_sizes != self.messages.wire_sizes)
+        messages = np.bincount(self.messages.labels)
         for label, weight in self._weights():
             weight.checked += int(messages[label])
             weight.mismatched += int(differ[label])
 
     def _header_sizes(self) -> Ints:
         version = self.sent.spec.header_version(self.sent.version)
-        return sizes(plan_message(self.sent.header, version), self.frames.field("header"))
+        return sizes(plan_message(self.sent.header, version), self.messages.frames.field("header"))
 
     def _count(self, name: str, rows: Ints, numbers: Ints) -> None:
-        sums = np.bincount(self.labels[rows], weights=numbers, minlength=1)
+        sums = np.bincount(self.messages.labels[rows], weights=numbers, minlength=1)
         for label, weight in self._weights():
             if label < len(sums) and sums[label]:
                 weight.counts[name] += int(sums[label])

@@ -1,0 +1,54 @@
+"""Traffic as columns: labels, reasons, and records of which a request log has the sizes alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kafkaframes.capture.bodies import REQUEST, RESPONSE
+from kafkaframes.jobs.analyze.traffic import BY, Task, messages_of
+
+DATA = Path(__file__).parents[2] / "data"
+CAPTURE = str(DATA / "captures" / "share-groups-broker43.pcap.zst")
+
+
+def logged(tmp_path, version, *partitions):
+    body = {"transactionalId": None, "acks": 1, "timeoutMs": 1}
+    body["topicData"] = [{"name": "t", "partitionData": list(partitions)}]
+    header = {"requestApiKey": 0, "requestApiVersion": version, "correlationId": 1, "clientId": "c"}
+    entry = {"requestHeader": header, "request": body, "connection": "a-b-0"}
+    path = tmp_path / "request.log"
+    path.write_text(f"[2026-01-01 00:00:00,000] TRACE Completed request:{json.dumps(entry)} (kafka.request.logger)\n")
+    (messages,) = messages_of(Task((str(path),)), (REQUEST,))
+    return messages
+
+
+def test_records_are_counted_by_their_sizes(tmp_path):
+    """Two sets of 100 and of 300 bytes: a compact length of 301 takes a byte more than that of none."""
+    messages = logged(tmp_path, 9, {"index": 0, "recordsSizeInBytes": 100}, {"index": 1, "recordsSizeInBytes": 300})
+    assert messages.records == [[100, 300]]
+    assert messages.record_bytes(compact=False).tolist() == [400]
+    assert messages.record_bytes(compact=True).tolist() == [401]
+    assert messages.wire_sizes is None
+
+
+def test_a_size_that_is_none_is_not_counted(tmp_path):
+    for size in (-1, 1 << 40, "5"):
+        assert logged(tmp_path, 9, {"index": 0, "recordsSizeInBytes": size}).records == [[]]
+
+
+def test_a_call_that_no_spec_describes_is_named(tmp_path):
+    messages = logged(tmp_path, 999, {"index": 0, "recordsSizeInBytes": 1})
+    assert messages.unread == {(0, "no spec has this API and version"): 1}
+    assert len(messages.frames) == 0
+
+
+def test_labels_are_made_of_what_is_asked_and_parts_by_label_are_the_whole():
+    whole = count = 0
+    for messages in messages_of(Task((CAPTURE,)), (RESPONSE,), BY):
+        assert all(isinstance(client, str) and "-" in connection for client, connection, _ in messages.names)
+        whole += len(messages.frames)
+        count += sum(len(part.frames) for part in messages.by_label())
+    assert whole == count > 70
+    (nobody,) = {names for one in messages_of(Task((CAPTURE,)), (RESPONSE,)) for names in one.names}
+    assert nobody == (None, None, None)
