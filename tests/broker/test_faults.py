@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaframes.broker import Broker
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.faults import Faults
 from kafkaframes.broker.inspection import report
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.table import all_apis
+from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import ErrorCode, OptionError
+from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
@@ -159,3 +162,26 @@ def test_the_report_names_what_kafka_4_refuses(faulty):
     text = report(faulty.journal)
     assert "oldlib 1.0" in text
     assert "Kafka 4 would refuse: Produce v1" in text
+
+
+def test_tags_of_headers_go_both_ways_and_are_in_the_journal():
+    """KIP-482's trace ids: of every request of a client, and of the answers that a rule is about."""
+    trace, span = (10_001, b"trace-7"), (10_002, b"span")
+    with Broker() as broker:
+        broker.on("Metadata").tag([span, trace])
+        with Admin(broker.bootstrap_servers, header_tags=[trace]) as admin:
+            admin.create_topics([NewTopic(name="t", num_partitions=1)])
+            assert "t" in admin.list_topics()
+        for entry in broker.journal:
+            assert entry.header_tags == [trace]
+            assert sorted(entry.answer_tags) == ([trace, span] if entry.api == "Metadata" else [])
+        assert broker.journal.requests("Metadata")
+
+
+def test_a_version_that_is_not_flexible_has_no_place_for_tags():
+    connection = ClientConnection(client_id="c", header_tags=[(0, b"x")])
+    sent = []
+    for version in (8, 9):
+        connection.send_request(message("MetadataRequest")(), version)
+        sent.append(connection.data_to_send())
+    assert [b"\x01\x00\x01x" in data for data in sent] == [False, True]

@@ -105,3 +105,12 @@ def test_a_version_that_only_the_catalog_has_is_the_catalogs(folder):
     assert apis.spec(12, "request", 5) is not CATALOG.spec(12, "request", 5)
     assert apis.name(GREET) == "Greet"
     assert CATALOG.name(GREET) is None
+
+
+def test_tags_of_headers_are_seen_in_both_directions(tmp_path, folder):
+    trace = write_traffic(tmp_path / "tags.pcapng", folder, header_tags=[(10_001, b"trace-7")])
+    columns = ("requestHeader", "responseHeader")
+    rows = kafkaframes.read_capture(trace, columns=columns, specs=folder).read_all().to_pylist()
+    tags = [[json.loads(row[name]).get("_unknownTags") for name in columns] for row in rows]
+    seen = [{"tag": 10_001, "data": "dHJhY2UtNw=="}]
+    assert tags == [[None, None], *[[seen, seen]] * 3]

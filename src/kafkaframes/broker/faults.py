@@ -81,6 +81,16 @@ class Rule(Occasions):
         """Handle the request, and tell the client how long to send nothing (KIP-219)."""
         return self._do(f"throttled {milliseconds} ms", lambda request, go_on: _throttled(go_on(), milliseconds))
 
+    def tag(self, header_tags: Iterable[tuple[int, bytes]]) -> Self:
+        """Handle the request, and answer with these tagged fields in the header, where its version has a place."""
+        tags = list(header_tags)
+
+        def act(request: Request, go_on: Pass) -> Answer:
+            request.answer_tags += tags
+            return go_on()
+
+        return self._do(f"tagged {', '.join(str(tag) for tag, _ in tags)}", act)
+
     def hold(self) -> Self:
         """Leave requests waiting until ``release``: requests of other connections overtake these."""
         return self._do("held", self._hold)

@@ -40,7 +40,8 @@ class Entry:
         body: the decoded request; None where nobody could decode it.
         answer: the decoded answer; None where there was none, or not yet.
         header_tags: tagged fields of the request's header that no spec declares, as ``(tag, bytes)``.
-        unknown_tags: those of the body's top level.
+        answer_tags: those of the answer's header.
+        unknown_tags: those of the request's body, at its top level.
         fault: what a fault did to it, in words.
         size_bytes: what its bodies take, roughly; the oldest bodies go when all take too much.
     """
@@ -57,6 +58,7 @@ class Entry:
     body: Any = None
     answer: Any = None
     header_tags: list[tuple[int, bytes]] = field(default_factory=list)
+    answer_tags: list[tuple[int, bytes]] = field(default_factory=list)
     unknown_tags: list[tuple[int, bytes]] = field(default_factory=list)
     fault: str = ""
     size_bytes: int = 0
@@ -112,6 +114,7 @@ class Journal:
         entry = request.journal_entry
         entry.duration_ms = self._now_ms() - entry.received_ms
         entry.software = request.session.software
+        entry.answer_tags = list(request.answer_tags)
         if isinstance(answer, Message | Encoded):
             is_message = isinstance(answer, Message)
             entry.answer = message_without_secrets(request.api.key, RESPONSE, answer) if is_message else answer

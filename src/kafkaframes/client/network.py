@@ -200,6 +200,7 @@ class Connection:
             client_id=settings.client_id,
             max_response_bytes=settings.max_response_bytes,
             specs=settings.specs,
+            header_tags=settings.header_tags,
             allocate=_memory(),
         )
         loop = asyncio.get_running_loop()

@@ -74,6 +74,7 @@ class ClientSettings:
     ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
     ssl_context: Any = field(default=None, repr=False)
     specs: Specs | None = field(default=None, repr=False)
+    header_tags: Sequence[tuple[int, bytes]] = ()  # for the header of every request of a flexible version (KIP-482)
 
     def __post_init__(self) -> None:
         """Check what can be known at once.

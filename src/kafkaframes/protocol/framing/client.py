@@ -6,7 +6,7 @@ Responses come in the order of the requests (Kafka promises it), and each must c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 
 _LAST_CORRELATION_ID: Final = (1 << 31) - 1
+_FLEXIBLE_HEADER: Final = 2  # of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,24 @@ class ClientConnection:
         first_correlation_id: int = 0,
         mode: str = "reference",
         specs: Specs | None = None,
+        header_tags: Iterable[tuple[int, bytes]] = (),
         allocate: Callable[[int], memoryview] | None = None,
     ) -> None:
-        """Begin. With ``allocate`` (see ``FrameBuffer``) the records of large responses are views of its memory."""
+        """Begin.
+
+        Args:
+            client_id, mode, specs: of every request and response.
+            max_response_bytes: a longer response is an error.
+            first_correlation_id: of the first request.
+            header_tags: raw tagged fields for the header of every request whose version is flexible.
+            allocate: (see ``FrameBuffer``) the records of large responses are views of its memory.
+        """
         self._frames = FrameBuffer(max_response_bytes, allocate=allocate)
         self._client_id = client_id
         self._next_id = first_correlation_id
         self._mode = mode
         self._specs = None if specs is None else specs_by_name(specs)  # a folder is read once
+        self._header_tags = list(header_tags)
         self._sent: deque[_Sent] = deque()
         self._out: list[bytes] = []
 
@@ -75,6 +86,8 @@ class ClientConnection:
         """
         number = self._next_id
         header.setdefault("client_id", self._client_id)
+        if self._header_tags and body.spec.header_version(version) >= _FLEXIBLE_HEADER:
+            header.setdefault("header_tags", self._header_tags)
         parts = encode_request_parts(body, version, correlation_id=number, **header)
         self._out += (size_prefix(sum(map(len, parts))), *parts)
         self._next_id = 0 if number == _LAST_CORRELATION_ID else number + 1
