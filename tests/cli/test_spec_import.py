@@ -27,4 +27,9 @@ def test_import_writes_checks_and_removes_only_its_own_files(release, tmp_path):
     release.joinpath("kafka-clients/FetchResponse.json").unlink()
     run("import", str(release), "-o", str(target), "--check", status=1)
     run("import", str(release), "-o", str(target))
-    assert sorted(path.name for path in target.iterdir()) == ["FetchRequest.json", "index.json", "mine.json"]
+    assert sorted(path.name for path in target.iterdir()) == [
+        "FetchRequest.json",
+        "index.json",
+        "mine.json",
+        "tags.json",
+    ]

@@ -9,6 +9,7 @@ COMMANDS = {
     "show-codec": ("kafkaframes.cli.spec_show_codec", "the functions that read and write a message at a version"),
     "stubs": ("kafkaframes.cli.spec_stubs", "write the stub from which editors complete the fields of messages"),
     "check": ("kafkaframes.cli.spec_check", "may these specs follow those? KIP-482's rules; exit status for CI"),
+    "tags": ("kafkaframes.cli.spec_tags", "the registry of tags: whose each is, since when; collisions of proposals"),
     "lint": ("kafkaframes.cli.spec_lint", "what Kafka's generator refuses in these files, and what it should"),
     "guide": ("kafkaframes.cli.spec_guide", "write the protocol guide: one HTML page, searchable offline"),
     "rewrite": ("kafkaframes.cli.spec_rewrite", "write specs as a proposal would have them: KIP-636"),

@@ -37,7 +37,9 @@ def command(places: tuple[str, ...], output: Path, check: bool) -> None:
         click.echo(f"{'differs' if check else 'written'}: {name}")
     for path in surplus:
         click.echo(f"{'surplus' if check else 'removed'}: {path.name}")
-    click.echo(f"{len(texts) - 1} messages, {len(changed)} changed, {len(surplus)} surplus")
+    click.echo(
+        f"{len(json.loads(texts['index.json'])['messages'])} messages, {len(changed)} changed, {len(surplus)} surplus"
+    )
     if check and (changed or surplus):
         raise SystemExit(1)
 

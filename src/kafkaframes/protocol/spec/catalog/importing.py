@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec.catalog import tag_ledger
 from kafkaframes.protocol.spec.emit import to_json, to_text
 from kafkaframes.protocol.spec.load import PUBLISHED, load_message
 from kafkaframes.protocol.spec.merge import merge_older
@@ -41,7 +42,7 @@ class _Entry:
 
 
 def import_catalog(published: Iterable[Published]) -> dict[str, str]:
-    """Return the catalog as file name to text: one file a message, and ``index.json``.
+    """Return the catalog as file name to text: one file a message, ``index.json`` and the ledger of tags.
 
     Raises:
         SpecError: a file is no spec, or two releases cannot be told in one spec.
@@ -51,13 +52,16 @@ def import_catalog(published: Iterable[Published]) -> dict[str, str]:
         raise SpecError("there is no message spec in what was given")
     newest = files[0].release
     entries: dict[str, _Entry] = {}
+    releases: list[tuple[str, MessageSpec]] = []
     for one in files:
         spec = _facts(load_message(one.text, file=f"{one.release}/{one.module}/{one.file}", dialect=PUBLISHED))
+        releases.append((one.release, spec))
         given_by = _GIVEN_BY.get(spec.name)
         if given_by is None or one.release.startswith(given_by):
             _add(entries, one, spec, newest)
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
     out["index.json"] = _index(newest, entries)
+    out[tag_ledger.FILE] = tag_ledger.ledger_text(reversed(releases))
     return dict(sorted(out.items()))
 
 

@@ -1,0 +1,70 @@
+"""The registry of tags is that of the releases; proposals that take what others have are said."""
+
+from dataclasses import replace
+
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.catalog.tag_ledger import ledger, read_ledger, tags_of
+from kafkaframes.protocol.spec.model import FieldSpec, FieldType
+from kafkaframes.protocol.spec.tags import collisions, next_free, registry
+from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
+
+EVER = Versions(0, MAX_VERSION)
+
+
+def proposal(name, struct="", **tags):
+    """Return a message of the catalog with more tagged fields: name=(tag, type)."""
+    spec = catalog.load(name)
+    fields = tuple(
+        FieldSpec(name=field, type=FieldType(kind), versions=EVER, default=0, tag=tag, tagged_versions=EVER)
+        for field, (tag, kind) in tags.items()
+    )
+    if struct:
+        longer = replace(spec.structs[struct], fields=(*spec.structs[struct].fields, *fields))
+        return replace(spec, structs={**spec.structs, struct: longer})
+    return replace(spec, struct=replace(spec.struct, fields=(*spec.struct.fields, *fields)))
+
+
+def test_every_tag_of_the_catalog_has_its_first_release():
+    declared = [tag for name in catalog.names() for tag in tags_of(catalog.load(name))]
+    assert [tag._replace(since=None, before=()) for tag in registry().values()] == declared
+    assert all(tag.since for tag in registry().values())
+
+
+def test_a_tag_may_be_younger_than_its_version():
+    """ApiVersions 3 is of 2.4; three of its tags came with 2.7, one with 3.4."""
+    since = [registry()["ApiVersionsResponse", "ApiVersionsResponse", number].since for number in range(4)]
+    assert since == ["2.7.2", "2.7.2", "2.7.2", "3.4.1"]
+
+
+def test_a_field_that_was_renamed_keeps_its_tag_and_its_names():
+    assert registry()["PartitionRecord", "PartitionRecord", 2].before == (("LastKnownELR", "3.7.2"),)
+    old = proposal("PartitionRecord")
+    assert list(collisions({"mine": [old]})) == []
+
+
+def test_a_tag_that_a_release_has_is_a_collision_and_the_next_free_one_is_not():
+    taken, free = proposal("VoteResponse", Mood=(0, "int8")), proposal("VoteResponse", Mood=(1, "int8"))
+    (clash,) = collisions({"mine": [taken]})
+    assert (clash.tag.field, clash.text) == ("Mood", "NodeEndpoints ([]NodeEndpoint) has it since 3.9.1; 1 is free")
+    assert list(collisions({"mine": [free]})) == []
+
+
+def test_structs_count_for_themselves():
+    own = proposal("CreateTopicsResponse", "CreatableTopicResult", Mood=(1, "int8"))
+    assert list(collisions({"mine": [own]})) == []
+    assert next_free(registry().values())["CreateTopicsResponse", "CreatableTopicResult"] == 1
+
+
+def test_two_proposals_that_take_one_tag_collide():
+    mine, theirs = (proposal("VoteResponse", **{name: (1, "int8")}) for name in ("Mood", "Weather"))
+    (clash,) = collisions({"KIP-1": [mine], "KIP-2": [theirs]})
+    assert (clash.tag.field, clash.text) == ("Weather", "KIP-1 takes it, too, for Mood (int8)")
+    assert list(collisions({"KIP-1": [mine], "KIP-2": [mine]})) == []
+
+
+def test_the_ledger_keeps_the_first_release_of_each_name():
+    spec = proposal("VoteResponse", Mood=(1, "int8"))
+    renamed = proposal("VoteResponse", Humour=(1, "int8"))
+    found = ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed)])
+    assert found["VoteResponse"]["VoteResponse"]["1"] == [["Mood", "1.0.0"], ["Humour", "1.2.0"]]
+    assert read_ledger()["VoteResponse"]["VoteResponse"]["0"] == [["NodeEndpoints", "3.9.1"]]
