@@ -112,6 +112,7 @@ def attach(state: BrokerState) -> None:
         GroupSettings.of_config(state.settings.text),
         lambda: str(uuid4()),
         BrokerTopics(state),
+        new_uuid=lambda: text_of_id(uuid4()),
     )
     state.groups = groups
     groups.load(state.internal.replay(GROUP_OFFSETS))

@@ -11,6 +11,7 @@ from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.coordination.groups.share import ShareGroup
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode, KafkaframesError
@@ -51,8 +52,9 @@ def _altered(
     types, asked = request.response, request.body.topics
     refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in asked}
     known = [(broker.topics[topic.topic_name], topic.partitions) for topic in asked if not refusals[topic.topic_name]]
+    group = broker.groups.change_share_group(request.body.group_id, may_make=True)
     if known:
-        _set(request, broker, known)
+        _set(broker, group, known)
     for topic in asked:
         refusal = refusals[topic.topic_name]
         if refusal and not topic.partitions:
@@ -74,9 +76,8 @@ def _refusal(request: Request, broker: BrokerState, name: str) -> int:
     return denied(request, broker.access, "TOPIC", name) or (ErrorCode.NONE if name in broker.topics else _UNKNOWN)
 
 
-def _set(request: Request, broker: BrokerState, topics: list[tuple[Topic, list[Row]]]) -> None:
-    group_id, states = request.body.group_id, broker.share_groups.states
-    group = broker.groups.change_share_group(group_id, may_make=True)
+def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
+    states = broker.share_groups.states
     read = dict(group.initialized)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):
         broker.groups.read_share_topics(group, read)
@@ -84,7 +85,7 @@ def _set(request: Request, broker: BrokerState, topics: list[tuple[Topic, list[R
     for topic, rows in topics:
         there = [row for row in rows if topic.partition(row.partition_index) is not None]
         for row in there:
-            key = ShareKey(group_id, topic.topic_id, row.partition_index)
+            key = ShareKey(group.group_id, topic.topic_id, row.partition_index)
             states.reset(key, row.start_offset, group.epoch)
         indexes = {row.partition_index for row in there}.union(read.get(topic.topic_id, ("", ()))[1])
         if indexes:

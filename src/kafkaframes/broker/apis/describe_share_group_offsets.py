@@ -35,9 +35,8 @@ def _group(
 ) -> DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
     made = request.response.DescribeShareGroupOffsetsResponseGroup
     code = refused(request, broker, GROUP, asked.group_id)
-    if code == ErrorCode.NONE and any(
-        one.topic_name in broker.topics and min(one.partitions, default=-1) < 0 for one in asked.topics or ()
-    ):
+    known = [topic.partitions for topic in asked.topics or () if topic.topic_name in broker.topics]
+    if code == ErrorCode.NONE and known and (not asked.group_id or any(min(some, default=-1) < 0 for some in known)):
         code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails: UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
         return made(group_id=asked.group_id, error_code=code)

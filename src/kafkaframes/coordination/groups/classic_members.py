@@ -27,7 +27,7 @@ class ClassicMembers:
 
     Attributes:
         groups: what the members have in common with those of the consumer protocol.
-        new_id: a random UUID.
+        new_id: a random UUID in Kafka's text; other than in a classic group, the client's id is not in front of it.
     """
 
     groups: ConsumerGroups
@@ -50,7 +50,7 @@ class ClassicMembers:
         names = frozenset(name for name, _ in request.protocols)
         if not group.supports(request.protocol_type, names):
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        member_id = request.member_id or f"{request.instance_id or request.client_id}-{self.new_id()}"
+        member_id = request.member_id or self.new_id()
         if not request.member_id and request.instance_id is None and request.needs_member_id:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         if request.member_id and request.instance_id is not None:

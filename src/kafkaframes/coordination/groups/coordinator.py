@@ -40,7 +40,8 @@ class GroupCoordinator:
 
     Attributes:
         log: ``__consumer_offsets``.
-        new_id: a random UUID, for member ids.
+        new_id: a random UUID, for members of classic groups.
+        new_uuid: one in Kafka's text, for those of consumer groups; the same by default.
         topics: of the broker, for consumer groups.
         unread: records that could not be read back.
     """
@@ -52,6 +53,7 @@ class GroupCoordinator:
     topics: Topics
     groups: dict[str, Group] = field(default_factory=dict)
     unread: int = 0
+    new_uuid: Callable[[], str] | None = None
     commits: Commits = field(init=False)
     classic: Rebalances = field(init=False)
     consumer: ConsumerGroups = field(init=False)
@@ -62,7 +64,7 @@ class GroupCoordinator:
         self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
         self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
         self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics, self._downgrade)
-        self.classic_members = ClassicMembers(self.consumer, self.new_id)
+        self.classic_members = ClassicMembers(self.consumer, self.new_uuid or self.new_id)
         self.share = ShareGroups(self.clock, self.settings, self.write, self.topics)
         self._expire_later()
 
@@ -175,7 +177,7 @@ class GroupCoordinator:
         """
         check(beat, may_lack_id=may_lack_id)
         if not beat.member_id:
-            beat = beat._replace(member_id=self.new_id())
+            beat = beat._replace(member_id=(self.new_uuid or self.new_id)())
         group = self.groups.get(beat.group_id)
         before: list[Record] = []
         if beat.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):

@@ -58,7 +58,7 @@ class ShareGroup:
 
     group_id: str
     epoch: int = 1
-    assignment_epoch: int = 0
+    assignment_epoch: int = 1
     metadata_hash: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Assigned] = field(default_factory=dict)
