@@ -38,8 +38,9 @@ def share_episode(rng: random.Random) -> list[Asked]:
 
 
 def _topics() -> list[Asked]:
+    kept = [{"name": "retention.ms", "value": "-1"}]  # the records are of 2023
     rows = [
-        {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": []}
+        {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": kept}
         for name, count in (("~a", 2), ("~b", 1))
     ]
     return [Asked("CreateTopics", 5, {"topics": rows, "timeoutMs": 20_000, "validateOnly": False})]

@@ -23,6 +23,7 @@ class RecordState(IntEnum):
     ARCHIVED = 4
 
 
+_NEW: Final = (RecordState.AVAILABLE, 0)
 DONE: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
@@ -33,28 +34,29 @@ class Delivery:
     Attributes:
         count: of deliveries, with the one that is under way.
         lock: what was acquired together has the same; None where nothing is acquired.
+        stored: the state and the count of deliveries that are stored: what was acknowledged or taken back. A delivery
+            that is under way is not, nor what is archived because no consumer may see it.
     """
 
     state: RecordState = RecordState.AVAILABLE
     count: int = 0
     member_id: str = ""
     lock: object = None
+    stored: tuple[RecordState, int] = _NEW
 
     def acquire(self, member_id: str, lock: object) -> None:
         """Deliver once more."""
         self.state, self.member_id, self.lock = RecordState.ACQUIRED, member_id, lock
         self.count += 1
 
+    def archive(self) -> None:
+        """Leave it out: it is in no log, or no consumer may see it."""
+        self.state, self.member_id, self.lock = RecordState.ARCHIVED, "", None
+
     def settle(self, state: RecordState) -> None:
         """Leave the member."""
         self.state, self.member_id, self.lock = state, "", None
-
-    @property
-    def stored(self) -> tuple[RecordState, int]:
-        """What of it is stored: a delivery that is under way is not, as if it had not begun."""
-        if self.state is RecordState.ACQUIRED:
-            return RecordState.AVAILABLE, self.count - 1
-        return self.state, self.count
+        self.stored = state, self.count
 
 
 class Batch(NamedTuple):

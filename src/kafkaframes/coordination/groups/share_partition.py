@@ -272,7 +272,7 @@ class SharePartition:
                 flight.split()
             for begin, end, delivery in flight.runs():
                 if delivery.state is state and first <= begin and end <= last:
-                    delivery.settle(RecordState.ARCHIVED)
+                    delivery.archive()
 
     # ---------------------------------------------------------------------------------------------- acknowledge
 
@@ -395,6 +395,7 @@ class SharePartition:
             first = max(batch.first, self.end)
             if batch.last >= first:
                 state = Delivery(RecordState(batch.state), batch.deliveries)
+                state.settle(state.state)
                 self._flights.append(InFlight(first, batch.last, state))
                 self.end = batch.last + 1
         self._advance()
