@@ -334,6 +334,19 @@ def test_a_page_that_begins_near_the_last_number_is_empty(broker):
     assert (answer.topics[0].partitions, answer.next_cursor.partition_index) == ([], -(2**31) + 1)
 
 
+def test_an_empty_salted_password_is_refused(broker):
+    """AlterUserScramCredentials 0: Kafka answers -1, for HMAC takes no empty key; here 93, and nothing is kept."""
+    made = types("AlterUserScramCredentials").ScramCredentialUpsertion
+    row = made(name="u", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"")
+    (done,) = broker.send("AlterUserScramCredentials", 0, upsertions=[row]).results
+    assert (done.error_code, broker.state.credentials.scram) == (ErrorCode.UNACCEPTABLE_CREDENTIAL, {})
+
+
+def test_an_election_of_no_partition_is_answered_whatever_its_type(broker):
+    """ElectLeaders 2 of type 2 with an empty list: no error."""
+    assert broker.send("ElectLeaders", 2, election_type=2, topic_partitions=[]).error_code == 0
+
+
 def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
     """ElectLeaders 1 of type -1: INVALID_REQUEST at the top and for the partition; without partitions, at the top."""
     made = types("ElectLeaders").TopicPartitions(topic="orders", partitions=[0])

@@ -46,6 +46,8 @@ def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: li
             return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
         if not is_deletion and not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+        if not is_deletion and not one.salted_password:  # Java's HMAC takes no empty key: Kafka answers -1
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
     for one in deletions:
         del scram[user, NUMBERS[one.mechanism]]
     for one in upsertions:

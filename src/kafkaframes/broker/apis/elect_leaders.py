@@ -20,6 +20,8 @@ _PREFERRED, _UNCLEAN = 0, 1
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Say for each partition why no election is needed, or that there is nobody to elect."""
     body = request.body
+    if body.topic_partitions == []:  # Kafka's QuorumController.electLeaders looks at nothing else then
+        return request.response()
     if body.election_type not in (_PREFERRED, _UNCLEAN):
         return _refuse(request, ErrorCode.INVALID_REQUEST)
     results = []
