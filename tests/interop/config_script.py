@@ -201,8 +201,6 @@ def answers(client: Client, type_of: Any) -> dict[str, Any]:
 
 # What differs and stays: part of the case, both codes or both values (ours, Kafka's) -> why.
 ALLOWED: tuple[tuple[str, str, str], ...] = (
-    (r"^4 .*", "codes 40, 42", "a wrong value of a broker's setting is INVALID_CONFIG, as a topic's"),
-    (r"^4 .*(no\.such|SET =|cleanup\.policy='1')", "codes 40, 0", "a setting that brokers do not know is not kept"),
     (r"segment\.bytes='(23|100|999)'", "codes 0, 4[02]", "segments may be small: tests roll them"),
     (r"remote\.storage\.enable='true'", "codes 0, 40", "kept and told, though nothing is tiered here"),
     (

@@ -1,9 +1,8 @@
 """Change settings of topics, brokers, groups and client metrics: AlterConfigs, IncrementalAlterConfigs, CreateTopics.
 
 A change is checked as a whole before anything is kept. What is wrong with a value is INVALID_CONFIG; a request that no
-value could mend (no value, a setting that is fixed while the broker runs, one setting twice) is INVALID_REQUEST. Kafka
-4.3.1 answers wrong values of brokers' settings with INVALID_REQUEST, too, and keeps settings of brokers that it does
-not know.
+value could mend (no value, a setting that is fixed while the broker runs, one setting twice) is INVALID_REQUEST. So is
+a wrong value of a broker's setting, as in Kafka 3.9.1 and 4.3.1, which keep settings of brokers that they do not know.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = Callable[[dict[str, str]], dict[str, str]]
 _DEFAULTS = {key: default for name, (own, default) in TOPIC_KEYS.items() for key in (name, own) if key}
 _SELECTOR = re.compile(r"client_(instance_id|id|software_name|software_version|source_address|source_port)")
+_OF_LISTENERS = "listener.name."
 _INTERVAL_MS = (100, 3_600_000)
 
 
@@ -109,7 +109,10 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
     settings = broker.settings
     configs = make({key: settings.given[key] for key in settings.dynamic})
     check_broker(configs)
-    BrokerSettings({**settings.given, **configs}).log_settings({})
+    try:
+        BrokerSettings({**settings.given, **configs}).log_settings({})
+    except OptionError as error:
+        raise InvalidRequestError(str(error)) from None
     if not validate_only:
         broker.configure_broker(configs)
     return ErrorCode.NONE, None
@@ -175,18 +178,24 @@ def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[
 
 
 def check_broker(configs: Mapping[str, str]) -> None:
-    """Refuse dynamic settings that no broker takes.
+    """Refuse dynamic settings that no broker takes; what is not known has no effect, and is kept.
 
     Raises:
-        OptionError: names the setting.
+        InvalidRequestError: names the setting.
     """
-    fixed = sorted(key for key in configs if key not in DYNAMIC and (key in KNOWN_OF_BROKERS or is_known(key)))
+    fixed = sorted(key for key in configs if key not in DYNAMIC and _is_of_a_start(key))
     if fixed:
         raise InvalidRequestError(f"cannot be changed while the broker runs: {', '.join(fixed)}")
-    for name, value in configs.items():
-        if name not in DYNAMIC:
-            raise OptionError(f"Unknown broker config name: {name}")
-        normalized(name, value)
+    for name in DYNAMIC & configs.keys():
+        try:
+            normalized(name, configs[name])
+        except OptionError as error:
+            raise InvalidRequestError(str(error)) from None
+
+
+def _is_of_a_start(key: str) -> bool:
+    """Return whether a broker reads a setting when it starts, or reads it for a listener."""
+    return key in KNOWN_OF_BROKERS or is_known(key) or key.startswith(_OF_LISTENERS)
 
 
 def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:

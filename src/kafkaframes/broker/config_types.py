@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kafkaframes.errors.sensitive import is_secret
 
 # ConfigType of DescribeConfigs
-BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
+UNKNOWN, BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(10)
 _LARGEST_INT32 = 2**31 - 1
 
 _BY_TYPE: Mapping[int, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
-from kafkaframes.broker.config_types import DYNAMIC, type_of
+from kafkaframes.broker.config_types import DYNAMIC, UNKNOWN, type_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
@@ -51,11 +51,12 @@ class ConfigRow(NamedTuple):
     source: int
     synonyms: tuple[tuple[str, str, int], ...] = ()
     is_read_only: bool = False
+    is_known: bool = True
 
     @property
     def kind(self) -> int:
         """Its ConfigType."""
-        return type_of(self.name, self.value or "")
+        return UNKNOWN if not self.is_known else type_of(self.name, self.value or "")
 
 
 def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
@@ -85,7 +86,8 @@ def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[
         if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
         value, source = values[0][1:] if values else (None, BY_DEFAULT)
-        yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC)
+        is_known = name in DYNAMIC or name not in settings.dynamic  # clients may set what no broker knows
+        yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC, is_known)
 
 
 def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:

@@ -59,7 +59,7 @@ def read_properties(text: bytes, *, file: str) -> Properties:
 
 def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` has a meaning here."""
-    return key in _KNOWN
+    return key in _KNOWN or key in _TIMES
 
 
 def _add_time(known: dict[str, str], key: str, value: str, *, given: Iterable[str]) -> None:

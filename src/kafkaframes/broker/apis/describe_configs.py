@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.config_types import PASSWORD
+from kafkaframes.broker.config_types import PASSWORD, UNKNOWN
 from kafkaframes.broker.configs import ConfigRow, rows_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.setting_texts import TEXTS
@@ -40,7 +40,7 @@ def _result(
 
 
 def _row(request: Request, row: ConfigRow) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
-    types, is_sensitive = request.response, row.kind == PASSWORD
+    types, is_sensitive = request.response, row.kind in (PASSWORD, UNKNOWN)
     synonyms = row.synonyms if request.body.include_synonyms else ()
     return types.DescribeConfigsResourceResult(
         name=row.name,
