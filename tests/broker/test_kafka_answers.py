@@ -334,6 +334,65 @@ def test_a_page_that_begins_near_the_last_number_is_empty(broker):
     assert (answer.topics[0].partitions, answer.next_cursor.partition_index) == ([], -(2**31) + 1)
 
 
+def test_settings_of_a_new_topic_are_checked_before_its_replicas_and_these_before_its_partitions(broker):
+    """CreateTopics 5: a setting that there is not beside factor 0: 40; factor 0 beside no partition: 38; then 37."""
+    made = types("CreateTopics")
+    wrong = [made.CreatableTopicConfig(name="no.such", value="1")]
+    rows = [
+        made.CreatableTopic(name="a", num_partitions=1, replication_factor=0, configs=wrong),
+        made.CreatableTopic(name="b", num_partitions=0, replication_factor=0),
+        made.CreatableTopic(name="c", num_partitions=0, replication_factor=1),
+    ]
+    done = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
+    codes = [ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_PARTITIONS]
+    assert [row.error_code for row in done] == codes
+
+
+def altered(broker, *resources, operation=0):
+    """IncrementalAlterConfigs 1 of resources (type, name, setting, value); return the error codes."""
+    made = types("IncrementalAlterConfigs")
+    rows = [
+        made.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[made.AlterableConfig(name=key, value=value, config_operation=operation)],
+        )
+        for kind, name, key, value in resources
+    ]
+    return [row.error_code for row in broker.send("IncrementalAlterConfigs", 1, resources=rows).responses]
+
+
+def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
+    """Of the unknown topic none: a wrong value 40, a good one 3; of a/b 17, and of its description."""
+    assert altered(broker, (2, "none", "retention.ms", "x")) == [ErrorCode.INVALID_CONFIG]
+    assert altered(broker, (2, "none", "retention.ms", "5")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert altered(broker, (2, "a/b", "retention.ms", "5")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    row = types("DescribeConfigs").DescribeConfigsResource(resource_type=2, resource_name="a/b")
+    (result,) = broker.send("DescribeConfigs", 4, resources=[row]).results
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_request_for_settings_fails_whole(broker):
+    """DescribeConfigs of type 99 beside orders: 42 for both; a resource twice: 42; an operation 9: Kafka answers -1."""
+    made = types("DescribeConfigs").DescribeConfigsResource
+    rows = [made(resource_type=kind, resource_name="orders") for kind in (99, 2)]
+    results = broker.send("DescribeConfigs", 4, resources=rows).results
+    assert [row.error_code for row in results] == [ErrorCode.INVALID_REQUEST] * 2
+    orders = (2, "orders", "retention.ms", "5")
+    broker.state.create_topic("other", 1)
+    assert altered(broker, orders, orders) == [ErrorCode.INVALID_REQUEST] * 2
+    assert altered(broker, orders, (2, "other", "flush.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_levels_of_loggers_are_checked(broker):
+    """IncrementalAlterConfigs 1 of type 8: kafka to DEBUG 0, to LOUD 40, max.message.bytes 40, of broker 7 42."""
+    wrong = [("1", "kafka", "LOUD"), ("1", "max.message.bytes", "5"), ("7", "kafka", "DEBUG")]
+    codes = [altered(broker, (8, *one))[0] for one in [("1", "kafka", "DEBUG"), *wrong]]
+    assert codes == [0, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST]
+    assert altered(broker, (8, "1", "max.message.bytes", "5"), operation=1) == [ErrorCode.INVALID_CONFIG]
+    assert altered(broker, (8, "1", "root", None), operation=1) == [ErrorCode.INVALID_REQUEST]
+
+
 def test_an_empty_salted_password_is_refused(broker):
     """AlterUserScramCredentials 0: Kafka answers -1, for HMAC takes no empty key; here 93, and nothing is kept."""
     made = types("AlterUserScramCredentials").ScramCredentialUpsertion

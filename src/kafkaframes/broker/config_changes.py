@@ -8,7 +8,8 @@ a wrong value of a broker's setting, as in Kafka 3.9.1 and 4.3.1, which keep set
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkaframes.broker.api import Answer
@@ -32,8 +33,12 @@ from kafkaframes.broker.settings import TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.messages import Message
+from kafkaframes.storage.files.names import is_topic
 
-SET, DELETE, APPEND, SUBTRACT = range(4)
+_OPERATIONS = SET, DELETE, APPEND, SUBTRACT = tuple(range(4))
+_OF_CONTROLLERS = frozenset({TOPIC, CLIENT_METRICS, GROUP})
+_LOGGERS = ("root", "kafka", "org.apache.")
+_LEVELS = frozenset({"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"})
 Change = Callable[[dict[str, str]], dict[str, str]]
 _DEFAULTS = {key: default for name, (own, default) in TOPIC_KEYS.items() for key in (name, own) if key}
 _SELECTOR = re.compile(r"client_(instance_id|id|software_name|software_version|source_address|source_port)")
@@ -61,9 +66,16 @@ def _altered(
     request: Request, broker: BrokerState, resources: list[Any], change_of: Callable[[list[Any]], Change]
 ) -> Message:
     rows = []
+    times = Counter((one.resource_type, one.resource_name) for one in resources)
+    fails = any(one.resource_type in _OF_CONTROLLERS and _has_unknown_operation(one.configs) for one in resources)
     for asked in resources:
         kind, name = asked.resource_type, asked.resource_name
-        code, message = _change(request, broker, kind, name, change_of(asked.configs))
+        code: int = ErrorCode.INVALID_REQUEST
+        message: str | None = "an operation of the request is not known"
+        if times[kind, name] > 1:
+            message = f"{name} is named twice"
+        elif not fails or kind not in _CHANGERS:  # else Kafka's controller fails, and answers -1 for all
+            code, message = _change(request, broker, asked, change_of(asked.configs))
         rows.append(
             request.response.AlterConfigsResourceResponse(
                 error_code=code, error_message=message, resource_type=kind, resource_name=name
@@ -73,17 +85,20 @@ def _altered(
     return answer
 
 
-def _change(request: Request, broker: BrokerState, kind: int, name: str, make: Change) -> tuple[int, str | None]:
+def _change(request: Request, broker: BrokerState, resource: Any, make: Change) -> tuple[int, str | None]:
     """Change the settings of a resource; return an error code and a message."""
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
+    kind, name = resource.resource_type, resource.resource_name
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
     if kind not in _CHANGERS and not is_level:
         return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
     code = denied_to(request, broker, kind, name)
-    if code != ErrorCode.NONE or is_level:
+    if code != ErrorCode.NONE:
         return code, None
     try:
+        if is_level:
+            return _check_levels(broker, name, resource.configs)
         return _CHANGERS[kind](broker, name, make, request.body.validate_only)
     except InvalidRequestError as error:
         return ErrorCode.INVALID_REQUEST, str(error)
@@ -91,13 +106,32 @@ def _change(request: Request, broker: BrokerState, kind: int, name: str, make: C
         return ErrorCode.INVALID_CONFIG, str(error)
 
 
+def _has_unknown_operation(rows: list[Any]) -> bool:
+    return any(getattr(row, "config_operation", SET) not in _OPERATIONS for row in rows)
+
+
+def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int, str | None]:
+    """Check levels of loggers; they are nominal."""
+    if not (name.isdecimal() and int(name) in broker.nodes.by_id):
+        raise InvalidRequestError(f"no broker {name!r} here")
+    for row in _checked(rows):
+        is_set = row.config_operation == SET
+        if row.config_operation not in (SET, DELETE) or (not is_set and row.name == "root"):
+            raise InvalidRequestError(f"the level of {row.name} is set, or deleted if it is not that of root")
+        if not row.name.startswith(_LOGGERS) or (is_set and row.value not in _LEVELS):
+            raise OptionError(f"there is no logger {row.name!r}, or no level {row.value!r}")
+    return ErrorCode.NONE, None
+
+
 def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
     if not name:
         raise InvalidRequestError("topics have no defaults of their own: they are the broker's settings")
+    if not is_topic(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
     topic = broker.topics.get(name)
-    if topic is None:
+    configs = checked_topic(broker.settings, make(dict(topic.configs if topic is not None else {})))
+    if topic is None:  # the settings come first (ControllerConfigurationValidator)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
-    configs = checked_topic(broker.settings, make(dict(topic.configs)))
     if not validate_only:
         broker.configure_topic(topic, configs)
     return ErrorCode.NONE, None
@@ -248,7 +282,7 @@ def replaced(rows: list[Any]) -> Change:
     """Return what AlterConfigs makes of settings: those that it names, and no others (KIP-133)."""
 
     def make(old: dict[str, str]) -> dict[str, str]:
-        return {one.name: one.value for one in _each_once(rows)}
+        return {row.name: row.value for row in _checked(rows)}
 
     return make
 
@@ -257,22 +291,22 @@ def altered(operations: list[Any]) -> Change:
     """Return what IncrementalAlterConfigs makes of settings (KIP-339)."""
 
     def make(configs: dict[str, str]) -> dict[str, str]:
-        for one in _each_once(operations):
-            _alter(configs, one)
+        for row in _checked(operations):
+            _alter(configs, row)
         return configs
 
     return make
 
 
-def _each_once(rows: list[Any]) -> Iterator[Any]:
-    seen = set()
-    for one in rows:
-        if one.name in seen:
-            raise InvalidRequestError(f"{one.name} is named twice")
-        if one.value is None and getattr(one, "config_operation", SET) != DELETE:
-            raise InvalidRequestError(f"{one.name} has no value")
-        seen.add(one.name)
-        yield one
+def _checked(rows: list[Any]) -> list[Any]:
+    """Return rows none of which names what another names, or has no value, before any of them is applied."""
+    twice = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
+    if twice:
+        raise InvalidRequestError(f"{twice[0]} is named twice")
+    for row in rows:
+        if row.value is None and getattr(row, "config_operation", SET) != DELETE:
+            raise InvalidRequestError(f"{row.name} has no value")
+    return rows
 
 
 def _alter(configs: dict[str, str], one: Any) -> None:

@@ -11,6 +11,7 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
+from kafkaframes.storage.files.names import is_topic
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
@@ -140,6 +141,11 @@ def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
     return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}", []
 
 
+def is_type(kind: int) -> bool:
+    """Return whether resources of a type have settings."""
+    return kind in (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
 def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> int:
     """Return the error code for a client that has no right to a resource; 0 where it has."""
     resource = _RIGHT_TO.get(kind, "CLUSTER")
@@ -147,6 +153,8 @@ def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> in
 
 
 def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+    if not is_topic(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name", []
     topic = broker.topics.get(name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []

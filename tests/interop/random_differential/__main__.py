@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.interop import brokers
 from tests.interop.random_differential.judge import Finding, Judge, served_by_both
+from tests.interop.random_differential.recorded import record
 from tests.interop.random_differential.requests import Asked
 
 from kafkaframes.broker import Broker
@@ -68,11 +69,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first episode")
     parser.add_argument("--only", help="APIs, with commas")
     parser.add_argument("--share", action="store_true", help="episodes of share groups, with sessions that hold")
+    parser.add_argument("--record", type=Path, help="write the requests and Kafka's answers to this file")
     options = parser.parse_args(arguments)
     with both(options.against) as judge:
         if options.only:
             judge.served = {name: judge.served[name] for name in options.only.split(",")}
         judge.is_about_share_groups = options.share
+        if options.record:
+            left_out = record(judge, options.seed, options.requests, options.record)
+            print(f"{options.record}: {options.record.stat().st_size} bytes, {left_out} episodes were left out")
+            return 0
         if options.replay:
             lines = Path(options.replay).read_text().splitlines()
             finding = judge.episode([Asked(*json.loads(line)) for line in lines if line.startswith("[")])

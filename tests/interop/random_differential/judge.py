@@ -14,6 +14,7 @@ from tests.interop.random_differential.compare import Difference, differences, p
 from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
 from tests.interop.random_differential.requests import RECONNECT, Asked, draw_request, opening
 from tests.interop.random_differential.share import share_episode
+from tests.interop.random_differential.sides import delete_topics, learn_topics, prepare
 from tests.interop.random_differential.symbols import Memory
 
 _PER_EPISODE = 60
@@ -28,7 +29,6 @@ _TOLD_LATER = frozenset(
         *("ElectLeaders", "InitProducerId"),
     }
 )
-_TOPICS_CHANGE = frozenset({"CreateTopics", "DeleteTopics", "Metadata"})
 _ENDS_TRANSACTION = frozenset({"EndTxn", "InitProducerId", "WriteTxnMarkers"})
 
 
@@ -54,6 +54,7 @@ class Judge:
         count: of requests that were compared.
         kinds: requests by API and version.
         is_about_share_groups: draw episodes of ``share``.
+        heard: where it is a list, the requests of an episode and Kafka's answers are added to it.
     """
 
     ours: tuple[str, int]
@@ -62,6 +63,7 @@ class Judge:
     count: int = 0
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
     is_about_share_groups: bool = False
+    heard: list[tuple[Asked, Any]] | None = None
     _run: int = field(default_factory=lambda: time.time_ns() // 1_000 % 10**10)  # several may run beside one Kafka
     _episodes: int = 0
     _barriers: int = 0
@@ -70,28 +72,7 @@ class Judge:
     def prepare(self) -> None:
         """Wait until the coordinators of both brokers are there."""
         for address in (self.ours, self.theirs):
-            side = Side(address, Memory(""))
-            end = time.monotonic() + _PATIENCE_SECONDS
-            for kind, key in ((0, "prepare"), (1, "prepare")):
-                while side.ask("FindCoordinator", 1, key=key, keyType=kind).error_code:
-                    assert time.monotonic() < end
-                    time.sleep(0.1)
-            while (
-                side.ask("FindCoordinator", 6, keyType=2, coordinatorKeys=["prepare:AAAAAAAAAAAAAAAAAAAAAQ:0"])
-                .coordinators[0]
-                .error_code
-            ):
-                assert time.monotonic() < end
-                time.sleep(0.1)
-            for number in range(20):  # each partition of the coordinators' topics
-                while side.ask("OffsetFetch", 7, groupId=f"r0x0-{number}", topics=None, requireStable=False).error_code:
-                    assert time.monotonic() < end
-                    time.sleep(0.1)
-                fields = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
-                while side.ask("InitProducerId", 3, transactionalId=f"r0x0-{number}", **fields).error_code:
-                    assert time.monotonic() < end
-                    time.sleep(0.1)
-            side.connection.close()
+            prepare(address)
         self.wait_for_kafka()
 
     # ------------------------------------------------------------------------------------------------ an episode
@@ -115,7 +96,10 @@ class Judge:
                 if first is SILENT and second is SILENT:
                     parked.append(self._park(position, one, ours, theirs))
                     continue
-                found = differences(one, plain(ours.memory, one, first), plain(theirs.memory, one, second))
+                answer = plain(theirs.memory, one, second)
+                found = differences(one, plain(ours.memory, one, first), answer)
+                if self.heard is not None:
+                    self.heard.append((one, answer))
                 if found and (not last_only or position == len(asked) - 1):
                     finding = Finding(tuple(asked[:position]), one, tuple(found))
                     if seen is None:
@@ -175,9 +159,8 @@ class Judge:
             time.sleep(_LATER_SECONDS)
         if one.api in _ENDS_TRANSACTION:
             self._wait_for_transactions(theirs)
-        if one.api in _TOPICS_CHANGE:
-            for side in (ours, theirs):
-                side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
+        for side in (ours, theirs):
+            learn_topics(side, one)
 
     @property
     def _barrier(self) -> str:
@@ -228,12 +211,7 @@ class Judge:
     def _clean(self, ours: Side, theirs: Side) -> None:
         """Delete the topics of an episode on both sides."""
         for side in (ours, theirs):
-            side.connection.close()
-            answer = side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
-            names = [topic.name for topic in answer.topics if topic.name.startswith(side.memory.prefix)]
-            if names:
-                side.ask("DeleteTopics", 5, topicNames=names, timeoutMs=20_000)
-            side.connection.close()
+            delete_topics(side)
 
     # ------------------------------------------------------------------------------------------------ a campaign
 

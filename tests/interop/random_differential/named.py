@@ -94,11 +94,6 @@ NAMED = (
     Named("AddPartitionsToTxn", r"^\$$", "Kafka never answers version 4 without transactions", never_answered),
     Named("CreateTopics", r"\.topicId$", "Kafka gives an id to a topic that it only validates"),
     Named("ListOffsets", r"\.timestamp$", "a marker's time", both_now),
-    Named(
-        "IncrementalAlterConfigs|AlterConfigs|CreateTopics|DescribeConfigs",
-        r"errorCode",
-        "settings that have no meaning here, and how values are checked",
-    ),
 )
 
 

@@ -303,3 +303,21 @@ ODD_SETTINGS: tuple[tuple[str, Any], ...] = (
     ("segment.bytes", "-1"),
     ("min.insync.replicas", "0"),
 )
+# Of brokers; they are only validated, for all episodes share them.
+BROKER_SETTINGS: tuple[tuple[str, Any], ...] = (
+    ("log.retention.ms", "1000000000"),
+    ("log.cleanup.policy", "compact"),
+    ("compression.type", "gzip"),
+    ("no.such", "1"),
+    ("cleanup.policy", "compact"),
+)
+ODD_BROKER_SETTINGS: tuple[tuple[str, Any], ...] = (
+    ("log.retention.ms", "x"),
+    ("log.retention.ms", ""),
+    ("log.retention.ms", None),
+    ("log.cleanup.policy", "x"),
+    ("compression.type", "x"),
+    ("node.id", "7"),
+    ("process.roles", "broker"),
+    ("", "1"),
+)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tests.interop.random_differential.pools import (
+    BROKER_SETTINGS,
     BY_API,
     BY_NAME,
+    ODD_BROKER_SETTINGS,
     ODD_SETTINGS,
     SETTINGS,
     TOPICS,
@@ -155,8 +157,9 @@ def _any(draw: Draw, kind: str) -> Any:
 def _configs(draw: Draw, body: dict[str, Any]) -> None:
     """Give settings with values that are theirs, and change nothing that all episodes share."""
     for row in body.get("resources", body.get("topics", [])):
+        pools = (BROKER_SETTINGS, ODD_BROKER_SETTINGS) if row.get("resourceType") == 4 else (SETTINGS, ODD_SETTINGS)
         for config in row.get("configs", ()):
-            config["name"], config["value"] = draw.odd_or(SETTINGS, ODD_SETTINGS)
+            config["name"], config["value"] = draw.odd_or(*pools)
         if "configs" in row:
             row["configs"] = _distinct(row["configs"])
         if row.get("resourceType") in (4, 8):
@@ -210,8 +213,19 @@ def _inits(draw: Draw, body: dict[str, Any]) -> None:
         body["producerId"], body["producerEpoch"] = -1, -1
 
 
+def _transaction(draw: Draw) -> dict[str, Any]:
+    """Draw one transaction of AddPartitionsToTxn."""
+    spec = message("AddPartitionsToTxnRequest").spec
+    return _struct(draw, spec, spec.structs["AddPartitionsToTxnTransaction"])
+
+
 def _additions(draw: Draw, body: dict[str, Any]) -> None:
-    """Name no transaction twice, and no topic without partitions: Kafka's answer depends on its hash tables."""
+    """Name no transaction twice, and no topic without partitions: Kafka's answer depends on its hash tables.
+
+    Without a transaction Kafka never answers.
+    """
+    if body.get("transactions") == []:
+        body["transactions"] = [_transaction(draw)]
     rows = {row["transactionalId"]: row for row in body.get("transactions", ())}
     if rows:
         body["transactions"] = list(rows.values())

@@ -79,23 +79,9 @@ def _create(
     request: Request, broker: BrokerState, asked: Any, row: CreateTopicsResponse.CreatableTopicResult, batch: _Batch
 ) -> Steps[None]:
     _check(request, broker, asked.name, batch)
+    configs = _configs(broker, asked)
     leaders = _leaders(broker, asked)
-    count = len(leaders) or asked.num_partitions
-    if count == _DEFAULT:
-        count = broker.settings.number("num.partitions")
-    if not 0 < count <= _MOST_PARTITIONS:
-        raise RefusedError(
-            ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}"
-        )
-    if not leaders and asked.replication_factor != _DEFAULT:
-        _check_replicas(asked.replication_factor, len(broker.nodes.ids))
-    if len({config.name for config in asked.configs}) < len(asked.configs):
-        raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
-    nulls = [config.name for config in asked.configs if config.value is None]
-    if nulls:
-        raise RefusedError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
-    configs = {config.name: config.value for config in asked.configs}
-    configs = checked_topic(broker.settings, configs)
+    count = len(leaders) or _count(broker, asked)
     if not request.body.validate_only:
         topic = yield from broker.making_topic(asked.name, count, configs)
         for partition, leader in zip(topic.partitions, leaders, strict=False):
@@ -106,10 +92,31 @@ def _create(
     _describe(request, broker, row, count, configs)
 
 
-def _check_replicas(factor: int, nodes: int) -> None:
-    if not 1 <= factor <= nodes:
-        reason = f"the replication factor is 1 to {nodes}, the number of nodes, not {factor}"
+def _configs(broker: BrokerState, asked: Any) -> dict[str, str]:
+    """Return a topic's settings; they are checked before its partitions."""
+    if len({config.name for config in asked.configs}) < len(asked.configs):
+        raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
+    nulls = [config.name for config in asked.configs if config.value is None]
+    if nulls:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
+    return checked_topic(broker.settings, {config.name: config.value for config in asked.configs})
+
+
+def _count(broker: BrokerState, asked: Any) -> int:
+    """Return how many partitions a topic gets without a manual assignment."""
+    factor, count, nodes = asked.replication_factor, asked.num_partitions, len(broker.nodes.ids)
+    if factor != _DEFAULT and factor < 1:
+        raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
+    if count == _DEFAULT:
+        count = broker.settings.number("num.partitions")
+    if not 0 < count <= _MOST_PARTITIONS:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}"
+        )
+    if factor > nodes:
+        reason = f"the replication factor is {nodes} at most, the number of nodes, not {factor}"
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+    return int(count)
 
 
 def _check(request: Request, broker: BrokerState, name: str, batch: _Batch) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.config_types import PASSWORD, UNKNOWN
-from kafkaframes.broker.configs import ConfigRow, rows_of
+from kafkaframes.broker.configs import ConfigRow, is_type, rows_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.setting_texts import TEXTS
 from kafkaframes.broker.state import BrokerState
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
-    """Describe each resource."""
+    """Describe each resource; a type that has no settings fails the request."""
+    if not all(is_type(one.resource_type) for one in request.body.resources):
+        return _refuse(request, ErrorCode.INVALID_REQUEST)
     return request.response(results=[_result(request, broker, asked) for asked in request.body.resources])
 
 
@@ -37,6 +39,15 @@ def _result(
         resource_name=asked.resource_name,
         configs=[_row(request, row) for row in rows],
     )
+
+
+def _refuse(request: Request, code: int) -> Answer:
+    row = request.response.DescribeConfigsResult
+    rows = [
+        row(error_code=code, resource_type=one.resource_type, resource_name=one.resource_name)
+        for one in request.body.resources
+    ]
+    return request.response(results=rows)
 
 
 def _row(request: Request, row: ConfigRow) -> DescribeConfigsResponse.DescribeConfigsResourceResult:

@@ -221,6 +221,10 @@ API = Api(
         "v12+": "a transaction's partition is added by the append (KIP-890)",
         "v13+": "topics by id",
     },
+    gaps=(
+        "records without one whole message (v0-v2) are CORRUPT_MESSAGE: Kafka 3.9 writes nothing and answers no error",
+        "null records are refused: Kafka 3.9 never answers them",
+    ),
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is of a transaction"),
         Right("WRITE", "TOPIC", each="each topic"),

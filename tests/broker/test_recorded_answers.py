@@ -1,0 +1,24 @@
+"""Random requests and the answers that Kafka 4.3.1 gave to them, kept in a file: ours are the same.
+
+``python -m tests.interop.random_differential --seed 4301 --requests 800 --record FILE`` writes it anew beside a Kafka;
+``make interop`` draws other requests and compares more of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.interop.random_differential.__main__ import OURS
+from tests.interop.random_differential.recorded import replay
+
+from kafkaframes.broker import Broker
+
+RECORDED = Path(__file__).parent / "recorded" / "kafka-4.3.1.jsonl.gz"
+LEAST_REQUESTS = 800
+
+
+def test_requests_are_answered_as_kafka_answered_them():
+    with Broker(config=OURS, as_version="4.3") as broker:
+        done = list(replay(RECORDED, ("127.0.0.1", broker.port)))
+    assert [str(finding) for _, finding in done if finding is not None] == []
+    assert sum(size for size, _ in done) >= LEAST_REQUESTS

@@ -1,0 +1,68 @@
+"""Episodes with Kafka's answers, kept in a file: written beside a Kafka, compared with our broker without one.
+
+A line is an episode: a list of [API, version, body, Kafka's answer], with names for a broker's own values in both.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.interop.random_differential.compare import differences, plain
+from tests.interop.random_differential.judge import Finding, Judge
+from tests.interop.random_differential.pair import SILENT, Side
+from tests.interop.random_differential.requests import Asked
+from tests.interop.random_differential.sides import delete_topics, learn_topics, prepare
+from tests.interop.random_differential.symbols import Memory
+
+_SECONDS = 20.0
+_LONGEST_SECONDS = 40.0  # of an episode: transactions and members time out after 60
+
+
+def record(judge: Judge, seed: int, requests: int, path: Path) -> int:
+    """Write episodes of at least so many requests; return how many were left out, for a difference or the time."""
+    lines, count, left_out = [], 0, 0
+    for number in range(10 * requests):
+        if count >= requests:
+            break
+        judge.heard = []
+        drawn, began = judge.draw(seed, number), time.monotonic()
+        is_equal = judge.episode(drawn) is None and len(judge.heard) == len(drawn)
+        if not is_equal or time.monotonic() - began > _LONGEST_SECONDS:
+            left_out += 1
+            continue
+        count += len(drawn)
+        lines.append(json.dumps([[*request, answer] for request, answer in judge.heard], separators=(",", ":")))
+    path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    return left_out
+
+
+def episodes(path: Path) -> Iterator[list[tuple[Asked, Any]]]:
+    """Yield the requests of each episode of a file, and Kafka's answers."""
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        yield [(Asked(api, version, body), answer) for api, version, body, answer in json.loads(line)]
+
+
+def replay(path: Path, address: tuple[str, int]) -> Iterator[tuple[int, Finding | None]]:
+    """Send the requests of a file to a broker; yield for each episode its size, and the first difference."""
+    prepare(address)
+    for number, episode in enumerate(episodes(path)):
+        side = Side(address, Memory(f"r0x{number + 1}-"))
+        yield len(episode), _first_difference(side, episode)
+        delete_topics(side)
+
+
+def _first_difference(side: Side, episode: list[tuple[Asked, Any]]) -> Finding | None:
+    for position, (request, expected) in enumerate(episode):
+        body = side.send(request)
+        data = side.connection.receive(_SECONDS)
+        answer = side.read(request, body, data)
+        rows = [] if data is SILENT else differences(request, plain(side.memory, request, answer), expected)
+        if rows or data is SILENT:
+            return Finding(tuple(before for before, _ in episode[:position]), request, tuple(rows))
+        learn_topics(side, request)
+    return None

@@ -1,0 +1,53 @@
+"""One side of a comparison beside its requests: before all episodes, after a request, after an episode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.interop.random_differential.pair import Side
+from tests.interop.random_differential.requests import Asked
+from tests.interop.random_differential.symbols import Memory
+
+PATIENCE_SECONDS = 60.0
+_TOPICS_CHANGE = frozenset({"CreateTopics", "DeleteTopics", "Metadata"})
+
+
+def prepare(address: tuple[str, int]) -> None:
+    """Wait until the coordinators of a broker are there, with each partition of their topics."""
+    side, end = Side(address, Memory("")), time.monotonic() + PATIENCE_SECONDS
+
+    def wait(code: Callable[[Any], int], api: str, version: int, **fields: Any) -> None:
+        while code(side.ask(api, version, **fields)):
+            assert time.monotonic() < end, f"{api} of {address} is not ready"
+            time.sleep(0.1)
+
+    def error(answer: Any) -> int:
+        return int(answer.error_code)
+
+    wait(error, "FindCoordinator", 1, key="prepare", keyType=0)
+    wait(error, "FindCoordinator", 1, key="prepare", keyType=1)
+    keys = ["prepare:AAAAAAAAAAAAAAAAAAAAAQ:0"]
+    wait(lambda answer: error(answer.coordinators[0]), "FindCoordinator", 6, keyType=2, coordinatorKeys=keys)
+    producer = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
+    for number in range(20):
+        wait(error, "OffsetFetch", 7, groupId=f"r0x0-{number}", topics=None, requireStable=False)
+        wait(error, "InitProducerId", 3, transactionalId=f"r0x0-{number}", **producer)
+    side.connection.close()
+
+
+def learn_topics(side: Side, request: Asked) -> None:
+    """Learn the ids of topics after a request that may have made some."""
+    if request.api in _TOPICS_CHANGE:
+        side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
+
+
+def delete_topics(side: Side) -> None:
+    """Delete the topics of an episode."""
+    side.connection.close()
+    answer = side.ask("Metadata", 12, topics=None, allowAutoTopicCreation=False)
+    names = [topic.name for topic in answer.topics if topic.name.startswith(side.memory.prefix)]
+    if names:
+        side.ask("DeleteTopics", 5, topicNames=names, timeoutMs=20_000)
+    side.connection.close()
