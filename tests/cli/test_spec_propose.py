@@ -41,7 +41,8 @@ def test_a_folder_of_specs_with_a_mix_and_a_page(tmp_path):
     ask("spec", "rewrite", "kip-636", "--to", str(new))
     mix.write_text("api,version,calls_per_second\nHeartbeat,4,1000\n")
     text = ask("spec", "propose", str(new), CAPTURE, "--scale", str(mix), "-o", str(page)).output
-    assert "HeartbeatResponse 4 -> 5:\n  changed ErrorCode: now tag 0" in text
+    assert "AddOffsetsToTxnResponse 4 -> 5:\n  changed ErrorCode: now tag 0" in text
+    assert "... and more: 185 messages change" in text
     assert "Messages that change:" in text
     assert "172,800,000" in text  # two bytes of a thousand calls a second, a day
     html = page.read_text()

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +16,6 @@ from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.audit.audit import api_name
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.outcome import Outcome, Weight
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.scale import Scaled
 
 _COUNTS = ("count", "before", "after", "saved", "%")
+_MOST_LINES = 60
 _NAMED = ("kip-636", "flexible", "tag-header")
 
 
@@ -78,10 +78,10 @@ def command(
     if output is not None:
         _write_page(output, question, outcome, rows, paths)
     if as_json:
-        _print_json(outcome, rows)
+        _print_json(outcome, rows, question)
         return
     if not paths or question.after is not None:
-        _print_changes(question)
+        _print_changes(question, is_whole=not paths)
     _print(outcome, question, by)
     _print_scaled(rows, question)
 
@@ -122,25 +122,33 @@ def _write_page(
         raise OptionError(f"--output {output}: {error.strerror}") from None
 
 
-def _print_changes(question: Question) -> None:
+def _print_changes(question: Question, *, is_whole: bool) -> None:
     from kafkaframes.jobs.analyze.proposals import spec_changes
 
-    for message, changes in spec_changes(question):
-        say(f"{message}:")
+    changed = list(spec_changes(question))
+    lines = 0
+    for message, changes in changed:
+        if lines > _MOST_LINES and not is_whole:
+            say(f"... and more: {len(changed)} messages change; --output lists them all")
+            return
+        lines += 1 + len(changes)
+        say(f"{message}:" if changes else f"{message}: laid out as before")
         for change in changes:
             say(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
 
 
-def _print_json(outcome: Outcome, rows: Sequence[Scaled]) -> None:
+def _print_json(outcome: Outcome, rows: Sequence[Scaled], question: Question) -> None:
     from kafkaframes.jobs.analyze.outcome import row_of
 
     for group, weight in sorted(outcome.weights.items(), key=lambda item: str(item[0])):
-        say(json.dumps({"api": api_name(group.api_key), **group._asdict(), **row_of(weight)}))
+        say(json.dumps({"api": question.api_name(group.api_key), **group._asdict(), **row_of(weight)}))
     for row in rows:
-        say(json.dumps({"api": api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"}))
+        say(json.dumps({"api": question.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"}))
 
 
 def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
+    from kafkaframes.jobs.analyze.proposals import SAME
+
     for kind, title in question.proposal.kinds.items():
         chosen = outcome.by("api_key", "api_version", "direction", kind=kind)
         weighed = {where: weight for where, weight in chosen.items() if weight.messages}
@@ -148,14 +156,15 @@ def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
             continue
         names = sorted({name for weight in weighed.values() for name in weight.counts} - _INNER)
         rows = [
-            [f"{api_name(key)} {version} {direction}", *_cells(weight, names)]
+            [f"{question.api_name(key)} {version} {direction}", *_cells(weight, names)]
             for (key, version, direction), weight in sorted(weighed.items())
+            if kind != SAME
         ]
         say(f"{title}:")
         totals = [["all", *_cells(weight, names)] for weight in outcome.by(kind=kind).values()]
         print_table(["message", *_COUNTS, *names, "break-even"], [*rows, *totals])
         for dimension in by:
-            cells = [[str(name), *_cells(weight, names)] for name, weight in _by(outcome, dimension, kind)]
+            cells = [[name, *_cells(weight, names)] for name, weight in _by(outcome, dimension, kind)]
             say(f"{title}, by {dimension}:")
             print_table([dimension, *_COUNTS, *names, "break-even"], cells)
     for line in _left_out(outcome):
@@ -165,10 +174,12 @@ def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
 _INNER = frozenset({"bytes of unset", "moved", "moved and set"})
 
 
-def _by(outcome: Outcome, dimension: str, kind: str) -> Iterator[tuple[Any, Weight]]:
+def _by(outcome: Outcome, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
+    from kafkaframes.jobs.analyze.outcome import name_of
+
     for (name,), weight in sorted(outcome.by(dimension, kind=kind).items(), key=lambda item: str(item[0])):
         if weight.messages:
-            yield "-" if name in (None, "") else name, weight
+            yield name_of(name), weight
 
 
 def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
@@ -205,7 +216,7 @@ def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
             continue
         cells = [
             [
-                f"{api_name(row.api_key)} {row.api_version} {row.direction}",
+                f"{question.api_name(row.api_key)} {row.api_version} {row.direction}",
                 f"{row.calls_per_second:g}",
                 *(f"{size:,.0f}" for size in (row.before, row.after, row.saved * SECONDS_A_DAY)),
                 row.basis,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.jobs.analyze.moved import GAINED, LEAD, LEAD_SET
@@ -117,6 +118,17 @@ class Outcome:
             if all(getattr(group, name) == value for name, value in chosen.items()):
                 sums.setdefault(tuple(getattr(group, name) for name in names), Weight()).add(weight)
         return sums
+
+
+def name_of(label: str | int | None) -> str:
+    """Return a client, connection or second as text: a dash for none, a second as its time in UTC.
+
+    >>> name_of(0), name_of(""), name_of("app")
+    ('1970-01-01 00:00:00', '-', 'app')
+    """
+    if isinstance(label, int):
+        return datetime.fromtimestamp(label, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return label or "-"
 
 
 def row_of(weight: Weight) -> dict[str, Any]:

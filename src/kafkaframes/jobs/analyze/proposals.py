@@ -254,6 +254,10 @@ class Question:
         """What the messages are read by."""
         return CATALOG if self.before is None else Apis(self.before)
 
+    def api_name(self, key: int) -> str:
+        """Return an API's name; one that no spec has is called by its number."""
+        return self.apis.name(key) or f"API {key}"
+
     @property
     def specs_before(self) -> dict[str, MessageSpec]:
         """The specs of requests, responses and their headers today."""

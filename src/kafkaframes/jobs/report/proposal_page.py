@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.jobs.analyze.outcome import Outcome, Weight
+from kafkaframes.jobs.analyze.outcome import Outcome, Weight, name_of
 from kafkaframes.jobs.analyze.proposals import Question, spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, Scaled
-from kafkaframes.jobs.audit.audit import api_name
 from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
 from kafkaframes.jobs.report.sections import card, empty
 from kafkaframes.jobs.report.tables import Field, table
@@ -34,7 +33,13 @@ def proposal_page(
     where = tag("p", ([", " if number else None, path_code(path)] for number, path in enumerate(paths[:6])))
     made = tag("p", f"Made by kafkaframes {version}", class_="soft")
     heading = tag("div", tag("div", tag("h1", title), where, made), class_="title")
-    cards = [_changes(question), *_breaks(question), *_costs(question, outcome), *_scaled(scaled), _left_out(outcome)]
+    cards = [
+        _changes(question),
+        *_breaks(question),
+        *_costs(question, outcome),
+        *_scaled(question, scaled),
+        _left_out(outcome),
+    ]
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -96,11 +101,11 @@ def _breaks(question: Question) -> Iterator[Markup]:
 def _costs(question: Question, outcome: Outcome) -> Iterator[Markup]:
     for kind, title in question.proposal.kinds.items():
         weights = sorted(outcome.by("api_key", "api_version", "direction", kind=kind).items())
-        rows = [_Row(f"{api_name(where[0])} {where[1]} {where[2]}", weight) for where, weight in weights]
+        rows = [_Row(f"{question.api_name(where[0])} {where[1]} {where[2]}", weight) for where, weight in weights]
         yield from _weighed(kind, title, [row for row in rows if row.weight.messages])
         for dimension in question.by:
             sums = outcome.by(dimension, kind=kind).items()
-            some = [_Row(str(name or NONE), weight) for (name,), weight in sums if weight.messages]
+            some = [_Row(name_of(name), weight) for (name,), weight in sums if weight.messages]
             yield from _weighed(f"{kind}-{dimension}", f"{title}, by {dimension}", sorted(some))
 
 
@@ -133,11 +138,11 @@ def _even(row: _Row) -> str:
     return NONE if row.weight.break_even is None else f"{100 * row.weight.break_even:.0f} %"
 
 
-def _scaled(rows: Sequence[Scaled]) -> Iterator[Markup]:
+def _scaled(question: Question, rows: Sequence[Scaled]) -> Iterator[Markup]:
     if not rows:
         return
     fields: list[Any] = [
-        Field("Message", lambda row: f"{api_name(row.api_key)} {row.api_version} {row.direction}", wide=True),
+        Field("Message", lambda row: f"{question.api_name(row.api_key)} {row.api_version} {row.direction}", wide=True),
         Field("What", lambda row: row.kind),
         Field("Calls/s", lambda row: f"{row.calls_per_second:g}", lambda row: row.calls_per_second),
         Field("Bytes/s before", lambda row: f"{row.before:,.0f}", lambda row: row.before),
