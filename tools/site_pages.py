@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import kafkaframes
-from kafkaframes.cli.main import COMMANDS, cli
+from kafkaframes.cli.main import SECTIONS, cli
 
 TOP = Path(__file__).parent.parent
 # File of the checkout -> page of the site.
@@ -92,7 +92,9 @@ def python_page() -> str:
 def commands_page() -> Iterator[str]:
     """Document each command by its help and its options."""
     yield "# Commands\n\n`kafkaframes COMMAND --help` prints what stands here.\n\n"
-    for name in sorted(COMMANDS):
+    for heading, rows in SECTIONS.items():
+        yield f"**{heading}**: {', '.join(f'[{name}](#{name})' for name in rows)}\n\n"
+    for name in cli.list_commands(click.Context(cli)):
         command = cli.get_command(click.Context(cli), name)
         assert command is not None, name
         yield from _command(command, ["kafkaframes", name])

@@ -24,7 +24,7 @@ class Group(LazyGroup):
 
 
 def test_settings_are_flags_then_options_of_spark():
-    group = Group("kafkaframes", commands_table={"copy": ("", "")})
+    group = Group("kafkaframes", sections={"Commands": {"copy": ("", "")}})
     with pytest.raises(
         OptionError, match=r"^--from is empty; -o startingOffsets says .* --timeout and `other` and `kafkaframes info`"
     ):

@@ -5,6 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from tests.cli.calling import ask
+
+from kafkaframes.cli.main import COMMANDS, SECTIONS, cli
 
 
 def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
@@ -86,3 +89,22 @@ def test_a_signal_after_the_command_changes_nothing_that_was_said(when, name):
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=50)
     status = 128 + signal.Signals[name] if when == "threads" else 0
     assert (ended.returncode, ended.stdout, ended.stderr) == (status, b"done\n", b"")
+
+
+def test_the_help_has_every_command_under_its_heading():
+    lines = ask("--help").output.splitlines()
+    headings = [f"{heading}:" for heading in SECTIONS]
+    shown = [
+        line.strip() if line in headings else line.split()[0]
+        for line in lines
+        if line in headings or line[2:3].isalpha()
+    ]
+    expected = [text for heading, rows in SECTIONS.items() for text in (f"{heading}:", *rows)]
+    assert shown[shown.index(headings[0]) :] == expected
+    assert len(COMMANDS) == sum(map(len, SECTIONS.values()))
+
+
+def test_each_line_of_the_help_fits_a_terminal():
+    text = cli.get_help(cli.make_context("kafkaframes", [], resilient_parsing=True, terminal_width=80))
+    for name, (_, summary) in COMMANDS.items():
+        assert f"  {name.ljust(10)}  {summary}\n" in f"{text}\n", name

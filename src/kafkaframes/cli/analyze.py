@@ -9,4 +9,4 @@ COMMANDS = {
         "sizes of tag headers: KIP-482, its draft, what it rejects",
     ),
 }
-command = LazyGroup("analyze", commands_table=COMMANDS, help="Sizes on the wire: as they are, and as proposed.")
+command = LazyGroup("analyze", sections={"Commands": COMMANDS}, help="Sizes on the wire: as they are, and as proposed.")

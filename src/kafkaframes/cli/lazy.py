@@ -22,12 +22,16 @@ _COMMAND = "kafkaframes.command"  # of a context: the command that runs
 INTERRUPTED = "kafkaframes: interrupted"
 
 
-class LazyGroup(click.Group):
-    """Commands from a table: name -> (module, one line for ``--help``). The module's ``command`` is the command."""
+Sections = Mapping[str, Mapping[str, tuple[str, str]]]  # heading of --help -> command -> (module, one line of help)
 
-    def __init__(self, *args: Any, commands_table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+
+class LazyGroup(click.Group):
+    """Commands from a table, under the headings of ``--help``. The attribute ``command`` of a module is the command."""
+
+    def __init__(self, *args: Any, sections: Sections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._table = commands_table
+        self._sections = sections
+        self._table = {name: row for rows in sections.values() for name, row in rows.items()}
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command: errors name its flags, and Ctrl-C gives a shell's status, for 1 has meanings."""
@@ -69,8 +73,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table's lines, importing nothing."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in self._table.items()])
+        width = max(map(len, self._table))
+        for heading, rows in self._sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), summary) for name, (_, summary) in rows.items()])
 
 
 def _leave_closed_pipes() -> None:

@@ -15,53 +15,71 @@ from typing import NoReturn
 import click
 
 from kafkaframes import __version__
-from kafkaframes.cli.lazy import EXIT_INTERRUPTED, INTERRUPTED, LazyGroup
+from kafkaframes.cli.lazy import EXIT_INTERRUPTED, INTERRUPTED, LazyGroup, Sections
 from kafkaframes.cli.text import say
 from kafkaframes.errors import KafkaframesError
 
-# command -> (module, one line for `kafkaframes --help`). The module's `command` is the click command; a room's
-# imports are paid for only by the command that needs them.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "decode": ("kafkaframes.cli.decode", "bytes of a request, response or record to an annotated hex dump"),
-    "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
-    "diff": ("kafkaframes.cli.diff", "two encodings side by side, field by field"),
-    "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, guide, import"),
-    "analyze": ("kafkaframes.cli.analyze", "what the wire format costs, and what it would cost otherwise"),
-    "audit": ("kafkaframes.cli.audit", "which clients and logs an upgrade of the brokers would break"),
-    "record": ("kafkaframes.cli.record", "a proxy between clients and brokers that writes a capture"),
-    "redact": ("kafkaframes.cli.redact", "a capture without payloads, names and secrets, to be shared"),
-    "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
-    "grep": ("kafkaframes.cli.grep", "records in whose key, value or headers something is found"),
-    "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
-    "export": ("kafkaframes.cli.export", "records to Parquet, Arrow, CSV or JSON; goes on after a stop"),
-    "table": ("kafkaframes.cli.table", "live topics or logs into Delta, Iceberg or Parquet, decoded, exactly once"),
-    "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times"),
-    "report": ("kafkaframes.cli.report", "one page on a log: sizes, times, producers, keys, copies, damage"),
-    "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
-    "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
-    "convert": ("kafkaframes.cli.convert", "a log in another record format, offline"),
-    "recompress": ("kafkaframes.cli.recompress", "a log in another codec, offline"),
-    "compact": ("kafkaframes.cli.compact", "Kafka's log compaction offline, and the proof that a key is gone"),
-    "restore": ("kafkaframes.cli.restore", "a log directory that a real broker opens, from segments or Parquet"),
-    "mirror": ("kafkaframes.cli.mirror", "copies of topics, batch by batch: between clusters and log directories"),
-    "broker": ("kafkaframes.cli.broker", "an embedded broker: in memory, on a directory, or serving a backup"),
-    "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
-    "consume": ("kafkaframes.cli.consume", "the records of a topic, in kcat's formats, as JSON lines or Arrow"),
-    "topics": ("kafkaframes.cli.topics", "list, create, describe, alter and delete topics, delete records"),
-    "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, how far behind they are; reset"),
-    "configs": ("kafkaframes.cli.configs", "show and change settings of topics and brokers"),
-    "vectors": ("kafkaframes.cli.vectors", "bytes with what they mean, for the tests of other libraries"),
-    "checkpoint": ("kafkaframes.cli.checkpoint", "a streaming query's checkpoint: where it stands; for another source"),
-    "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, where, and how others get them"),
-    "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
+# Section of `kafkaframes --help` -> command -> (module, one line of help). The module's `command` is the click command;
+# its imports are paid for only by the command that needs them.
+SECTIONS: Sections = {
+    "Look into logs (nothing is written to them)": {
+        "info": ("kafkaframes.cli.info", "what is in a log, from headers alone: offsets, sizes, codecs"),
+        "report": ("kafkaframes.cli.report", "a page on a log, from every record: sizes, keys, copies, damage"),
+        "grep": ("kafkaframes.cli.grep", "the records in whose key, value or headers a text stands"),
+        "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
+        "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
+    },
+    "Move records": {
+        "export": ("kafkaframes.cli.export", "logs to Parquet, Arrow, CSV or JSON lines, bytes as they are"),
+        "table": ("kafkaframes.cli.table", "topics or logs to Delta, Iceberg or Parquet, values decoded"),
+        "summarize": ("kafkaframes.cli.summarize", "logs to Parquet by Spark, with a summary; export needs no Spark"),
+        "mirror": ("kafkaframes.cli.mirror", "copy topics between clusters and log directories"),
+        "restore": ("kafkaframes.cli.restore", "segments or Parquet to a log directory that a real broker opens"),
+    },
+    "Repair and convert logs": {
+        "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
+        "convert": ("kafkaframes.cli.convert", "write a log in another record format, offline"),
+        "recompress": ("kafkaframes.cli.recompress", "write a log with another codec, offline"),
+        "compact": ("kafkaframes.cli.compact", "compact a log as Kafka does, offline; prove that a key is gone"),
+    },
+    "Live clusters": {
+        "consume": ("kafkaframes.cli.consume", "the records of a topic: kcat's formats, JSON lines or Arrow"),
+        "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
+        "topics": ("kafkaframes.cli.topics", "list, create, describe, alter and delete topics, delete records"),
+        "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, their lag; reset, delete"),
+        "configs": ("kafkaframes.cli.configs", "show and change settings of topics, brokers and groups"),
+        "broker": ("kafkaframes.cli.broker", "run an embedded broker: in memory, on a directory, on a backup"),
+        "checkpoint": ("kafkaframes.cli.checkpoint", "where a streaming query stands; convert it for another source"),
+    },
+    "Upgrade a cluster": {
+        "audit": ("kafkaframes.cli.audit", "which clients and logs an upgrade of the brokers would break"),
+        "record": ("kafkaframes.cli.record", "a proxy between clients and brokers that writes a capture"),
+        "redact": ("kafkaframes.cli.redact", "a capture without payloads, names and secrets, to be shared"),
+    },
+    "Work on the protocol": {
+        "decode": ("kafkaframes.cli.decode", "a request, response or record to an annotated hex dump"),
+        "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
+        "diff": ("kafkaframes.cli.diff", "two encodings side by side, field by field"),
+        "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, guide, import"),
+        "analyze": ("kafkaframes.cli.analyze", "what the wire format costs, and what it would cost otherwise"),
+        "vectors": ("kafkaframes.cli.vectors", "bytes with what they mean, for the tests of other libraries"),
+    },
+    "This machine": {
+        "doctor": ("kafkaframes.cli.doctor", "what is installed on this machine, and what to do about the rest"),
+        "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, and where they lie"),
+    },
 }
+COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
 # What the handlers of signals raise.
 _SIGNAL_OF: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
 _MOMENT_S = 0.01
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(cls=LazyGroup, sections=SECTIONS, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="kafkaframes")
 def cli() -> None:
     """Kafka's bytes as DataFrames."""

@@ -21,5 +21,5 @@ COMMANDS = {
     "import": ("kafkaframes.cli.spec_import", "write the catalog from the specs of Kafka's releases"),
 }
 command = LazyGroup(
-    "spec", commands_table=COMMANDS, help="Message specs (KIP-482): look at them, compare them, check them."
+    "spec", sections={"Commands": COMMANDS}, help="Message specs (KIP-482): look at them, compare them, check them."
 )
