@@ -7,9 +7,11 @@ import subprocess
 
 import pytest
 
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.guide import guide_page
 from kafkaframes.protocol.spec.guide.page import guide_data
+from kafkaframes.protocol.spec.guide.wire_pages import wire_pages
+from kafkaframes.protocol.spec.model import PRIMITIVES
 from kafkaframes.protocol.spec.render import rows
 
 
@@ -39,3 +41,32 @@ def test_the_script_is_javascript(tmp_path):
     path = tmp_path / "guide.js"
     path.write_text(re.search(r"<script>(.*)</script>", guide_page(), re.DOTALL)[1])
     subprocess.run(["node", "--check", str(path)], check=True)
+
+
+def sections():
+    return {(page, title): tables for page, _, several in wire_pages() for title, _, tables in several}
+
+
+def test_one_page_has_what_messages_are_made_of():
+    """Examples are made by the writers; here they are known bytes."""
+    ((_, types),) = sections()["types", "Primitive types"]
+    assert {row[0] for row in types} == set(PRIMITIVES)
+    by_name = {row[0]: row[3:] for row in types}
+    assert (by_name["int16"], by_name["string"]) == (("01 2c", "01 2c"), ("00 03 68 c3 a9", "04 68 c3 a9"))
+    ((_, numbers),) = sections()["types", "Varints"]
+    assert {row[0]: row[1:] for row in numbers}["300"] == ("ac 02", "d8 04")
+    ((_, header),) = sections()["records", "Batch, format 2"]
+    assert [(row[0], row[1]) for row in header][-1] == ("57", "count")
+    ((_, client),) = sections()["frames", "RequestHeader 2"]
+    assert ("ClientId", "NULLABLE_STRING", "2 + n") in client
+
+
+def test_specs_of_a_proposal_are_in_it_beside_the_catalogs():
+    fields = [{"name": "Mood", "type": "int8", "versions": "0+", "about": "How loud it is."}]
+    half = {"apiKey": 200, "type": "request", "validVersions": "0", "flexibleVersions": "0+", "fields": fields}
+    spec = load_message(json.dumps(half | {"name": "GreetRequest"}))
+    data = guide_data({spec.name: spec})
+    (own,) = [one for one in data["messages"] if one["own"]]
+    assert (own["name"], own["key"], own["current"]) == ("GreetRequest", 200, "0")
+    assert data["fields"]["Mood"] == "How loud it is."
+    assert len(data["messages"]) == len(catalog.names()) + 1

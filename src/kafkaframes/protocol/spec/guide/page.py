@@ -1,4 +1,4 @@
-"""Make the protocol guide: the catalog as data inside one HTML page that needs no network and no server.
+"""Make the protocol guide: the catalog, and specs of a user's own, as data inside one HTML page without a server.
 
 The page is ``template.html`` with the data put in; all that is computed (layouts, sizes, changes) is computed here.
 """
@@ -6,11 +6,14 @@ The page is ``template.html`` with the data put in; all that is computed (layout
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.guide.wire_pages import wire_pages
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.render import changes, rows
 
@@ -18,34 +21,48 @@ TEMPLATE = Path(__file__).parent / "template.html"
 _SLOT = "/*DATA*/null"
 
 
-def guide_page() -> str:
-    """Return the guide: every message of the catalog at every version, and the error codes."""
-    text = json.dumps(guide_data(), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+def guide_page(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> str:
+    """Return the guide: every message at every version, what they are made of, and the error codes.
+
+    Args:
+        specs: a user's own, by name: in place of the catalog's, and first in the list.
+    """
+    text = json.dumps(guide_data(specs), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return TEMPLATE.read_text(encoding="utf-8").replace(_SLOT, text)
 
 
-def guide_data() -> dict[str, Any]:
+def guide_data(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> dict[str, Any]:
     """Return what the page shows, compact: layouts and rows are told once and named by number."""
     layouts: dict[tuple[int, ...], int] = {}
     lines: dict[tuple[Any, ...], int] = {}
-    messages = [_message(catalog.load(name), layouts, lines) for name in catalog.names()]
+    names = sorted({*catalog.names(), *specs})
+    messages = [_message(specs.get(name) or catalog.load(name), layouts, lines, own=name in specs) for name in names]
     return {
         "release": catalog.newest_release(),
         "messages": messages,
         "layouts": [list(layout) for layout in layouts],
         "rows": [list(line) for line in lines],
         "errors": [[int(code), code.name, code.is_retriable, code.message] for code in ErrorCode],
-        "fields": catalog.field_words(),
+        "fields": catalog.field_words() | _words(specs.values()),
+        "pages": wire_pages(),
     }
 
 
+def _words(specs: Iterable[MessageSpec]) -> dict[str, str]:
+    """Return what specs say of their fields, by the bare name."""
+    structs = [struct for spec in specs for struct in (spec.struct, *spec.structs.values())]
+    return {field.name: field.about for struct in structs for field in struct.fields if field.about}
+
+
 def _message(
-    spec: MessageSpec, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int]
+    spec: MessageSpec, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int], *, own: bool
 ) -> dict[str, Any]:
-    entry = catalog.entry(spec.name)
+    release, valid = catalog.newest_release(), spec.valid_versions
+    entry = catalog.Entry(spec, "your specs", release, valid) if own else catalog.entry(spec.name)
     versions = [_version(spec, version, layouts, lines) for version in spec.valid_versions]
     return {
         "name": spec.name,
+        "own": own,
         "type": spec.type,
         "key": spec.api_key,
         "module": entry.module,
