@@ -1,0 +1,117 @@
+"""Run tests on every Python and every PySpark that can be had here: `make matrix`, or with arguments for a part of it.
+
+    python tools/matrix.py --python 3.12 3.13 --spark 4.0 --tests tests/records
+
+For each Python an environment is made as `make setup` makes it, from uv.lock, in build/matrix; the tests of Spark run
+again for each release of PySpark. A Python that is not on this machine is named and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TOP = Path(__file__).parent.parent
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+SPARKS = ("4.0", "4.1", "4.2", "4.3")
+# What touches bytes, processes and the system most, and what differs between releases of Spark.
+TESTS = (
+    "tests/wire",
+    "tests/records",
+    "tests/protocol",
+    "tests/storage/files",
+    "tests/kernels",
+    "tests/client",
+    "tests/broker",
+)
+SPARK_TESTS = ("tests/spark/test_kafka_log.py", "tests/spark/test_kafka_topic.py", "tests/spark/test_kafka_capture.py")
+
+
+def main() -> int:
+    """Run the matrix; return 1 where something failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", nargs="+", default=PYTHONS, metavar="X.Y")
+    parser.add_argument("--spark", nargs="*", default=SPARKS, metavar="X.Y")
+    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
+    options = parser.parse_args()
+    results: list[tuple[str, str, float]] = []
+    for version in options.python:
+        interpreter = interpreter_of(version)
+        if interpreter is None:
+            results.append((f"Python {version}", "not on this machine", 0.0))
+            continue
+        python = environment(version, interpreter)
+        results.append(run(f"Python {version}", python, options.tests))
+        for spark in options.spark:
+            name = f"Python {version}, PySpark {spark}"
+            if install(python, f"pyspark=={spark}.*"):
+                results.append(run(name, python, SPARK_TESTS))
+            else:
+                results.append((name, "cannot be installed", 0.0))
+    width = max(len(name) for name, _, _ in results)
+    for name, outcome, seconds in results:
+        print(f"{name:{width}}  {outcome}{f' ({seconds:.0f} s)' if seconds else ''}")
+    return int(any(outcome.startswith("failed") for _, outcome, _ in results))
+
+
+def interpreter_of(version: str) -> str | None:
+    """Return the path of an interpreter: this one, of pyenv's, or on PATH."""
+    if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
+        return sys.executable
+    newest = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    return str(newest[-1]) if newest else shutil.which(f"python{version}")
+
+
+def environment(version: str, interpreter: str) -> Path:
+    """Make the environment of a Python, with the tools of tests; return its interpreter."""
+    folder = TOP / "build" / "matrix" / version
+    variables = os.environ | {"UV_PROJECT_ENVIRONMENT": str(folder)}
+    sync = [
+        uv(),
+        "sync",
+        "--quiet",
+        "--frozen",
+        "--python",
+        interpreter,
+        "--no-default-groups",
+        "--group",
+        "dev",
+        "--extra",
+        "spark",
+    ]
+    subprocess.run(sync, cwd=TOP, env=variables, check=True)
+    return folder / "bin" / "python"
+
+
+def install(python: Path, requirement: str) -> bool:
+    """Install another version of a package into an environment; return whether it could be had."""
+    command = [uv(), "pip", "install", "--quiet", "--python", str(python), requirement]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def uv() -> str:
+    """Return the path of uv, which stands beside this Python or on PATH."""
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if beside.exists() else "uv"
+
+
+def run(name: str, python: Path, tests: tuple[str, ...]) -> tuple[str, str, float]:
+    """Run tests in two processes; return the name, pytest's last line and the seconds."""
+    print(f"== {name}", flush=True)
+    started = time.monotonic()
+    command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *tests]
+    variables = os.environ | {"PYTHONPATH": str(TOP / "src")}
+    done = subprocess.run(command, cwd=TOP, env=variables, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["no output"]
+    if done.returncode:
+        print(*lines[-40:], sep="\n")
+    return name, ("failed: " if done.returncode else "") + lines[-1].strip("= "), time.monotonic() - started
+
+
+if __name__ == "__main__":
+    sys.exit(main())
