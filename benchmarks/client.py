@@ -179,6 +179,7 @@ def main() -> None:
     parser.add_argument("--peers", default=",".join(READERS), help="whom to read with beside ours")
     given = parser.parse_args()
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
+    peers = [peer for peer in given.peers.split(",") if peer]
     broker = None if given.servers else subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     try:
@@ -190,7 +191,7 @@ def main() -> None:
         for name, size in SIZES.items():
             count = given.records if size == 100 else given.records // 4
             for codec in ("none", "lz4"):
-                measure(servers, name, size, count, codec, runs=given.runs, peers=given.peers.split(","))
+                measure(servers, name, size, count, codec, runs=given.runs, peers=peers)
         print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     finally:
         if broker is not None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.cluster import GROUP, ClusterClient, fail
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition
+from kafkaframes.client.options import ClientOptions, Servers, merged
 from kafkaframes.client.settings import ClientSettings, choices
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError
 from kafkaframes.protocol.messages.envelopes import decode_versioned
@@ -84,10 +85,18 @@ class GroupDescription(NamedTuple):
 class AsyncAdmin:
     """Looks after a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``"""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
-        """Take settings as keywords or Kafka's properties."""
-        given = settings if bootstrap_servers is None else {"bootstrap_servers": bootstrap_servers, **settings}
-        self.settings = ClientSettings.of(given)
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
+        """Take settings as keywords (``client_id=...``), or a dict of properties as other clients do.
+
+        Args:
+            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
+                ``{"bootstrap.servers": ..., "client.id": ...}``.
+            options: see ``ClientSettings``.
+
+        Raises:
+            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
+        """
+        self.settings = ClientSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
 
     async def __aenter__(self) -> AsyncAdmin:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from kafkaframes.client.loop import background, warn_unclosed
 from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from kafkaframes.client.options import ConsumerOptions, Servers, merged
 from kafkaframes.client.rows import ConsumerRecord, Records, placed, schema_of
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError
@@ -43,10 +44,18 @@ _GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its 
 class AsyncConsumer:
     """Reads records of topics. ``async with AsyncConsumer("localhost:9092") as consumer: ...``"""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
-        """Take settings as keywords (``group_id="g"``) or Kafka's properties (``**{"group.id": "g"}``)."""
-        given = settings if bootstrap_servers is None else {"bootstrap_servers": bootstrap_servers, **settings}
-        self.settings = ConsumerSettings.of(given)
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
+        """Take settings as keywords (``group_id="g"``), or a dict of properties as other clients do.
+
+        Args:
+            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
+                ``{"bootstrap.servers": ..., "client.id": ...}``.
+            options: see ``ConsumerSettings``.
+
+        Raises:
+            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
+        """
+        self.settings = ConsumerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._fetcher = Fetcher(self._cluster, self.settings, out_of_range=self._lost)
         self._to_reset: set[TopicPartition] = set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
+import socket
 import ssl
 import time
 from collections import deque
@@ -206,6 +207,7 @@ class Connection:
         loop = asyncio.get_running_loop()
         _, wire = await loop.create_connection(lambda: _Wire(framed, where), host, port, ssl=context)
         connection = cls(wire, settings)
+        _set_buffers(wire, settings)
         try:
             await connection._negotiate()
             if settings.uses_sasl:
@@ -323,7 +325,7 @@ class Connection:
 
     async def _negotiate(self) -> None:
         """Learn the versions of each API (KIP-35, KIP-511)."""
-        if self._settings.api_version is not None:
+        if isinstance(self._settings.api_version, str):
             self.ranges = versions_of_release(self._settings.api_version)
             return
         cls = self._settings.message("ApiVersionsRequest")
@@ -389,6 +391,14 @@ class Connection:
         except NetworkError as error:
             reason = f"{self._wire.where} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
             raise _error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
+
+
+def _set_buffers(wire: _Wire, settings: ClientSettings) -> None:
+    sizes = {socket.SO_SNDBUF: settings.send_buffer_bytes, socket.SO_RCVBUF: settings.receive_buffer_bytes}
+    connected = None if wire.transport is None else wire.transport.get_extra_info("socket")
+    for option, size in sizes.items():
+        if connected is not None and size >= 0:
+            connected.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def _pieces(buffers: Iterable[bytes]) -> Iterator[bytes]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from uuid import UUID
 
 import numpy as np
@@ -23,6 +23,7 @@ from kafkaframes.client.batches import NOT_STAMPED, Batch, Numbered, Producer, R
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.loop import background, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.options import ProducerOptions, Servers, merged
 from kafkaframes.client.record_fields import CheckedRecord, Headers, checked_record
 from kafkaframes.client.record_futures import LoopResults, settle
 from kafkaframes.client.record_tables import routed, topics_of, written
@@ -50,10 +51,18 @@ class TransactionRefused(Exception):  # noqa: N818
 class AsyncProducer:
     """Writes records to topics. ``async with AsyncProducer("localhost:9092") as producer: ...``"""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
-        """Take settings as keywords (``linger_ms=20``) or Kafka's properties (``**{"linger.ms": 20}``)."""
-        given = settings if bootstrap_servers is None else {"bootstrap_servers": bootstrap_servers, **settings}
-        self.settings = ProducerSettings.of(given)
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
+        """Take settings as keywords (``linger_ms=20``), or a dict of properties as other clients do.
+
+        Args:
+            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
+                ``{"bootstrap.servers": ..., "client.id": ...}``.
+            options: see ``ProducerSettings``.
+
+        Raises:
+            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
+        """
+        self.settings = ProducerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._gathered = asyncio.Event()
         self._accumulator = Accumulator(self.settings, self._cluster.cluster, wake=self._gathered.set)

@@ -6,7 +6,6 @@ clients, and so are the defaults unless a comment says otherwise.
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final, Self
 
+from kafkaframes.client.properties import translated
 from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
@@ -32,7 +32,9 @@ class ClientSettings:
 
     bootstrap_servers: str | Sequence[str] = ()
     client_id: str = "kafkaframes"
-    api_version: str | None = None  # a release ("0.8.2", "2.8") whose versions are taken; None asks the broker
+    api_version: str | Sequence[int] | None = (
+        None  # a release ("0.8.2", "2.8") whose versions are taken; None asks the broker
+    )
     request_timeout_ms: int = 30_000
     retries: int = _LARGEST_INT32
     retry_backoff_ms: int = 100
@@ -72,7 +74,10 @@ class ClientSettings:
     ssl_keystore_password: str | None = field(default=None, repr=False)
     ssl_keystore_key: str | None = field(default=None, repr=False)
     ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
+    ssl_enabled_protocols: str | Sequence[str] = ()  # such as TLSv1.2,TLSv1.3; empty is what OpenSSL takes
     ssl_context: Any = field(default=None, repr=False)
+    send_buffer_bytes: int = -1  # of a socket; -1 is the system's
+    receive_buffer_bytes: int = -1
     specs: Specs | None = field(default=None, repr=False)
     header_tags: Sequence[tuple[int, bytes]] = ()  # for the header of every request of a flexible version (KIP-482)
 
@@ -84,7 +89,9 @@ class ClientSettings:
         """
         if self.specs is not None:  # a folder is read once, not at each request
             object.__setattr__(self, "specs", with_catalog(self.specs))
-        if self.api_version is not None:
+        if self.api_version is not None and not isinstance(self.api_version, str):  # (2, 8), as kafka-python has it
+            object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))
+        if isinstance(self.api_version, str):
             release(self.api_version)  # raises where it is not known
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
@@ -114,14 +121,17 @@ class ClientSettings:
         >>> ClientSettings(bootstrap_servers="a:1, [::1]:2,b").servers
         [('a', 1), ('::1', 2), ('b', 9092)]
         """
-        given = self.bootstrap_servers
-        names = given.split(",") if isinstance(given, str) else [str(one) for one in given]
-        return [_host_and_port(name.strip()) for name in names if name.strip()]
+        return [_host_and_port(name) for name in _names(self.bootstrap_servers)]
 
     def message(self, name: str) -> Any:
         """Return the class of a message: of ``specs`` where these have it, of the catalog otherwise."""
         is_own = self.specs is not None and name in specs_by_name(self.specs)
         return message(name, specs=self.specs if is_own else None)
+
+    @property
+    def tls_versions(self) -> list[str]:
+        """The TLS versions that may be spoken, in order; empty for those of OpenSSL."""
+        return sorted(_names(self.ssl_enabled_protocols))
 
     @property
     def uses_tls(self) -> bool:
@@ -134,21 +144,15 @@ class ClientSettings:
         return self.security_protocol.startswith("SASL")
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """Make settings of keywords or Kafka's properties (``linger.ms``), values of either type or text.
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Make settings of keywords or any client's properties (``linger.ms``), values of either type or text.
 
         Raises:
             OptionError: an unknown name, with the nearest one; a value of the wrong kind.
         """
         hints = _hints(cls)  # type: ignore[arg-type]
-        values = {}
-        for name, value in given.items():
-            key = _ALIASES.get(name, name).replace(".", "_").replace("-", "_")
-            if key not in hints:
-                raise OptionError(
-                    f"no setting {name!r} of a {cls.__name__}{_nearest(key, [f.name for f in fields(cls)])}"
-                )
-            values[key] = _as(hints[key], value, name)
+        named = translated(options, [field.name for field in fields(cls)], cls.__name__)
+        values = {name: _as(hints[name], value, name) for name, value in named.items()}
         return cls(**values)
 
 
@@ -225,32 +229,25 @@ class ConsumerSettings(ClientSettings):
     @property
     def strategies(self) -> list[str]:
         """The assignment strategies in order of preference."""
-        given = self.partition_assignment_strategy
-        return [one.strip() for one in given.split(",")] if isinstance(given, str) else list(given)
+        return [_ASSIGNORS.get(name.rpartition(".")[2], name) for name in _names(self.partition_assignment_strategy)]
+
+
+_ASSIGNORS: Final = {  # Java's classes
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def _names(value: str | Sequence[str]) -> list[str]:
+    names = value.split(",") if isinstance(value, str) else [str(name) for name in value]
+    return [name.strip() for name in names if name.strip()]
 
 
 @cache  # it takes milliseconds
 def _hints(cls: type[ClientSettings]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
-
-
-# Names of properties that differ from ours by more than dots.
-_ALIASES: Final = {
-    "sasl.plain.username": "sasl_username",
-    "sasl.plain.password": "sasl_password",
-    "sasl.mechanisms": "sasl_mechanism",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.ca.pem": "ssl_truststore_certificates",
-    "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_credentials_client_id",
-    "sasl.oauthbearer.client.secret": "sasl_oauthbearer_client_credentials_client_secret",
-    "compression.codec": "compression_type",
-    "request.required.acks": "acks",
-    "fetch.wait.max.ms": "fetch_max_wait_ms",
-    "broker.version.fallback": "api_version",
-}
 
 
 def choices(name: str, value: Any, known: Sequence[Any]) -> None:
@@ -275,11 +272,6 @@ def _host(text: str, name: str) -> str:
     except UnicodeError as error:
         raise OptionError(f"bootstrap_servers has {name!r}, which is no host's name: {error}") from None
     return host
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    found = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(known)}"
 
 
 def _as(hint: Any, value: Any, name: str) -> Any:

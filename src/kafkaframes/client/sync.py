@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from uuid import UUID
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
+from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_fields import Headers, checked_record
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
@@ -31,8 +32,18 @@ from kafkaframes.client.rows import ConsumerRecord
 class Producer:
     """Writes records to topics; see ``AsyncProducer``."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
-        self._twin = AsyncProducer(bootstrap_servers, **settings)
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
+        """Take settings as keywords, or a dict of properties as other clients do.
+
+        Args:
+            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
+                ``{"bootstrap.servers": ..., "client.id": ...}``.
+            options: see ``ProducerSettings``.
+
+        Raises:
+            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
+        """
+        self._twin = AsyncProducer(bootstrap_servers, **options)
         self._accumulator = self._twin._accumulator
         self._accumulator.results = ThreadResults
         self._largest = self._twin.settings.max_request_size
@@ -162,8 +173,18 @@ class Producer:
 class Consumer:
     """Reads records of topics; see ``AsyncConsumer``."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
-        self._twin = AsyncConsumer(bootstrap_servers, **settings)
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
+        """Take settings as keywords, or a dict of properties as other clients do.
+
+        Args:
+            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
+                ``{"bootstrap.servers": ..., "client.id": ...}``.
+            options: see ``ConsumerSettings``.
+
+        Raises:
+            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
+        """
+        self._twin = AsyncConsumer(bootstrap_servers, **options)
         self._loop = LoopThread(_name(self), closing=partial(self._twin.close, commit=False))
 
     def __enter__(self) -> Self:
@@ -285,8 +306,18 @@ class Consumer:
 class Admin:
     """Looks after a cluster; see ``AsyncAdmin``."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
-        self._twin = AsyncAdmin(bootstrap_servers, **settings)
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
+        """Take settings as keywords, or a dict of properties as other clients do.
+
+        Args:
+            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
+                ``{"bootstrap.servers": ..., "client.id": ...}``.
+            options: see ``ClientSettings``.
+
+        Raises:
+            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
+        """
+        self._twin = AsyncAdmin(bootstrap_servers, **options)
         self._loop = LoopThread(_name(self), closing=self._twin.close)
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, Final
 
 from kafkaframes.client.security.stores import Store, load_identity, trusted
 from kafkaframes.errors import OptionError
@@ -29,10 +29,22 @@ def context_of(settings: Any) -> ssl.SSLContext:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
     except OSError as error:  # ssl.SSLError is one
         raise OptionError(f"ssl: the certificates given cannot be used: {error}") from None
+    _bound_versions(context, settings.tls_versions)
     context.check_hostname = settings.ssl_check_hostname and settings.ssl_endpoint_identification_algorithm != ""
     if own.is_given:
         load_identity(context, own, settings.ssl_password)
     return context
+
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def _bound_versions(context: ssl.SSLContext, names: list[str]) -> None:
+    unknown = [name for name in names if name not in _VERSIONS]
+    if unknown:
+        raise OptionError(f"ssl.enabled.protocols has {unknown[0]!r}; there are {', '.join(_VERSIONS)}")
+    if names:
+        context.minimum_version, context.maximum_version = _VERSIONS[names[0]], _VERSIONS[names[-1]]
 
 
 def _store(settings: Any, name: str, text: str | None) -> Store:

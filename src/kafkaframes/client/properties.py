@@ -1,0 +1,285 @@
+"""What becomes of a property: Java's consumer, producer and admin settings, and other clients' names for the same.
+
+``java_properties`` has a row for every setting in Kafka 4.3.1's ConfigDefs: honoured, ignored because it has no meaning
+here (a line of the log says so, once), or refused with the reason. ``translated`` is where a client's constructor, the
+command line and Spark's options turn what users know into the names of ``settings``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal
+
+from kafkaframes.errors import OptionError
+
+_LOG: Final = logging.getLogger("kafkaframes.client")
+Treatment = Literal["honoured", "ignored", "refused"]
+
+
+@dataclass(frozen=True)
+class Property:
+    """One setting of Java's clients.
+
+    Attributes:
+        name: as Java has it.
+        clients: those that take it, of "consumer", "producer", "admin".
+        treatment: what becomes of it here.
+        reason: why it is not honoured; empty if it is.
+    """
+
+    name: str
+    clients: tuple[str, ...]
+    treatment: Treatment
+    reason: str = ""
+
+
+_CLIENTS: Final = {"c": "consumer", "p": "producer", "a": "admin"}
+# The names in Kafka 4.3.1's ConfigDefs, by the clients that take them; tests/interop reads them of the jar.
+_JAVA_NAMES: Final = {
+    "cpa": """
+        bootstrap.servers client.dns.lookup client.id config.providers connections.max.idle.ms
+        enable.metrics.push metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
+        metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level
+        metrics.sample.window.ms receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
+        request.timeout.ms retry.backoff.max.ms retry.backoff.ms sasl.client.callback.handler.class
+        sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+        sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+        sasl.mechanism sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+        sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+        sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
+        sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
+        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class
+        sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
+        sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url security.protocol
+        security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms
+        socket.connection.setup.timeout.ms ssl.cipher.suites ssl.enabled.protocols
+        ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+        ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+        ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation
+        ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location
+        ssl.truststore.password ssl.truststore.type
+    """,
+    "c": """
+        allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs client.rack
+        enable.auto.commit exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
+        group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
+        internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer
+        max.partition.fetch.bytes max.poll.interval.ms max.poll.records partition.assignment.strategy
+        session.timeout.ms share.acknowledgement.mode share.acquire.mode value.deserializer
+    """,
+    "p": """
+        acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type
+        compression.zstd.level delivery.timeout.ms enable.idempotence key.serializer linger.ms max.block.ms
+        max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms
+        partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
+        partitioner.ignore.keys transaction.timeout.ms transaction.two.phase.commit.enable transactional.id
+        value.serializer
+    """,
+    "a": """
+        bootstrap.controllers
+    """,
+    "ca": """
+        default.api.timeout.ms
+    """,
+    "cp": """
+        interceptor.classes
+    """,
+    "pa": """
+        retries
+    """,
+}
+_IGNORED: Final = {
+    "there are no JMX metrics, and none are pushed": """
+        enable.metrics.push metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        auto.include.jmx.reporter statistics.interval.ms
+    """,
+    "all addresses of a name are tried in turn": "client.dns.lookup broker.address.family",
+    "connections stay open, and those that a broker closes are opened anew": "connections.max.idle.ms",
+    "each attempt has socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
+    "where no known broker answers, the bootstrap servers are asked again": """
+        metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms
+    """,
+    "metadata of a topic are kept while the producer lives": "metadata.max.idle.ms",
+    "a consumer never makes topics": "allow.auto.create.topics",
+    "a pattern does not match internal topics": "exclude.internal.topics",
+    "partitions are read from their leaders": "client.rack",
+    "fetched offsets are always stable where the broker can": "internal.throw.on.fetch.stable.offset.unsupported",
+    "a record without a key goes to any partition, batch by batch": """
+        partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
+    """,
+    "OpenSSL does what Java's providers do": """
+        security.providers ssl.provider ssl.secure.random.implementation ssl.keymanager.algorithm
+        ssl.trustmanager.algorithm
+    """,
+    "the newest TLS that both sides know is spoken; ssl.enabled.protocols bounds it": "ssl.protocol",
+    "the mechanism's exchange is built in, and runs no Java class": "sasl.client.callback.handler.class",
+    "every connection has a fresh token": """
+        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+        sasl.login.refresh.window.jitter
+    """,
+    "the token endpoint is asked with timeouts of its own": """
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
+        sasl.login.retry.backoff.ms
+    """,
+    "the broker validates tokens": """
+        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+        sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+    """,
+    "memory is bounded by buffer.memory, and fetched bytes by fetch.max.bytes": """
+        queue.buffering.max.messages queued.min.messages queued.max.messages.kbytes batch.num.messages
+    """,
+    "this client's loop and sockets are its own": """
+        selector sock.chunk.bytes api.version.auto.timeout.ms api.version.request log.connection.close
+        socket.keepalive.enable socket.nagle.disable
+    """,
+}
+_REFUSED: Final = {
+    "give bytes or text: encode before `send`, decode what is read": """
+        key.serializer value.serializer key.deserializer value.deserializer
+    """,
+    "Java classes are not run": "interceptor.classes sasl.login.class",
+    "Java classes are not run; sasl.oauthbearer.token.provider names a Python function": """
+        sasl.oauthbearer.jwt.retriever.class
+    """,
+    "Java classes are not run; give an ssl.SSLContext as ssl_context": "ssl.engine.factory.class",
+    "Java's names of ciphers are not OpenSSL's; give an ssl.SSLContext as ssl_context": "ssl.cipher.suites ssl.ciphers",
+    "values are given as they are": "config.providers",
+    "an admin client speaks to brokers: give bootstrap.servers": "bootstrap.controllers",
+    "share groups cannot be read yet": "share.acknowledgement.mode share.acquire.mode",
+    "the key decides; `send` takes a partition": "partitioner.class partitioner.ignore.keys partitioner",
+    "transactions of two phases (KIP-939) are not spoken": "transaction.two.phase.commit.enable",
+    "Kerberos is not supported": """
+        sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    """,
+    "assertions (KIP-1258) are not made here; sasl.oauthbearer.token.provider names a Python function": """
+        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+        sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+        sasl.oauthbearer.assertion.template.file
+    """,
+    "`poll` and `fetch_arrow` take `timeout_ms`": "consumer.timeout.ms",
+    "`send` takes `on_delivery`, and errors are raised": "on.delivery dr_cb error_cb stats_cb throttle_cb",
+    "a position is stored when a record is handed out": "enable.auto.offset.store",
+}
+# Other names for our settings: of librdkafka (confluent-kafka), of kafka-python, and of older releases of Kafka.
+_OTHER_NAMES: Final = {
+    "metadata.broker.list": "bootstrap_servers",
+    "sasl.plain.username": "sasl_username",
+    "sasl.plain.password": "sasl_password",
+    "sasl.mechanisms": "sasl_mechanism",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.ca.pem": "ssl_truststore_certificates",
+    "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl.oauthbearer.client.secret": "sasl_oauthbearer_client_credentials_client_secret",
+    "compression.codec": "compression_type",
+    "compression.gzip.level": "compression_level",
+    "compression.lz4.level": "compression_level",
+    "compression.zstd.level": "compression_level",
+    "request.required.acks": "acks",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery_timeout_ms",
+    "queue.buffering.max.ms": "linger_ms",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+    "fetch.message.max.bytes": "max_partition_fetch_bytes",
+    "max.in.flight": "max_in_flight_requests_per_connection",
+    "socket.timeout.ms": "request_timeout_ms",
+    "broker.version.fallback": "api_version",
+}
+_CODEC_OF_LEVEL: Final = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
+
+
+def _rows(table: Mapping[str, str]) -> dict[str, str]:
+    return {name: key for key, names in table.items() for name in names.split()}
+
+
+@cache
+def java_properties() -> dict[str, Property]:
+    """Return the row of every setting of Java's clients, by its name."""
+    ignored, refused, rows = _rows(_IGNORED), _rows(_REFUSED), {}
+    for name, letters in _rows(_JAVA_NAMES).items():
+        treatment: Treatment = "ignored" if name in ignored else "refused" if name in refused else "honoured"
+        reason = ignored.get(name) or refused.get(name) or ""
+        rows[name] = Property(name, tuple(_CLIENTS[letter] for letter in letters), treatment, reason)
+    return rows
+
+
+def translated(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, Any]:
+    """Return options under the names of our settings.
+
+    Args:
+        options: by our names, Java's, librdkafka's or kafka-python's.
+        names: of the client's settings.
+        client: what a message calls it.
+
+    Raises:
+        OptionError: a name that no client has, with the nearest one; one that is refused here.
+    """
+    values: dict[str, Any] = {}
+    ignored: set[str] = set()
+    codec = str(options.get("compression.type", options.get("compression_type", "none")))
+    for name, value in options.items():
+        dotted = name.replace("_", ".").replace("-", ".")
+        key = _OTHER_NAMES.get(name) or _OTHER_NAMES.get(dotted) or dotted.replace(".", "_")
+        if _CODEC_OF_LEVEL.get(dotted, codec) != codec:
+            ignored.add(name)
+        elif key in names:
+            values[key] = value
+        else:
+            _refuse(name, dotted, value, names, client)
+            ignored.add(name)
+    if ignored:
+        _say_ignored(frozenset(ignored))
+    return values
+
+
+def _refuse(name: str, dotted: str, value: Any, names: Collection[str], client: str) -> None:
+    """Raise for a name that may not be ignored; what is refused may be there if it is off."""
+    if dotted in _rows(_IGNORED):
+        return
+    reason = _rows(_REFUSED).get(dotted)
+    if reason is None:
+        known = java_properties().get(dotted)
+        if known is not None and known.treatment == "honoured":  # of another client than this
+            return
+        raise OptionError(f"no setting {name!r} of a {client}{nearest(dotted.replace('.', '_'), names)}")
+    if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_HARMLESS):
+        raise OptionError(f"{name}: {reason}")
+
+
+_HARMLESS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
+
+
+@cache  # once for each set of names, however many clients are made
+def _say_ignored(names: frozenset[str]) -> None:
+    reasons = _rows(_IGNORED)
+    for name in sorted(names):
+        reason = reasons.get(name.replace("_", "."), "it is for another codec or client")
+        _LOG.warning("%s has no meaning here: %s", name, reason)
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return what to say of a name that is not known: the one that is most like it, or all."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"

@@ -1,0 +1,117 @@
+"""What users of other clients write in a constructor, and what becomes of every setting that Java's clients have."""
+
+import logging
+import typing
+from dataclasses import fields
+
+import pytest
+
+from kafkaframes.client import Admin, AsyncProducer, Consumer, Producer
+from kafkaframes.client import options as option_types
+from kafkaframes.client import properties as module
+from kafkaframes.client.properties import java_properties, translated
+from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from kafkaframes.errors import OptionError
+
+SETTINGS = {"consumer": ConsumerSettings, "producer": ProducerSettings, "admin": ClientSettings}
+KAFKA_PYTHON_PRODUCER = {
+    "bootstrap_servers": ["a:1", "b:2"],
+    "client_id": "billing",
+    "acks": 1,
+    "compression_type": "gzip",
+    "linger_ms": 20,
+    "max_block_ms": 5_000,
+    "api_version": (2, 8),
+    "sasl_plain_username": None,
+    "security_protocol": "PLAINTEXT",
+    "metric_reporters": [],
+    "value_serializer": None,
+}
+CONFLUENT_CONSUMER = {
+    "bootstrap.servers": "a:1,b:2",
+    "group.id": "billing",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": "false",
+    "fetch.wait.max.ms": 100,
+    "statistics.interval.ms": 0,
+    "partition.assignment.strategy": "roundrobin",
+}
+JAVA_CONSUMER = {
+    "bootstrap.servers": "a:1",
+    "client.rack": "eu-1",
+    "receive.buffer.bytes": "65536",
+    "send.buffer.bytes": 131_072,
+    "ssl.enabled.protocols": "TLSv1.3,TLSv1.2",
+    "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+}
+
+
+def test_kafka_pythons_keywords_are_taken():
+    settings = ProducerSettings.of(KAFKA_PYTHON_PRODUCER)
+    assert (settings.servers, settings.acks, settings.api_version) == ([("a", 1), ("b", 2)], 1, "2.8")
+    assert (settings.linger_ms, settings.max_block_ms, settings.compression_type) == (20, 5_000, "gzip")
+
+
+def test_confluents_dict_and_javas_properties_are_taken():
+    settings = ConsumerSettings.of(CONFLUENT_CONSUMER)
+    assert (settings.group_id, settings.enable_auto_commit, settings.fetch_max_wait_ms) == ("billing", False, 100)
+    assert settings.strategies == ["roundrobin"]
+    settings = ConsumerSettings.of(JAVA_CONSUMER)
+    assert (settings.receive_buffer_bytes, settings.send_buffer_bytes) == (65_536, 131_072)
+    assert (settings.strategies, settings.tls_versions) == (["range"], ["TLSv1.2", "TLSv1.3"])
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_a_dict_comes_first_and_keywords_win(client):
+    with pytest.raises(OptionError, match="bootstrap_servers is empty"):
+        client({"client.id": "billing"})
+    with pytest.raises(OptionError, match="no setting 'nonsense'"):
+        client({"bootstrap.servers": "a:1"}, nonsense=3)
+    producer = AsyncProducer({"bootstrap.servers": "a:1", "linger.ms": 5}, linger_ms=7)
+    assert producer.settings.linger_ms == 7
+
+
+def test_a_level_counts_for_its_codec():
+    given = {"bootstrap.servers": "a:1", "compression.type": "zstd", "compression.gzip.level": 1}
+    assert ProducerSettings.of({**given, "compression.zstd.level": "7"}).compression_level == 7
+    assert ProducerSettings.of(given).compression_level is None
+
+
+@pytest.mark.parametrize("name", sorted(java_properties()))
+def test_every_setting_of_java_is_honoured_ignored_or_refused(name):
+    known = java_properties()[name]
+    assert known.clients
+    for client in known.clients:
+        names = {field.name for field in fields(SETTINGS[client])}
+        if known.treatment == "honoured":
+            key = module._OTHER_NAMES.get(name, name.replace(".", "_"))
+            assert key in names
+            codec = {"compression.type": module._CODEC_OF_LEVEL[name]} if name in module._CODEC_OF_LEVEL else {}
+            assert translated({**codec, name: "x"}, names, client)[key] == "x"
+        elif known.treatment == "ignored":
+            assert known.reason
+            assert translated({name: "x"}, names, client) == {}
+        elif name != "sasl.kerberos.service.name":  # which the check of logins refuses
+            with pytest.raises(OptionError, match=name):
+                translated({name: "x"}, names, client)
+
+
+def test_what_has_no_meaning_is_said_once(caplog):
+    module._say_ignored.cache_clear()
+    with caplog.at_level(logging.WARNING, "kafkaframes.client"):
+        for _ in range(2):
+            ConsumerSettings.of(JAVA_CONSUMER)
+    (record,) = [line for line in caplog.records if "client.rack" in line.getMessage()]
+    assert record.getMessage() == "client.rack has no meaning here: partitions are read from their leaders"
+
+
+@pytest.mark.parametrize("client", SETTINGS)
+def test_the_types_of_keywords_are_those_of_the_settings(client):
+    names = {"consumer": "ConsumerOptions", "producer": "ProducerOptions", "admin": "ClientOptions"}
+    hints = typing.get_type_hints(getattr(option_types, names[client]))
+    expected = typing.get_type_hints(SETTINGS[client])
+    assert hints.keys() == {field.name for field in fields(SETTINGS[client])} - {"bootstrap_servers"}
+    assert {name: hint for name, hint in hints.items() if name != "ssl_context"} == {
+        name: expected[name] for name in hints if name != "ssl_context"
+    }
