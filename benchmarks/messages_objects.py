@@ -27,7 +27,7 @@ GROUPS = {  # what each peer must be beaten by, where something is asked
 
 
 def _metadata():
-    cls = kafkaframes.message("MetadataResponse")
+    cls = kafkaframes.message_class("MetadataResponse")
     topic, partition = cls.MetadataResponseTopic, cls.MetadataResponsePartition
     brokers = [cls.MetadataResponseBroker(node_id=i, host=f"broker-{i}.example.com", port=9092) for i in range(3)]
     topics = [
@@ -47,18 +47,18 @@ def _metadata():
 
 
 def _api_versions():
-    cls = kafkaframes.message("ApiVersionsResponse")
+    cls = kafkaframes.message_class("ApiVersionsResponse")
     return cls(api_keys=[cls.ApiVersion(api_key=key, max_version=12) for key in range(76)]), 4
 
 
 def _fetch():
-    cls = kafkaframes.message("FetchResponse")
+    cls = kafkaframes.message_class("FetchResponse")
     parts = [cls.PartitionData(partition_index=p, high_watermark=9, records=bytes(1024)) for p in range(50)]
     return cls(responses=[cls.FetchableTopicResponse(partitions=parts)]), 17
 
 
 def _produce():
-    cls = kafkaframes.message("ProduceRequest")
+    cls = kafkaframes.message_class("ProduceRequest")
     parts = [cls.PartitionProduceData(index=p, records=bytes(1024)) for p in range(50)]
     return cls(acks=-1, timeout_ms=30000, topic_data=[cls.TopicProduceData(partition_data=parts)]), 13
 
@@ -128,7 +128,7 @@ def _cold():
     """Return the milliseconds (CPU and wall) from before the import to the end of a first decode, the best of five."""
     code = (
         "import time; wall, cpu = time.perf_counter(), time.process_time(); import kafkaframes\n"
-        "kafkaframes.message('MetadataResponse').decode(bytes.fromhex('000000000100ffffffff01000300'), 13)\n"
+        "kafkaframes.message_class('MetadataResponse').decode(bytes.fromhex('000000000100ffffffff01000300'), 13)\n"
         "print((time.process_time() - cpu) * 1e3, (time.perf_counter() - wall) * 1e3)"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -40,7 +40,7 @@ def ask(broker: Broker, request: Any, version: int) -> Any:
 
 def produce(broker: Broker, record_format: int) -> int:
     """Send a compressed set as a client of a format does; return its first offset."""
-    types = kafkaframes.message("ProduceRequest")
+    types = kafkaframes.message_class("ProduceRequest")
     records = kafkaframes.build_records(RECORDS, record_format=record_format, codec="gzip")
     row = types.PartitionProduceData(index=0, records=records)
     topic = types.TopicProduceData(name="story", partition_data=[row])
@@ -52,7 +52,7 @@ def produce(broker: Broker, record_format: int) -> int:
 
 def consume(broker: Broker, record_format: int, offset: int) -> list[bytes]:
     """Read from an offset on as a client of a format does; return the values."""
-    types, version = kafkaframes.message("FetchRequest"), FETCH_VERSION[record_format]
+    types, version = kafkaframes.message_class("FetchRequest"), FETCH_VERSION[record_format]
     row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     fields: dict[str, Any] = {"max_bytes": 1 << 20} if version >= 3 else {}
     if version >= 7:

@@ -19,7 +19,7 @@ def main(path: str) -> None:
     """Look at it."""
     print(kafkaframes.verify_log(path))  # every CRC, offset, index and checkpoint
 
-    for one in kafkaframes.log_info(path).to_dict()["partitions"]:
+    for one in kafkaframes.describe_log(path).to_dict()["partitions"]:
         print(f"{one['topic']}-{one['partition']}: {one['log_end_offset']:,} offsets, {one['size_bytes']:,} bytes")
 
     records = kafkaframes.read_records(

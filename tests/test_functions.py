@@ -28,7 +28,7 @@ FUNCTIONS = [
     "repair_log",
     "export_log",
     "report_log",
-    "log_info",
+    "describe_log",
 ]
 
 
@@ -52,7 +52,7 @@ def test_every_function_is_typed_and_described(name):
 def test_results_print_and_are_values(tmp_path):
     results = {
         "verify": kafkaframes.verify_log(SHOP),
-        "info": kafkaframes.log_info(SHOP, topics=["orders"]),
+        "info": kafkaframes.describe_log(SHOP, topics=["orders"]),
         "report": kafkaframes.report_log(SHOP, to=tmp_path / "r.html"),
         "convert": kafkaframes.convert_log(OLD, tmp_path / "v2", record_format=2),
         "recompress": kafkaframes.recompress_log(SHOP, tmp_path / "gz", codec="gzip"),
@@ -73,7 +73,7 @@ def test_results_print_and_are_values(tmp_path):
 
 def test_they_say_what_the_commands_say(tmp_path):
     assert kafkaframes.verify_log(SHOP, deep=True).to_dict() == told_of("verify", SHOP, "--deep")
-    assert kafkaframes.log_info(SHOP).to_dict()["partitions"] == told_of("info", SHOP)["partitions"]
+    assert kafkaframes.describe_log(SHOP).to_dict()["partitions"] == told_of("info", SHOP)["partitions"]
     mine = kafkaframes.recompress_log(SHOP, tmp_path / "a", codec="zstd").to_dict()
     other = told_of("recompress", SHOP, "--codec", "zstd", "--to", tmp_path / "b")
     assert mine["partitions"] == other["partitions"]

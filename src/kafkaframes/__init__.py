@@ -1,13 +1,12 @@
 """Kafka's bytes as DataFrames: every protocol message and record format, in Python and on Spark."""
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.jobs.export.export_log import export_log
 from kafkaframes.jobs.functions import (
     compact_log,
     convert_log,
-    log_info,
+    describe_log,
     mirror_topics,
     recompress_log,
     repair_log,
@@ -15,7 +14,7 @@ from kafkaframes.jobs.functions import (
     restore_log,
     verify_log,
 )
-from kafkaframes.protocol.functions import apis, message
+from kafkaframes.protocol.functions import list_apis, message_class
 from kafkaframes.records.functions import build_records
 from kafkaframes.scan.functions import (
     read_batches,
@@ -27,18 +26,27 @@ from kafkaframes.scan.functions import (
 )
 
 if TYPE_CHECKING:
-    from kafkaframes import spark
+    from kafkaframes import broker, client, errors, spark, testing
     from kafkaframes.broker import Broker
+    from kafkaframes.client import Admin, Consumer, Producer
+    from kafkaframes.errors import KafkaframesError
 
 __all__ = [
+    "Admin",
     "Broker",
-    "apis",
+    "Consumer",
+    "KafkaframesError",
+    "Producer",
+    "broker",
     "build_records",
+    "client",
     "compact_log",
     "convert_log",
+    "describe_log",
+    "errors",
     "export_log",
-    "log_info",
-    "message",
+    "list_apis",
+    "message_class",
     "mirror_topics",
     "read_batches",
     "read_capture",
@@ -51,17 +59,32 @@ __all__ = [
     "scan_log",
     "scan_topic",
     "spark",
+    "testing",
     "verify_log",
 ]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is large when it is first used: the embedded broker, and what needs Spark."""
-    if name == "Broker":
-        from kafkaframes.broker import Broker
+_LAZY = {  # what is large, by the module that it is imported of
+    "Admin": "client",
+    "Broker": "broker",
+    "Consumer": "client",
+    "KafkaframesError": "errors",
+    "Producer": "client",
+}
+_MODULES = ("broker", "client", "errors", "spark", "testing")
 
-        return Broker
-    if name == "spark":
-        return importlib.import_module("kafkaframes.spark")
+
+def __getattr__(name: str) -> Any:
+    """Import a module, or what is in it, when it is first used."""
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"kafkaframes.{name}")
+    if name in _LAZY:
+        return getattr(import_module(f"kafkaframes.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -195,7 +195,7 @@ def test_the_command_says_where_it_listens_and_stops_with_0(tmp_path):
     [("0.10.2", (0, 2), {1}), ("1.1", (0, 5), {2}), ("2.8", (0, 9), {2}), ("3.9", (0, 11), {2}), ("4.3", (0, 13), {2})],
 )
 def test_a_release_is_played_with_exactly_its_versions(release, produce_range, formats):
-    with Broker(as_version=release) as broker:
+    with Broker(broker_release=release) as broker:
         answer = ask(broker.port, "ApiVersions", 0)
         told = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         assert told[0] == produce_range
@@ -208,7 +208,7 @@ def test_a_release_is_played_with_exactly_its_versions(release, produce_range, f
 
 @pytest.mark.parametrize(("release", "magic"), [("2.8", 1), ("3.9", 2), ("4.0", 2)])
 def test_releases_from_3_0_on_look_at_no_format_version(release, magic):
-    with Broker(as_version=release, config={"log.message.format.version": "0.10.2"}) as broker:
+    with Broker(broker_release=release, config={"log.message.format.version": "0.10.2"}) as broker:
         broker.create_topic("orders", message_format_version="0.10.2")
         broker.append("orders", [{"value": b"x"}])
         assert {batch.magic for batch in broker.call(lambda state: batches_of(state, "orders"))} == {magic}
@@ -220,7 +220,7 @@ def batches_of(state, topic):
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])
 def test_before_0_10_a_broker_closes_on_api_versions(release):
-    with Broker(as_version=release) as broker:
+    with Broker(broker_release=release) as broker:
         with pytest.raises(AssertionError, match="closed the connection"):
             ask(broker.port, "ApiVersions", 0)
         broker.append("orders", [{"value": b"x"}])

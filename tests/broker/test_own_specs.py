@@ -112,5 +112,5 @@ def test_a_version_that_turned_flexible_has_a_flexible_header(broker, specs):
 
 
 def test_a_release_has_no_specs_beside_it(specs):
-    with pytest.raises(OptionError, match="as_version"):
-        Broker(as_version="2.4", specs=specs)
+    with pytest.raises(OptionError, match="broker_release"):
+        Broker(broker_release="2.4", specs=specs)

@@ -246,7 +246,7 @@ def test_nobody_listens():
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9.0", "0.10.0", "0.11", "2.4.1", "3.9", "4.0.0", "4.3"])
 def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
-    with Broker(as_version=release) as broker:
+    with Broker(broker_release=release) as broker:
         servers = broker.bootstrap_servers
         with Producer(servers, api_version=release) as producer:
             producer.send("t", b"value").result()

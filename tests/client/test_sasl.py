@@ -65,7 +65,7 @@ def test_plain_and_bearer():
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_brokers_before_1_0_are_sent_bare_tokens(mechanism):
     login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, "sasl_username": "alice"}
-    with Broker(security=Security(users={"alice": "secret"}), as_version="0.10.2") as broker:
+    with Broker(security=Security(users={"alice": "secret"}), broker_release="0.10.2") as broker:
         with Producer(broker.bootstrap_servers, sasl_password="secret", **login) as producer:
             assert producer.send("orders", b"one").result().offset == 0
         admin = Admin(broker.bootstrap_servers, sasl_password="wrong", **login)

@@ -73,7 +73,7 @@ class Broker:
         journal: remember requests and answers (``.journal``) and let faults be made (``.on``); without, ordinary
             requests take a shorter way.
         security: SASL, TLS and access rules; by default everybody may do everything.
-        as_version: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
+        broker_release: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
         specs: message specs to serve (a folder, or specs), such as KIP-636's rewrite, with the catalog's for the rest.
         metrics_port: serve metrics as Prometheus text there (``/metrics``); 0 for a free port.
         metrics_host: the address of metrics; this machine only by default.
@@ -97,7 +97,7 @@ class Broker:
         clock: Clock | None = None,
         journal: bool = True,
         security: Security | None = None,
-        as_version: str | None = None,
+        broker_release: str | None = None,
         specs: Specs | None = None,
         metrics_port: int | None = None,
         metrics_host: str = "127.0.0.1",
@@ -105,8 +105,8 @@ class Broker:
     ) -> None:
         if nodes < 1:
             raise OptionError(f"nodes is at least 1, not {nodes}")
-        if specs is not None and as_version is not None:
-            raise OptionError("as_version serves exactly what a release does: no specs beside it")
+        if specs is not None and broker_release is not None:
+            raise OptionError("broker_release serves exactly what a release does: no specs beside it")
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
         self._settings = BrokerSettings({key: controls.text_of(value) for key, value in (config or {}).items()})
@@ -126,8 +126,8 @@ class Broker:
         self._metrics: HttpServer | None = None
         self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
         self._served = None if specs is None else serve_specs(specs)
-        if as_version is not None:
-            self._served = play(as_version, self._settings)
+        if broker_release is not None:
+            self._served = play(broker_release, self._settings)
         self._faults = Faults(self._clock)
         self._disk_faults = DiskFaults()
         self._opening = Opening(

@@ -31,7 +31,14 @@ EXIT_FOUND = 1
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
 @topic_option
-@click.option("--semantics", type=click.Choice(SEMANTICS), default="4.x", show_default=True, help="Whose rules.")
+@click.option(
+    "--broker-release",
+    "semantics",
+    type=click.Choice(SEMANTICS),
+    default="4.x",
+    show_default=True,
+    help="Whose rules.",
+)
 @click.option("--delete-retention-ms", type=click.IntRange(0), default=86_400_000, show_default=True)
 @click.option("--min-compaction-lag-ms", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--scratch", metavar="DIR", help="With --dry-run: where workers leave files for each other.")

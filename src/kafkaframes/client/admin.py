@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Unpack
 
 from kafkaframes.client import group_offsets, offsets
-from kafkaframes.client.cluster import GROUP, ClusterClient, fail
+from kafkaframes.client.cluster import GROUP, ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.options import ClientOptions, Servers, merged
 from kafkaframes.client.settings import ClientSettings, choices
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -366,7 +366,7 @@ class AsyncAdmin:
             answer = await self._cluster.request(controller, body)
             if ErrorCode.NOT_CONTROLLER in codes(answer):
                 self._cluster.cluster.updated_at = None
-                raise fail(ErrorCode.NOT_CONTROLLER, type(body).__name__)
+                raise broker_error(ErrorCode.NOT_CONTROLLER, type(body).__name__)
             return answer
 
         return await self._cluster.retried(step)
@@ -383,7 +383,7 @@ class AsyncAdmin:
                 raise
             if code(answer) in COORDINATOR_MOVED:
                 self._cluster.forget_coordinator(group_id, GROUP)
-                raise fail(code(answer), f"group {group_id}")
+                raise broker_error(code(answer), f"group {group_id}")
             return answer
 
         return await self._cluster.retried(step)
@@ -392,7 +392,7 @@ class AsyncAdmin:
 def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
     for number, said, what in results:
         if number:
-            raise fail(number, f"{what} ({said})" if said else what)
+            raise broker_error(number, f"{what} ({said})" if said else what)
 
 
 def _classic_group(found: Any) -> GroupDescription:

@@ -18,7 +18,7 @@ from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.client.unreachable import FIRST_WARNING_S, Unreachable
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
@@ -27,12 +27,6 @@ _BOOTSTRAP: Final = -1
 _KEYS_IN_A_LIST: Final = 4  # FindCoordinator's first version that takes several keys
 _PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not known to every broker at once
 Result = TypeVar("Result")
-
-
-def fail(code: int, what: str) -> BrokerError:
-    """Return the exception for an error code."""
-    known = ErrorCode(code)
-    return BrokerError(f"{what}: {known}", known)
 
 
 def is_retriable(error: Exception) -> bool:
@@ -219,7 +213,7 @@ class ClusterClient:
             body.topics = [] if at == 0 else None
         response = await connection.request(body, version=at)
         if response.error_code:
-            raise fail(response.error_code, "metadata")
+            raise broker_error(response.error_code, "metadata")
         self.cluster.update(response, now=time.monotonic(), is_everything=wanted is None)
 
     async def topic(self, name: str, *, create: bool = False) -> None:
@@ -238,7 +232,7 @@ class ClusterClient:
             found = self.cluster.topics.get(name)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
             if error:
-                raise fail(error, f"topic {name}")
+                raise broker_error(error, f"topic {name}")
 
         limit_ms = self.settings.default_api_timeout_ms
         await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, _PATIENCE_WITH_UNKNOWN_TOPICS_MS))
@@ -257,7 +251,7 @@ class ClusterClient:
         if leader is None:
             known = self.cluster.partition(partition)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.LEADER_NOT_AVAILABLE
-            raise fail(code, f"partition {partition}")
+            raise broker_error(code, f"partition {partition}")
         return leader
 
     # ----------------------------------------------------------------------------------------------- coordinators
@@ -290,7 +284,7 @@ class ClusterClient:
         response = await connection.request(body, version=at)
         found = response.coordinators[0] if at >= _KEYS_IN_A_LIST else response
         if found.error_code:
-            raise fail(found.error_code, f"coordinator of {key}")
+            raise broker_error(found.error_code, f"coordinator of {key}")
         return Broker(found.node_id, found.host, found.port)
 
 

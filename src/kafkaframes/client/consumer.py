@@ -18,7 +18,7 @@ from typing import Any, Final, Unpack
 import pyarrow as pa
 
 from kafkaframes.client import group_offsets, offsets
-from kafkaframes.client.cluster import ClusterClient, fail
+from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.consumer_membership import ConsumerMembership
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.fetcher import Fetcher
@@ -31,7 +31,7 @@ from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from kafkaframes.client.options import ConsumerOptions, Servers, merged
 from kafkaframes.client.rows import ConsumerRecord, Records, placed, schema_of
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
@@ -234,7 +234,9 @@ class AsyncConsumer:
         policy = self.settings.auto_offset_reset
         if policy == "none":
             names = ", ".join(map(str, partitions))
-            raise fail(ErrorCode.OFFSET_OUT_OF_RANGE, f"no offset to read {names} from, and auto_offset_reset is none")
+            raise broker_error(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"no offset to read {names} from, and auto_offset_reset is none"
+            )
         which = EARLIEST if policy == "earliest" else LATEST
         committed = self.settings.isolation_level == "read_committed"
         found = await offsets.ends(self._cluster, partitions, which, read_committed=committed)
@@ -243,7 +245,7 @@ class AsyncConsumer:
 
     def _lost(self, partition: TopicPartition, offset: int) -> None:
         if self.settings.auto_offset_reset == "none":
-            self._errors.append(fail(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no offset {offset}"))
+            self._errors.append(broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no offset {offset}"))
         else:
             self._to_reset.add(partition)
 

@@ -11,12 +11,12 @@ from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
-from kafkaframes.client.cluster import GROUP, ClusterClient, fail
+from kafkaframes.client.cluster import GROUP, ClusterClient
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.membership import GroupConsumer
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError, broker_error
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2  # member epochs with a meaning of their own
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
@@ -139,5 +139,5 @@ class ConsumerMembership:
             self._cluster.forget_coordinator(self._group_id, GROUP)
         if answer.error_code:
             said = f" ({answer.error_message})" if answer.error_message else ""
-            raise fail(answer.error_code, f"group {self._group_id}{said}")
+            raise broker_error(answer.error_code, f"group {self._group_id}{said}")
         return answer

@@ -7,7 +7,6 @@ last answer was taken, as Kafka's own consumer does, so that what is held is bou
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,13 +15,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.client import fetch_session
-from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
+from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.fetch_session import Asked, FetchSession, SessionRequest
 from kafkaframes.client.fetched import Fetched, too_large
-from kafkaframes.client.loop import background, waited
+from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError
+from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 BY_ID: Final = 13  # Fetch's first version that names topics by their ids
@@ -88,11 +87,7 @@ class Fetcher:
 
     async def close(self) -> None:
         """Stop."""
-        for task in (self._loop_task, *self._tasks):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        await cancelled(self._loop_task, *self._tasks)
 
     def set_position(self, partition: TopicPartition, offset: int) -> None:
         """Read a partition from here, up to the end that it had; what was fetched of it before is dropped."""
@@ -198,7 +193,7 @@ class Fetcher:
         for topic in topics:
             found = self._cluster.cluster.topics.get(topic)
             if found is not None and found.error and not self._may_come(topic, found.error):
-                self._raise_later(fail(found.error, f"topic {topic}"))
+                self._raise_later(broker_error(found.error, f"topic {topic}"))
 
     def _may_come(self, topic: str, error: ErrorCode) -> bool:
         """Return whether to ask again without a word: a topic just made is not known to every broker at once."""
@@ -272,7 +267,7 @@ class Fetcher:
             if response.error_code in fetch_session.LOST:  # the partitions are asked for again at once
                 session.session_id = fetch_session.NO_SESSION
                 return []
-            raise fail(response.error_code, "fetch")
+            raise broker_error(response.error_code, "fetch")
         if at >= fetch_session.FIRST_VERSION:
             session.answered(response.session_id)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -353,7 +348,7 @@ class Fetcher:
             position.not_before = time.monotonic() + self._cluster.backoff_s(0)
             self._out_of_range(partition, position.offset)
             return
-        error = fail(number, f"fetch of {partition} from offset {position.offset}")
+        error = broker_error(number, f"fetch of {partition} from offset {position.offset}")
         if number == ErrorCode.CORRUPT_MESSAGE or not is_retriable(error):  # a retry reads the same corrupt bytes
             self._raise_later(error)
         self._later(partition, position)

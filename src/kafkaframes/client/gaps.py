@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaframes.client import offsets
-from kafkaframes.client.cluster import ClusterClient, fail
+from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetch_session import NO_SESSION, NONE, Asked, SessionRequest
 from kafkaframes.client.fetcher import BY_ID, write_partitions
 from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.errors import broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
 
@@ -56,7 +57,7 @@ async def holds_nothing(
     answers = [one for topic in response.responses for one in topic.partitions]
     number = response.error_code or (answers[0].error_code if answers else 0)
     if number:
-        raise fail(number, f"fetch of {partition}")
+        raise broker_error(number, f"fetch of {partition}")
     if len(answers) != 1 or answers[0].records:  # a broker that throttles names no partition
         return False
     known: int = answers[0].last_stable_offset if read_committed else answers[0].high_watermark

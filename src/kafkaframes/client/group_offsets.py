@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.cluster import GROUP, ClusterClient, fail
+from kafkaframes.client.cluster import GROUP, ClusterClient
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import COORDINATOR_MOVED, ErrorCode, NetworkError
+from kafkaframes.errors import COORDINATOR_MOVED, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.spec.model import NIL_UUID
 
@@ -172,7 +172,7 @@ def _check(cluster: ClusterClient, group_id: str, number: int, what: str) -> Non
     if number in COORDINATOR_MOVED:
         cluster.forget_coordinator(group_id, GROUP)
     if number:
-        raise fail(number, what)
+        raise broker_error(number, what)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # noqa: F401  # what it does at the end of the program has to come behind ours
+import concurrent.futures.thread  # what it does at the end of the program has to come behind ours
 import contextlib
 import logging
 import threading
@@ -135,11 +135,29 @@ def _end_all() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_end_all)
 
 
+def run_alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end as ``asyncio.run`` does; in a thread where a loop runs here, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with concurrent.futures.ThreadPoolExecutor(1, "kafkaframes") as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
 def background(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """Begin a task that lives as long as its client, which warns if it is not closed; asyncio need not, too."""
     task = asyncio.ensure_future(coroutine)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     return task
+
+
+async def cancelled(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks and wait for their end; to be cancelled oneself meanwhile is not swallowed."""
+    known = [task for task in tasks if task is not None]
+    for task in known:
+        task.cancel()
+    await asyncio.gather(*known, return_exceptions=True)
 
 
 async def waited(event: asyncio.Event, timeout_s: float | None) -> None:

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, Protocol
 
 from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE, Member
-from kafkaframes.client.cluster import GROUP, ClusterClient, fail, is_retriable
+from kafkaframes.client.cluster import GROUP, ClusterClient, is_retriable
 from kafkaframes.client.group_offsets import GroupMember
-from kafkaframes.client.loop import background
+from kafkaframes.client.loop import background, cancelled
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings, choices
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned, encode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -247,10 +247,7 @@ class ClassicMembership:
 
     async def close(self) -> None:
         """Leave the group; a static member stays until its session ends (KIP-345)."""
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._heartbeats
+        await cancelled(self._heartbeats)
         if self._settings.group_instance_id is None:
             with contextlib.suppress(KafkaframesError):
                 await self._leave()
@@ -283,7 +280,7 @@ class ClassicMembership:
         if number in COORDINATOR_MOVED:
             self._cluster.forget_coordinator(self._group_id, GROUP)
         if number:
-            raise fail(number, what)
+            raise broker_error(number, what)
 
 
 def _member(given: Any) -> Member:

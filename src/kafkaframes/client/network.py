@@ -25,7 +25,7 @@ import numpy as np
 from kafkaframes.client import sasl
 from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, NetworkError
+from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.framing import (
     ClientConnection,
     Ranges,
@@ -349,7 +349,7 @@ class Connection:
         handshake = await self.request(body, version=at)
         if handshake.error_code:
             known = ", ".join(handshake.mechanisms) or "none"
-            raise _error(
+            raise broker_error(
                 handshake.error_code,
                 f"{self._wire.where} does not take {settings.sasl_mechanism}; it takes {known}",
             )
@@ -377,7 +377,7 @@ class Connection:
         answer = await self.request(self._settings.message("SaslAuthenticateRequest")(auth_bytes=token))
         if answer.error_code:
             said = answer.error_message or "no reason given"
-            raise _error(answer.error_code, f"{self._wire.where} refuses {self._settings.sasl_mechanism}: {said}")
+            raise broker_error(answer.error_code, f"{self._wire.where} refuses {self._settings.sasl_mechanism}: {said}")
         return answer.auth_bytes, answer.session_lifetime_ms
 
     async def _token_answer(self, token: bytes) -> tuple[bytes, int]:
@@ -390,7 +390,7 @@ class Connection:
             return (await answer).body, 0
         except NetworkError as error:
             reason = f"{self._wire.where} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
-            raise _error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
+            raise broker_error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
 
 
 def _set_buffers(wire: _Wire, settings: ClientSettings) -> None:
@@ -418,12 +418,7 @@ def _pieces(buffers: Iterable[bytes]) -> Iterator[bytes]:
 
 def _raise_for(number: int, what: str) -> None:
     if number:
-        raise _error(number, what)
-
-
-def _error(number: int, what: str) -> BrokerError:
-    code = ErrorCode(number)
-    return BrokerError(f"{what}: {code}", code)
+        raise broker_error(number, what)
 
 
 async def _token(settings: ClientSettings) -> str:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.cluster import ClusterClient, fail
+from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import Broker, TopicPartition
-from kafkaframes.errors import LEADER_MOVED
+from kafkaframes.errors import LEADER_MOVED, broker_error
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 _OLD: Final = 0  # the version that answers with a list of offsets
@@ -55,7 +55,7 @@ async def list_offsets(
                 else:
                     if answer in LEADER_MOVED:
                         cluster.cluster.topics.pop(partition.topic, None)
-                    errors.append(fail(answer, f"offsets of {partition}"))
+                    errors.append(broker_error(answer, f"offsets of {partition}"))
         if errors:
             raise errors[0]
 

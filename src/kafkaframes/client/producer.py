@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from kafkaframes.client.accumulator import Accumulator, Gathering
 from kafkaframes.client.batches import NOT_STAMPED, Batch, Numbered, Producer, RecordMetadata, Stamp, split
-from kafkaframes.client.cluster import ClusterClient, fail
-from kafkaframes.client.loop import background, waited, warn_unclosed
+from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.options import ProducerOptions, Servers, merged
 from kafkaframes.client.record_fields import CheckedRecord, Headers, checked_record
@@ -30,7 +30,15 @@ from kafkaframes.client.record_tables import routed, topics_of, written
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
-from kafkaframes.errors import BrokerError, EncodeError, ErrorCode, KafkaframesError, NetworkError, OptionError
+from kafkaframes.errors import (
+    BrokerError,
+    EncodeError,
+    ErrorCode,
+    KafkaframesError,
+    NetworkError,
+    OptionError,
+    broker_error,
+)
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.build import BatchFields, build_apart, build_batches, build_records, next_sequence
 from kafkaframes.records.codecs import codec_of
@@ -125,9 +133,7 @@ class AsyncProducer:
             if flush and self._is_started:
                 await self.flush()
         finally:
-            if self._gather_task is not None:
-                self._gather_task.cancel()
-                await asyncio.wait({self._gather_task})
+            await cancelled(self._gather_task)
             self._accumulator.close()
             await self._sender.close()
             await self._cluster.close()
@@ -198,7 +204,7 @@ class AsyncProducer:
         if target is None:
             count = len(self._cluster.cluster.partitions_of(topic))
             reason = f"topic {topic} has no partition {partition}, it has {count}"
-            raise fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
+            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         try:
             await self.transactions.before_batch(target)
         except KafkaframesError as error:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaframes.client.cluster import ClusterClient, fail
+from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import LEADER_MOVED, NetworkError
+from kafkaframes.errors import LEADER_MOVED, NetworkError, broker_error
 from kafkaframes.protocol.spec.versions import Versions
 
 PRODUCE: Final = 0
@@ -58,5 +58,5 @@ async def produce_raw(
         if answer.error_code in LEADER_MOVED:
             cluster.cluster.topics.pop(partition.topic, None)
         said = f" ({answer.error_message})" if answer.error_message else ""
-        raise fail(answer.error_code, f"produce to {partition}{said}")
+        raise broker_error(answer.error_code, f"produce to {partition}{said}")
     return int(answer.base_offset)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
+from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
 
 PATIENCE_S: Final = 5.0
 _HANGING_S: Final = 1.0
@@ -92,9 +92,11 @@ async def _make_known(cluster: ClusterClient, topic: str) -> None:
     await cluster.refresh([topic], create=True)
     found = cluster.cluster.topics.get(topic)
     if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}: there is none, and the brokers make none")
+        raise broker_error(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}: there is none, and the brokers make none"
+        )
     if found.error:
-        raise fail(found.error, f"topic {topic}")
+        raise broker_error(found.error, f"topic {topic}")
 
 
 @dataclass

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.client.batches import Batch
-from kafkaframes.client.cluster import fail
 from kafkaframes.client.metadata import Cluster, TopicPartition
-from kafkaframes.errors import EncodeError, ErrorCode, OptionError
+from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.partitioner import partitions_of_rows
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "timestamp")
@@ -56,7 +55,7 @@ def _by_partition(topic: str, rows: pa.RecordBatch, cluster: Cluster) -> list[tu
     count = len(cluster.partitions_of(topic))
     partitions, wrong = partitions_of_rows(rows, count)
     if wrong is not None:
-        raise fail(
+        raise broker_error(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
         )

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.batches import Batch, Producer
-from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
+from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.sequencing import Ended, Sequencer
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError
+from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 PRODUCE: Final = 0
@@ -258,7 +258,7 @@ class Sender:
             if answer.error_code in LEADER_MOVED:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
             said = f" ({answer.error_message})" if answer.error_message else ""
-            self.sequencer.refused(batch, fail(answer.error_code, f"produce to {batch.partition}{said}"), now)
+            self.sequencer.refused(batch, broker_error(answer.error_code, f"produce to {batch.partition}{said}"), now)
 
     def _settle(self) -> None:
         """Give results to those who wait for them."""

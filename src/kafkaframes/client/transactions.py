@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kafkaframes.client.batches import Producer
-from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient, fail
+from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
@@ -24,6 +24,7 @@ from kafkaframes.errors import (
     MaybeWrittenError,
     NetworkError,
     OptionError,
+    broker_error,
 )
 from kafkaframes.protocol.messages.objects import Message
 
@@ -346,7 +347,7 @@ class Transactions:
             return
         if number in COORDINATOR_MOVED:
             self._forget(group_id)
-        error = fail(number, what)
+        error = broker_error(number, what)
         if number in _FENCED:
             self._fenced = error
         raise error

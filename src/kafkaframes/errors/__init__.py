@@ -3,6 +3,8 @@
 from kafkaframes.errors.append import AppendRefusedError, RecordRefusal
 from kafkaframes.errors.codes import COORDINATOR_MOVED, LEADER_MOVED, ErrorCode
 from kafkaframes.errors.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
     BrokerError,
     CorruptRecordError,
     DamagedChunkError,
@@ -15,16 +17,22 @@ from kafkaframes.errors.exceptions import (
     NetworkError,
     OffsetOutOfRangeError,
     OptionError,
+    ProducerFencedError,
     SpecError,
     StorageError,
+    TopicExistsError,
     TruncatedError,
     UnknownOutcomeError,
+    UnknownTopicError,
+    broker_error,
 )
 
 __all__ = [
     "COORDINATOR_MOVED",
     "LEADER_MOVED",
     "AppendRefusedError",
+    "AuthenticationError",
+    "AuthorizationError",
     "BrokerError",
     "CorruptRecordError",
     "DamagedChunkError",
@@ -38,9 +46,13 @@ __all__ = [
     "NetworkError",
     "OffsetOutOfRangeError",
     "OptionError",
+    "ProducerFencedError",
     "RecordRefusal",
     "SpecError",
     "StorageError",
+    "TopicExistsError",
     "TruncatedError",
     "UnknownOutcomeError",
+    "UnknownTopicError",
+    "broker_error",
 ]

@@ -14,15 +14,19 @@
     * OptionError           the caller named an option, path or topic that does not fit
     * MissingExtraError     a feature needs a package that an extra of this one installs
     * NetworkError          a broker cannot be reached, or a connection ended before its answer
-    * BrokerError           a broker answered with an error code other than NONE
+        * MaybeWrittenError     ... after a broker may have taken records, or the end of a transaction
+    * BrokerError           a broker answered with an error code other than NONE; of those that callers catch:
+        * UnknownTopicError, TopicExistsError, AuthorizationError, AuthenticationError, ProducerFencedError
+    * UnknownOutcomeError   whether a table has taken a commit cannot be told
 
 The question that decides the class: who is wrong, the spec, the caller, the bytes, the directory, the
-installation, or the far side? Kafka's hundred-odd numbered errors are rows of a table, not classes.
+installation, or the far side? Kafka's hundred-odd numbered errors are rows of a table, but for the few that callers
+tell apart.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kafkaframes.errors.codes import ErrorCode
 
@@ -170,7 +174,49 @@ class MaybeWrittenError(NetworkError):
     """
 
 
-class UnknownOutcomeError(OptionError):
+class UnknownTopicError(BrokerError):
+    """There is no such topic, or no such partition of it."""
+
+
+class TopicExistsError(BrokerError):
+    """A topic that should be made is there already."""
+
+
+class AuthorizationError(BrokerError):
+    """The cluster's rules do not let this user do that."""
+
+
+class AuthenticationError(BrokerError):
+    """A broker does not accept who we say that we are."""
+
+
+class ProducerFencedError(BrokerError):
+    """Another producer of the same ``transactional_id`` has taken over: this one is of no more use."""
+
+
+_CLASS_OF_CODE: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
+    ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopicError,
+    ErrorCode.TOPIC_ALREADY_EXISTS: TopicExistsError,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationError,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationError,
+    ErrorCode.ILLEGAL_SASL_STATE: AuthenticationError,
+    ErrorCode.PRODUCER_FENCED: ProducerFencedError,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFencedError,
+}
+
+
+def broker_error(code: int, what: str) -> BrokerError:
+    """Return the exception for an error code that a broker has answered with."""
+    known = ErrorCode(code)
+    return _CLASS_OF_CODE.get(known, BrokerError)(f"{what}: {known}", known)
+
+
+class UnknownOutcomeError(KafkaframesError):
     """A commit to a table whose fate is not known: the files that it names must stay."""
 
     def __init__(self, place: str, run: str, reason: str) -> None:

@@ -71,7 +71,7 @@ def verify_log(
     return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counted}; {said}"))
 
 
-def log_info(
+def describe_log(
     paths: Paths,
     *,
     deep: bool = False,
@@ -82,7 +82,7 @@ def log_info(
 ) -> JobResult[list[PartitionSummary]]:
     """Say what is in logs: topics, partitions, offsets, sizes, codecs, formats, times.
 
-    >>> log_info("/backup/kafka-logs").to_dict()["partitions"][0]["log_end_offset"]  # doctest: +SKIP
+    >>> describe_log("/backup/kafka-logs").to_dict()["partitions"][0]["log_end_offset"]  # doctest: +SKIP
     5120
 
     Args:
@@ -227,7 +227,7 @@ def compact_log(
     to: Path | None = None,
     *,
     topics: Sequence[str] = (),
-    semantics: Semantics = "4.x",
+    broker_release: Semantics = "4.x",
     delete_retention_ms: int = 86_400_000,
     min_compaction_lag_ms: int = 0,
     key_files: Sequence[str] = (),
@@ -239,7 +239,7 @@ def compact_log(
         source: a log directory or a partition; several are one log, copies are merged.
         to: the new directory; without it nothing is written, and the result says what would go.
         topics: names or patterns; by default those that brokers have compacted.
-        semantics: of which brokers.
+        broker_release: whose rules: 2.8, 3.9 or 4.x.
         delete_retention_ms, min_compaction_lag_ms: as the topics' settings of these names.
         key_files, follow_links: as for ``verify_log``.
 
@@ -256,7 +256,7 @@ def compact_log(
 
     settings = CleanerSettings(
         now_ms=_now_ms(),
-        semantics=semantics,
+        semantics=broker_release,
         delete_retention_ms=delete_retention_ms,
         min_compaction_lag_ms=min_compaction_lag_ms,
     )
@@ -404,12 +404,11 @@ def mirror_topics(source: Path, target: Path, **settings: Unpack[MirrorOptions])
         CorruptRecordError: a batch is damaged; ``skip_damaged=True`` leaves such out.
         OptionError: there is no such topic, or a setting does not exist or fit.
     """
-    import asyncio
-
+    from kafkaframes.client.loop import run_alone
     from kafkaframes.jobs.mirror.job import mirror as run
     from kafkaframes.jobs.mirror.settings import settings_of
 
-    return asyncio.run(run(settings_of({**settings, "source": os.fspath(source), "target": os.fspath(target)})))
+    return run_alone(run(settings_of({**settings, "source": os.fspath(source), "target": os.fspath(target)})))
 
 
 # -------------------------------------------------------------------------------------------------------------- helpers

@@ -52,7 +52,7 @@ def both(against: str | None) -> Iterator[Judge]:
             stack.enter_context(node)
             against = node.bootstrap
         host, _, port = against.rpartition(":")
-        broker = stack.enter_context(Broker(config=OURS, as_version="4.3"))
+        broker = stack.enter_context(Broker(config=OURS, broker_release="4.3"))
         ours, theirs = ("127.0.0.1", broker.port), (host, int(port))
         judge = Judge(ours, theirs, served_by_both(ours, theirs))
         judge.prepare()

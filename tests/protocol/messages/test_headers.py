@@ -46,7 +46,7 @@ def test_response_headers():
     assert (header.encode(0).hex(), header.encode(1).hex()) == ("00000007", "0000000700")
 
 
-@pytest.mark.parametrize("api", kafkaframes.apis(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", kafkaframes.list_apis(), ids=lambda api: api.name)
 def test_every_api_goes_through_with_its_headers(api):
     for version, (request_header, response_header) in api.header_versions.items():
         request = make_value(message(api.request), version, 0)
@@ -117,7 +117,7 @@ def test_a_spec_may_ask_for_kip_1313s_header():
         "fields": fields,
     }
     own = load_message(json.dumps(spec))
-    body = kafkaframes.message("OwnRequest", specs=own)(a=4)
+    body = kafkaframes.message_class("OwnRequest", specs=own)(a=4)
     data = encode_request(body, 1, client_instance_id=UUID(int=9))
     frame = decode_request(data, specs=own)
     assert (frame.header.client_instance_id, frame.header.client_id, frame.body.a) == (UUID(int=9), None, 4)

@@ -31,14 +31,14 @@ OWN_SPEC = {
 
 
 def test_the_examples_of_the_public_functions():
-    for function in (kafkaframes.message, kafkaframes.apis):
+    for function in (kafkaframes.message_class, kafkaframes.list_apis):
         runner = doctest.DocTestRunner()
         for test in doctest.DocTestFinder().find(function, function.__name__, globs=vars(kafkaframes)):
             assert runner.run(test).failed == 0
 
 
 def test_a_message_has_one_class_and_fresh_defaults():
-    assert kafkaframes.message("MetadataResponse") is Metadata
+    assert kafkaframes.message_class("MetadataResponse") is Metadata
     assert issubclass(Metadata, Message)
     assert issubclass(Topic, Struct)
     one, other = Metadata(), Metadata()
@@ -247,14 +247,14 @@ def test_specs_of_the_user(tmp_path):
     (tmp_path / "Mine.json").write_text(text)
     spec = load_message(text)
     for specs in (tmp_path, str(tmp_path / "Mine.json"), spec, [spec], {"Mine": spec}):
-        assert kafkaframes.message("Mine", specs=specs)(a=1).encode(0) == b"\x01\x00"
-    assert kafkaframes.message("Mine", specs=spec) is kafkaframes.message("Mine", specs=[spec])
+        assert kafkaframes.message_class("Mine", specs=specs)(a=1).encode(0) == b"\x01\x00"
+    assert kafkaframes.message_class("Mine", specs=spec) is kafkaframes.message_class("Mine", specs=[spec])
     with pytest.raises(OptionError, match="Other"):
-        kafkaframes.message("Other", specs=[spec])
+        kafkaframes.message_class("Other", specs=[spec])
     with pytest.raises(OptionError, match="no spec can be read"):
-        kafkaframes.message("Mine", specs=tmp_path / "nowhere.json")
+        kafkaframes.message_class("Mine", specs=tmp_path / "nowhere.json")
     with pytest.raises(SpecError, match="did you mean MetadataRequest"):
-        kafkaframes.message("MetadataReqest")
+        kafkaframes.message_class("MetadataReqest")
 
 
 def test_a_key_of_the_time_when_its_type_was_called_its_version():
@@ -264,7 +264,7 @@ def test_a_key_of_the_time_when_its_type_was_called_its_version():
 
 
 def test_the_table_of_apis():
-    table = {api.name: api for api in kafkaframes.apis()}
+    table = {api.name: api for api in kafkaframes.list_apis()}
     assert table["ApiVersions"].header_versions[4] == (2, 0)
     assert table["ControlledShutdown"].header_versions[0][0] == 0
     assert table["SaslHandshake"].flexible_since is None
@@ -274,7 +274,7 @@ def test_the_first_decode_needs_no_heavy_import():
     """Asked: 60 ms on an idle machine (`benchmarks/messages_objects.py` says what it is)."""
     code = (
         "import kafkaframes\n"
-        "kafkaframes.message('MetadataResponse').decode(bytes.fromhex('000000000100ffffffff01000300'), 13)\n"
+        "kafkaframes.message_class('MetadataResponse').decode(bytes.fromhex('000000000100ffffffff01000300'), 13)\n"
         "import sys; print({'numba', 'pyarrow', 'numpy', 'pyspark'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafkaframes.errors import OptionError, UnknownOutcomeError
+from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.run import Outcome, summed_up
 from kafkaframes.jobs.export.settings import ExportTask, Settings
 from kafkaframes.jobs.export.sharing import part_bytes
@@ -149,9 +149,8 @@ class TableExport:
                     if self._dead is not None:  # first, so that bad records are kept even if the rest is not committed
                         self._dead.commit(commit, files)
                     self._committer.make(commit, state)
-            except OptionError as error:
-                if not isinstance(error, UnknownOutcomeError):
-                    self._discard(run, files)
+            except OptionError:  # and not UnknownOutcomeError: then the table may name them
+                self._discard(run, files)
                 raise
             self._discard(run, files, keep=() if commit is None or commit.latest else commit.files)
         self._files += files

@@ -16,7 +16,7 @@ Specs: TypeAlias = Mapping[str, MessageSpec] | Iterable[MessageSpec] | MessageSp
 
 
 def message(name: str, *, specs: Specs | None = None) -> type[Message]:
-    """Return the class of a message (``kafkaframes.message``).
+    """Return the class of a message (``kafkaframes.message_class``).
 
     Args:
         name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``.
