@@ -62,6 +62,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_context: ssl.SSLContext | None
     send_buffer_bytes: int
     receive_buffer_bytes: int
+    header_tags: Sequence[tuple[int, bytes]]
     specs: Specs | None
 
 
