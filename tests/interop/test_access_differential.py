@@ -47,7 +47,7 @@ def clusters(kafka, tmp_path):
     listeners = [ListenerOptions(), ListenerOptions(protocol="SASL_PLAINTEXT", port=ports[0])]
     security = Security(users=passwords(), mechanisms=("PLAIN",))
     with (
-        Broker(config=SHARED, listeners=listeners, security=security, as_version=AS[kafka.version]) as broker,
+        Broker(config=SHARED, listeners=listeners, security=security, broker_release=AS[kafka.version]) as broker,
         sasl(kafka(tmp_path, SHARED | MOST | OF[kafka.version]), ports[1]) as node,
     ):
         both = Cluster.of(broker.port, ports[0]), Cluster.of(node.port, ports[1])
