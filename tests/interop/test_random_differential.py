@@ -10,8 +10,22 @@ import os
 
 import pytest
 from tests.interop.random_differential import __main__ as command
+from tests.interop.random_differential.share import lock_episode
 
 REQUESTS = int(os.environ.get("KAFKAFRAMES_RANDOM_REQUESTS", "20000"))
+SHARE_REQUESTS = int(os.environ.get("KAFKAFRAMES_SHARE_REQUESTS", "2000"))
+
+
+@pytest.mark.timeout(1800)
+def test_share_groups_answer_as_kafka_does(oracle, capsys):
+    status = command.main(["--seed", "1", "--requests", str(SHARE_REQUESTS), "--share"])
+    assert not status, capsys.readouterr().out
+
+
+@pytest.mark.timeout(600)
+def test_locks_of_share_groups_time_out_as_kafkas_do(oracle):
+    with command.both(None) as judge:
+        assert judge.episode(lock_episode()) is None
 
 
 # Not there yet; strict, so that this mark goes on the day that it is.

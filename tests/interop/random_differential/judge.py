@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tests.interop.random_differential.compare import Difference, differences, plain
 from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
-from tests.interop.random_differential.requests import RECONNECT, Asked, draw_request, opening
+from tests.interop.random_differential.requests import RECONNECT, WAIT, Asked, draw_request, opening
 from tests.interop.random_differential.share import share_episode
 from tests.interop.random_differential.sides import delete_topics, learn_topics, prepare
 from tests.interop.random_differential.symbols import Memory
@@ -89,6 +89,9 @@ class Judge:
             for position, one in enumerate(asked):
                 if one.api == RECONNECT:
                     self._reconnect(ours, theirs)
+                    continue
+                if one.api == WAIT:
+                    time.sleep(one.version / 1000)
                     continue
                 self.count += 1
                 self.kinds[one.api, one.version] += 1

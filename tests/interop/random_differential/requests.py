@@ -32,6 +32,7 @@ class Asked(NamedTuple):
 
 
 RECONNECT = "reconnect"  # no API: both connections are closed
+WAIT = "wait"  # no API either: so many milliseconds
 
 # What is drawn more often than the rest: what makes state, and what reads it.
 WEIGHTS = {

@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 from tests.interop.random_differential.pools import NOW
-from tests.interop.random_differential.requests import RECONNECT, Asked
+from tests.interop.random_differential.requests import RECONNECT, WAIT, Asked
 from tests.interop.random_differential.symbols import symbol
 
 GROUP = "~s"
@@ -21,6 +21,7 @@ PARTITIONS = (("~a", 0), ("~a", 1), ("~b", 0))
 ALONE = {("~a", 0): "alone-1", ("~a", 1): "alone-2", ("~b", 0): "alone-3"}  # members of one partition
 _STEPS = 40
 _MANY = 500
+_RENEW = 4
 _DONE = [1, 1, 3, 0]
 _ANY = [*_DONE, 1, 2, 2, 2]  # what a fetch releases itself, Kafka may acquire in it or not
 _WAIT_MS = 120  # shorter than what the judge takes for silence
@@ -37,6 +38,27 @@ def share_episode(rng: random.Random) -> list[Asked]:
     return asked
 
 
+def lock_episode() -> list[Asked]:
+    """Return an episode in which locks time out, are renewed, and records reach their limit of deliveries."""
+    limits = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "15000"}
+    words = _words_of("member-1", 2, 3, 1), _words_of("member-2", 4, 5, 4), _words_of("member-1", 0, 0, 2)
+    first, again = _fetched("member-1", 0, PARTITIONS[2:]), _fetched("member-1", _epoch_of("member-1"), PARTITIONS[2:])
+    others = _fetched("member-2", 0, PARTITIONS[2:]), _fetched("member-2", _epoch_of("member-2"), PARTITIONS[2:])
+    described = Asked("DescribeShareGroupOffsets", 1, {"groups": [{"groupId": GROUP, "topics": None}]})
+    late, half = Asked(WAIT, 15_600, {}), Asked(WAIT, 9_000, {})
+    asked = [*_topics(), _configured(limits | {"share.delivery.count.limit": "3"}), *_begin()]
+    asked += [_produced("~b", 0, 6), _produced("~b", 0, 4), first, words[0], others[0], late, others[1], described]
+    asked += [half, again, words[1], half, again, described, again, again, words[2], late, again, again]
+    return [*asked, described]
+
+
+def _words_of(member: str, first: int, last: int, word: int) -> Asked:
+    batch = {"firstOffset": first, "lastOffset": last, "acknowledgeTypes": [word]}
+    row = {"partitionIndex": 0, "acknowledgementBatches": [batch]}
+    body = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": _epoch_of(member), "isRenewAck": word == _RENEW}
+    return Asked("ShareAcknowledge", 2, body | {"topics": [{"topicId": symbol("topic", "~b"), "partitions": [row]}]})
+
+
 def _topics() -> list[Asked]:
     kept = [{"name": "retention.ms", "value": "-1"}]  # the records are of 2023
     rows = [
@@ -50,6 +72,10 @@ def _configure(rng: random.Random) -> Asked:
     values = {"share.auto.offset.reset": "earliest", "share.isolation.level": rng.choice(("read_committed", ""))}
     values["share.delivery.count.limit"] = rng.choice(("2", "3", "5", "5", "10"))
     values["share.partition.max.record.locks"] = rng.choice(("100", "2000"))
+    return _configured(values)
+
+
+def _configured(values: dict[str, str]) -> Asked:
     configs = [{"name": name, "configOperation": 0, "value": value} for name, value in values.items() if value]
     row = {"resourceType": 32, "resourceName": GROUP, "configs": configs}
     return Asked("IncrementalAlterConfigs", 1, {"resources": [row], "validateOnly": False})
@@ -106,8 +132,12 @@ def _fetched(member: str, epoch: Any, partitions: Any, *, words: bool = False, s
     return Asked("ShareFetch", 2, body | changes)
 
 
+def _epoch_of(member: str) -> Any:
+    return symbol("share-epoch", member)
+
+
 def _epoch(rng: random.Random, member: str) -> Any:
-    return symbol("share-epoch", member) if rng.random() < 0.9 else rng.choice((0, -1, 7))
+    return _epoch_of(member) if rng.random() < 0.9 else rng.choice((0, -1, 7))
 
 
 def _fetch(rng: random.Random) -> list[Asked]:
