@@ -567,6 +567,35 @@ def test_groups_of_other_kinds_refuse_classic_members_without_a_member_id(broker
     assert join(broker, "g", member_id="nobody", protocol_type="connect") == refused
 
 
+def test_a_classic_member_of_a_consumer_group_has_an_id_in_kafkas_text(broker):
+    """JoinGroup 5 to a consumer group: MEMBER_ID_REQUIRED with 22 characters, without the client's id in front."""
+    beat(broker, "g", 0, ["orders"])
+    code, member_id = join(broker, "g")
+    assert (code, len(member_id)) == (ErrorCode.MEMBER_ID_REQUIRED, 22)
+
+
+def test_who_joins_a_consumer_group_owns_no_topic_be_it_without_partitions(broker):
+    """ConsumerGroupHeartbeat 1 that joins and names a topic, but no partition of it: INVALID_REQUEST."""
+    row = types("ConsumerGroupHeartbeat").TopicPartitions(topic_id=topic_id(broker))
+    fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [], "topic_partitions": [row]}
+    answer = broker.send("ConsumerGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=0, **fields)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_share_group_is_made_by_its_offsets_and_a_group_of_another_kind_refuses_them(broker):
+    """AlterShareGroupOffsets 0 of a group that is not there, and of a consumer group: 0 and GROUP_ID_NOT_FOUND."""
+    made = types("AlterShareGroupOffsets")
+    beat(broker, "g", 0, ["orders"])
+    codes = []
+    for group_id, name, index in (("s", "orders", 0), ("g", "none", 0), ("s", "orders", -1)):
+        row = made.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=1)
+        topic = made.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[row])
+        codes.append(broker.send("AlterShareGroupOffsets", 0, group_id=group_id, topics=[topic]).error_code)
+    assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST]
+    (described,) = broker.send("ShareGroupDescribe", 1, group_ids=["s"]).groups
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Empty", 1, 1)
+
+
 def test_leave_group_removes_members_of_the_consumer_protocol(broker):
     """LeaveGroup 4 of a member of ConsumerGroupHeartbeat, named twice: no error for either."""
     beat(broker, "g", 0, ["orders"])

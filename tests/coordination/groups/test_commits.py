@@ -40,6 +40,12 @@ def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
     assert {row.partition for row in bench.log.rows} == {coordinator_partition("g", 50)}
 
 
+def test_a_commit_makes_its_group_though_its_metadata_is_too_large(bench):
+    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert bench.coordinator.commit(NOBODY, {T0: Offset(1, -1, "x" * 5_000)}) == {T0: code}
+    assert bench.group().state_name == "Empty"
+
+
 def test_a_member_commits_with_its_generation(bench):
     joined = bench.member()
     commit = bench.coordinator.commit

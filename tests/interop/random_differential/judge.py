@@ -87,11 +87,7 @@ class Judge:
         parked: list[tuple[int, Any, Any, Connection, Connection]] = []
         try:
             for position, one in enumerate(asked):
-                if one.api == RECONNECT:
-                    self._reconnect(ours, theirs)
-                    continue
-                if one.api == WAIT:
-                    time.sleep(one.version / 1000)
+                if self._is_no_request(one, ours, theirs):
                     continue
                 self.count += 1
                 self.kinds[one.api, one.version] += 1
@@ -123,11 +119,15 @@ class Judge:
         return None
 
     @staticmethod
-    def _reconnect(ours: Side, theirs: Side) -> None:
-        """Close the connections; the next request comes on others."""
-        ours.connection.close()
-        theirs.connection.close()
-        time.sleep(_LATER_SECONDS)
+    def _is_no_request(one: Asked, ours: Side, theirs: Side) -> bool:
+        """Wait, or close the connections, so that the next request comes on others."""
+        if one.api == RECONNECT:
+            ours.connection.close()
+            theirs.connection.close()
+            time.sleep(_LATER_SECONDS)
+        elif one.api == WAIT:
+            time.sleep(one.version / 1000)
+        return one.api in (RECONNECT, WAIT)
 
     def _park(self, position: int, one: Asked, ours: Side, theirs: Side) -> Any:
         kept = (position, one, None, ours.connection, theirs.connection)

@@ -131,10 +131,10 @@ class Commits:
         if commits:
             rows = [records.commit_record(group_id, where, commit) for where, commit in commits.items()]
             self.write(group_id, rows, producer)
-            self.groups.setdefault(group_id, group)
             transaction = None if producer is None else self.transaction_of(group_id, producer.producer_id)
             for where, commit in commits.items():
                 self.store.put(group_id, where, commit, transaction=transaction)
+        self.groups.setdefault(group_id, group)  # there is a group, be no offset of it taken
         return codes
 
     def transaction_of(self, group_id: str, producer_id: int) -> Transaction:
