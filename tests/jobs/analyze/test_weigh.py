@@ -175,6 +175,13 @@ def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
         assert weighed(Question("mine", after, values=values), 4, request)[CHANGED].saved == -more
 
 
+def test_a_message_that_the_specs_after_have_removed_is_named():
+    spec = catalog.load("HeartbeatRequest")
+    gone = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
+    kinds = weighed(Question("mine", {spec.name: gone}), 4, message(spec.name)())
+    assert kinds[NOT_RAISED].reasons == {"the specs after have no version of it": 1}
+
+
 def test_the_specs_before_may_be_a_users_own():
     request = message("HeartbeatRequest")(group_id="g")
     own = {"HeartbeatRequest": load_message(ECHO)}

@@ -143,6 +143,8 @@ def _tag_header(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
 def _pair(sent: Form, after: SpecsByName | None) -> Iterator[Layout]:
     """The message by the specs after: at its own version where that changes, else at the newest where that is new."""
     spec = spec_of(after or {}, sent.spec) or sent.spec
+    if spec.is_removed:
+        return
     header = (after or {}).get(sent.header.name, sent.header)
     same = Form(spec, sent.version, header)
     newest, new = (one.valid_versions.highest for one in (sent.spec, spec))

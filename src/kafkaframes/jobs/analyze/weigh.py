@@ -29,6 +29,7 @@ from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPla
 from kafkaframes.records.scan import Ints
 
 _OPERATIONS_BYTES: Final = 4
+_REMOVED: Final = "the specs after have no version of it"
 _WHERE: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
@@ -64,6 +65,8 @@ class Bench:
         if not len(messages.frames):
             return
         layouts = self.layouts(messages.api_key, messages.api_version, messages.direction)
+        if not layouts:
+            self.note(messages, NOT_RAISED, Counter((label, _REMOVED) for label in messages.labels.tolist()))
         for number, layout in enumerate(layouts):
             for part in messages.by_label() if layout.tag_header != ADOPTED else [messages]:
                 _LaidOut(self, part, layout, is_first=number == 0).run()
