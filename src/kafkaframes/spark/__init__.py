@@ -3,6 +3,7 @@
 from kafkaframes.spark.builder import register, session
 from kafkaframes.spark.export_topics import export_topics
 from kafkaframes.spark.read_log import read_log
+from kafkaframes.spark.read_scan import read
 from kafkaframes.spark.restore import restore_log
 from kafkaframes.spark.watch_topics import watch_topics
 from kafkaframes.spark.write_log import write_log
@@ -10,6 +11,7 @@ from kafkaframes.spark.write_topic import write_topic
 
 __all__ = [
     "export_topics",
+    "read",
     "read_log",
     "register",
     "restore_log",

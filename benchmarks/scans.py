@@ -1,0 +1,206 @@
+"""Scans beside what people do today: segments beside Parquet, a topic beside clients whose records become a DataFrame.
+
+Segments: the same rows (key, value of 100 bytes, timestamp; LZ4) lie in segments and in a Parquet file; each line reads
+all of them, or some. A topic: aiokafka's ``getmany`` and confluent-kafka's ``consume`` fill lists, of which
+pandas makes a DataFrame; an embedded broker in a process of its own serves all. What counts is the CPU time of this
+process, in turn, the median of several runs; a ratio is that of two in one turn.
+
+Run:    python benchmarks/scans.py [--gigabytes 2] [--records 5000000] [--runs 3] [--skip segments|topic]
+Needs:  pip install 'kafkaframes[pandas,polars,duckdb]' aiokafka confluent-kafka
+Saves:  benchmarks/results/scans.md (written by hand from what it prints, with machine and date)
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import kafkaframes
+from client import in_turn, values
+from kafkaframes.client import Admin, NewTopic, Producer
+
+ROWS = 500_000  # of a segment
+COLUMNS = ("offset", "timestamp", "key", "value")
+
+
+def rows(first: int, count: int) -> pa.Table:
+    numbers = np.arange(first, first + count)
+    keys = pa.array([b"key-%06d" % number for number in (numbers * 7919 % 1_000_000).tolist()], pa.binary())
+    times = pa.array(1_750_000_000_000 + numbers)
+    return pa.table({"offset": pa.array(numbers), "timestamp": times, "key": keys, "value": values(count, 100)})
+
+
+def write(folder: Path, gigabytes: float) -> tuple[Path, Path, int]:
+    """Write segments of about so many bytes in two partitions, and the same rows as Parquet."""
+    log, parquet = folder / "log", folder / "orders.parquet"
+    written, number, writer = 0, 0, None
+    while written < gigabytes * 1e9:
+        partition, first = number % 2, number // 2 * ROWS
+        table = rows(first, ROWS)
+        path = log / f"orders-{partition}" / f"{first:020}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written += path.write_bytes(kafkaframes.build_records(table, codec="lz4", batch_records=2_000))
+        typed = table.append_column("partition", pa.array([partition] * ROWS, pa.int32()))
+        typed = typed.set_column(1, "timestamp", typed["timestamp"].cast(pa.timestamp("ms", "UTC")))
+        writer = writer or pq.ParquetWriter(parquet, typed.schema, compression="lz4")
+        writer.write_table(typed)
+        number += 1
+    if writer is not None:
+        writer.close()
+    return log, parquet, number * ROWS
+
+
+def drained(batches: Iterator[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
+
+
+def segments(folder: Path, gigabytes: float, runs: int) -> None:
+    """Print how many rows of segments come a second, and how near Parquet is."""
+    log, parquet, count = write(folder, gigabytes)
+    scan = kafkaframes.scan_log(log)
+    narrow, late = scan.select(*COLUMNS), count // 2 - ROWS // 2
+    connection = duckdb.connect()
+    scan.to_duckdb(connection, "orders")
+    query = 'SELECT count(*), max("offset"), sum(octet_length(value)) FROM {} WHERE "partition" = 1'
+    predicate = (pl.col("offset") >= late) & (pl.col("partition") == 1)
+    pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "to_batches(), 4 columns": (
+            lambda: drained(narrow.to_batches()),
+            lambda: drained(pq.ParquetFile(parquet).iter_batches(columns=list(COLUMNS))),
+        ),
+        "select(offset, value).to_arrow()": (
+            lambda: scan.select("offset", "value").to_arrow().num_rows,
+            lambda: pq.read_table(parquet, columns=["offset", "value"]).num_rows,
+        ),
+        "count()": (scan.count, lambda: pq.read_metadata(parquet).num_rows),
+        "lazy().filter(the end of a partition)": (
+            lambda: scan.lazy().filter(predicate).select("offset", "value").collect(),
+            lambda: pl.scan_parquet(parquet).filter(predicate).select("offset", "value").collect(),
+        ),
+        "DuckDB SELECT of three columns": (
+            lambda: connection.execute(query.format("orders")).fetchall(),
+            lambda: connection.execute(query.format(f"'{parquet}'")).fetchall(),
+        ),
+    }
+    size = sum(path.stat().st_size for path in log.rglob("*.log"))
+    print(f"{count} rows, {size / 1e9:.2f} GB of segments, {parquet.stat().st_size / 1e9:.2f} GB of Parquet")
+    for label, (ours, theirs) in pairs.items():
+        spent = in_turn({"ours": ours, "parquet": theirs}, runs)
+        print(line(label, count, spent, "ours"))
+
+
+def line(label: str, count: int, spent: dict[str, list[tuple[float, float]]], first: str) -> str:
+    """Return rows of a CPU second and of a second, and the others' CPU and time over those of ``first``."""
+    middle = {name: sorted(runs)[len(runs) // 2] for name, runs in spent.items()}
+    cpu, clock = middle[first]
+    text = f"{label:40} {count / cpu / 1e6:8.2f} M rows/CPU s {count / clock / 1e6:8.2f} M rows/s"
+    for name, (other_cpu, other_clock) in middle.items():
+        if name != first:
+            text += f" | {name} {other_cpu / cpu:.2f}x CPU, {other_clock / clock:.2f}x time"
+    return text
+
+
+def with_confluent(servers: str, topic: str, count: int) -> pd.DataFrame:
+    """Read with librdkafka into lists into a DataFrame."""
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    peer = Consumer({**settings, "queued.min.messages": 1_000_000})
+    peer.subscribe([topic])
+    lists: tuple[list[Any], ...] = ([], [], [], [])
+    while len(lists[0]) < count:
+        for message in peer.consume(10_000, 1.0):
+            for values_of, value in zip(
+                lists, (message.offset(), message.timestamp()[1], message.key(), message.value()), strict=True
+            ):
+                values_of.append(value)
+    peer.close()
+    return pd.DataFrame(dict(zip(COLUMNS, lists, strict=True)))
+
+
+def with_aiokafka(servers: str, topic: str, count: int) -> pd.DataFrame:
+    """Read with aiokafka into lists into a DataFrame."""
+    from aiokafka import AIOKafkaConsumer
+
+    async def read() -> tuple[list[Any], ...]:
+        peer = AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
+        await peer.start()
+        lists: tuple[list[Any], ...] = ([], [], [], [])
+        while len(lists[0]) < count:
+            for messages in (await peer.getmany(timeout_ms=1_000)).values():
+                lists[0].extend(message.offset for message in messages)
+                lists[1].extend(message.timestamp for message in messages)
+                lists[2].extend(message.key for message in messages)
+                lists[3].extend(message.value for message in messages)
+        await peer.stop()
+        return lists
+
+    return pd.DataFrame(dict(zip(COLUMNS, asyncio.run(read()), strict=True)))
+
+
+BROKER = """
+import sys
+from kafkaframes.broker import Broker
+with Broker(data_dir=sys.argv[1]) as broker:
+    print(broker.bootstrap_servers, flush=True)
+    sys.stdin.read()
+"""
+
+
+def topic(folder: Path, count: int, runs: int) -> None:
+    """Print how many records of a topic come a second, beside other clients."""
+    command = [sys.executable, "-c", BROKER, str(folder / "broker")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        assert broker.stdin is not None
+        servers = broker.stdout.readline().strip()
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(name="orders", num_partitions=2)])
+        with Producer(servers, compression_type="lz4", batch_size=100_000) as producer:
+            for first in range(0, count, ROWS):
+                producer.send_arrow(rows(first, min(ROWS, count - first)).drop_columns(["offset"]), topic="orders")
+        scan = kafkaframes.scan_topic(servers, "orders").select(*COLUMNS)
+        assert scan.count() == count
+        works = {
+            "to_arrow": lambda: scan.to_arrow().num_rows,
+            "to_pandas": lambda: len(scan.to_pandas()),
+            "confluent": lambda: len(with_confluent(servers, "orders", count)),
+            "aiokafka": lambda: len(with_aiokafka(servers, "orders", count)),
+        }
+        spent = in_turn(works, runs)
+        for name in ("to_arrow", "to_pandas"):
+            chosen = {key: value for key, value in spent.items() if key in (name, "confluent", "aiokafka")}
+            print(line(f"topic, {count} records, {name}()", count, chosen, name))
+        broker.stdin.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gigabytes", type=float, default=2.0)
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--skip", choices=("segments", "topic"), default="")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if options.skip != "segments":
+            segments(Path(folder), options.gigabytes, options.runs)
+        if options.skip != "topic":
+            topic(Path(folder), options.records, options.runs)
+
+
+if __name__ == "__main__":
+    main()

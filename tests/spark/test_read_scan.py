@@ -1,0 +1,36 @@
+"""A scan as a DataFrame of Spark's: the same rows, whatever is narrowed; slices in tasks."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+from tests.spark.truth import SHOP
+
+import kafkaframes
+from kafkaframes.spark import read
+from kafkaframes.spark.scan_tasks import converted, reader_of, spark_schema
+
+
+def test_a_task_reads_the_slices_that_it_is_given():
+    scan = kafkaframes.scan_log(SHOP, topics="orders").select("offset", "timestamp", "codec", "headers")
+    plan = scan.plan()
+    schema = spark_schema(plan.schema)
+    assert [str(field.type) for field in schema][:3] == ["int64", "timestamp[us, tz=UTC]", "string"]
+    expected = [converted(batch, schema) for batch in scan.to_batches()]
+    for limit in (None, 5):
+        rows = pa.record_batch({"slice": [pickle.dumps((plan.slices, limit))]})
+        read_rows = pa.Table.from_batches(reader_of(schema)([rows]), schema)
+        assert read_rows == pa.Table.from_batches(expected, schema).slice(0, limit)
+
+
+def test_a_scan_is_a_dataframe(spark):
+    scan = kafkaframes.scan_log(SHOP, topics="orders")
+    frame = read(scan.where(partition=0, offset=(10, None)).select("partition", "offset", "timestamp", "value"), spark)
+    assert frame.columns == ["partition", "offset", "timestamp", "value"]
+    expected = scan.where(partition=0, offset=(10, None)).count()
+    assert frame.selectExpr("count(*)", "min(offset)").first() == (expected, 10)
+    limited = read(scan.limit(7).select("partition", "offset"), spark).collect()
+    assert [tuple(row) for row in limited] == [
+        tuple(row.values()) for row in scan.limit(7).select("partition", "offset").to_arrow().to_pylist()
+    ]
