@@ -69,6 +69,7 @@ def test_results_print_and_are_values(tmp_path):
     assert "records read" in str(results["restore"])
     assert results["export"].report.records_read == results["export"].to_dict()["records"]
     assert repr(results["verify"]).startswith("sound: ")
+    assert results["verify"]._repr_html_().startswith("<pre>sound: ")
 
 
 def test_they_say_what_the_commands_say(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Generic, TypeVar
 
 Report = TypeVar("Report")
@@ -25,6 +26,9 @@ class JobResult(Generic[Report]):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return self.values
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __repr__(self) -> str:
         return "\n".join(self.lines)

@@ -1,0 +1,64 @@
+"""What notebooks show: a bar of the bytes that are read, in the kernel of one alone."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from kafkaframes.scan import show
+from kafkaframes.scan.running import Running
+
+
+class Bar:
+    """tqdm, as far as it is used."""
+
+    made: list[Bar] = []
+
+    def __init__(self, desc, **_):
+        self.desc, self.n, self.total = desc, 0, None
+        Bar.made.append(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def update(self, count):
+        self.n += count
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A kernel of IPython's, and tqdm."""
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    monkeypatch.setattr(Bar, "made", [])
+    return shell
+
+
+def run(running):
+    for number in range(1, 4):
+        yield number
+        running.done_bytes = number * 10
+
+
+def test_a_bar_in_a_notebook(notebook):
+    running = Running([], total_bytes=30)
+    assert list(show.watched(run(running), running, "log x")) == [1, 2, 3]
+    (bar,) = Bar.made
+    assert (bar.desc, bar.n, bar.total) == ("log x", 30, 30)
+
+
+def test_none_elsewhere_or_without_the_library(notebook, monkeypatch):
+    running = Running([])
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    assert list(show.watched(run(running), running, "x")) == [1, 2, 3]
+    del notebook.kernel
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    assert list(show.watched(run(running), running, "x")) == [1, 2, 3]
+    assert Bar.made == []
