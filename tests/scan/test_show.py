@@ -14,7 +14,7 @@ from kafkaframes.scan.running import Running
 class Bar:
     """tqdm, as far as it is used."""
 
-    made: list[Bar] = []
+    made = ()
 
     def __init__(self, desc, **_):
         self.desc, self.n, self.total = desc, 0, None
