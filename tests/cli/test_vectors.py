@@ -8,7 +8,9 @@ from kafkaframes.testing import vectors
 
 def test_it_says_what_it_has_written_and_refuses_a_directory_in_use(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(vectors, "write_vectors", lambda directory: {"messages.jsonl.gz": 12_345, "varints.jsonl": 7})
+        patch.setattr(
+            vectors, "write_vectors", lambda directory, specs: {"messages.jsonl.gz": 12_345, "varints.jsonl": 7}
+        )
         said = ask("vectors", tmp_path / "out").output
     assert said.splitlines() == [
         "  12,345  messages.jsonl.gz",

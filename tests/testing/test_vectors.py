@@ -10,6 +10,7 @@ from itertools import islice
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 from click.testing import CliRunner
+from tests.capture.own_specs import write_specs
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import DecodeError, OptionError
@@ -17,7 +18,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.testing.vectors import write, write_vectors
-from kafkaframes.testing.vectors.messages import value_rows
+from kafkaframes.testing.vectors.messages import catalog_specs, value_rows
 from kafkaframes.testing.vectors.records import record_files
 
 # Kafka's own UtilsTest has these.
@@ -140,7 +141,7 @@ def test_damage_is_told(vectors):
 def test_the_same_bytes_each_time(vectors):
     for name, data in record_files():
         assert (vectors / "records" / f"{name}.bin").read_bytes() == data
-    again = list(islice(value_rows(), 200))
+    again = list(islice(value_rows(catalog_specs()), 200))
     assert again == rows(vectors / "messages.jsonl.gz")[:200]
 
 
@@ -151,7 +152,8 @@ def test_nothing_is_written_over_something(vectors):
 
 def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
     (tmp_path / "there").mkdir()
-    monkeypatch.setattr(write, "_FILES", write._FILES[:1])
+    monkeypatch.setattr(write, "_NUMBERS", write._NUMBERS[:1])
+    monkeypatch.setattr(write, "_MESSAGES", ())
     with monkeypatch.context() as patch:
         patch.setattr(write, "_write_records", stopped)
         for place in ("there", "new"):
@@ -165,3 +167,15 @@ def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
 
 def stopped(*_):
     raise KeyboardInterrupt
+
+
+def test_a_proposal_has_vectors_of_its_own(tmp_path):
+    counts = write_vectors(tmp_path / "out", specs=write_specs(tmp_path / "specs"))
+    with gzip.open(tmp_path / "out/messages.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    assert {(row["message"], row["version"]) for row in rows} == {
+        *((f"Greet{half}", version) for half in ("Request", "Response") for version in (0, 1)),
+        ("HeartbeatRequest", 5),
+        ("HeartbeatResponse", 5),
+    }
+    assert counts["frames.jsonl.gz"] == 6

@@ -33,12 +33,37 @@ _Tags = Iterable[tuple[int, bytes]]
 '''
 
 
-def stub_text(specs: Iterable[MessageSpec]) -> str:
-    """Return the stub of all these messages, with an overload of ``message`` for each name."""
+_OWN: Final = '''\
+"""The messages of {folder} as names. Written by `kafkaframes spec stubs`; do not edit."""
+
+from pathlib import Path
+
+from kafkaframes import message
+from kafkaframes.protocol.messages.registry import specs_by_name
+
+_SPECS = specs_by_name(Path(__file__).parent / {folder!r})
+
+
+def __getattr__(name):
+    if name not in _SPECS:
+        raise AttributeError(f"no message {{name}} in {folder}")
+    return message(name, specs=_SPECS)
+'''
+
+
+def own_module(folder: str) -> str:
+    """Return a module that has the messages of a folder as names; ``folder`` is that seen from the module's."""
+    return _OWN.format(folder=folder)
+
+
+def stub_text(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
+    """Return the stub of all these messages; with an overload of ``message`` for each name, as in the catalog's."""
     specs = list(specs)
     lines = [_HEADER]
     for spec in specs:
         lines += [*_message(spec), ""]
+    if not overloads:
+        return "\n".join(lines)
     for spec in specs:
         lines += [
             "@overload",

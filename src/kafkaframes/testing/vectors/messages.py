@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafkaframes.errors import DecodeError, EncodeError
-from kafkaframes.protocol.messages import Message, message
+from kafkaframes.protocol.messages import Message, class_of
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.testing.vectors.values import CASES, ORDINARY, make_value
 
 Row = dict[str, Any]
@@ -17,20 +18,25 @@ _CORRELATION_ID = 0x01020304
 _CLIENT_ID = "client-1"
 
 
-def _pairs() -> Iterator[tuple[str, int]]:
-    for name in catalog.names():
-        for version in catalog.load(name).valid_versions:
-            yield name, version
+def catalog_specs() -> list[MessageSpec]:
+    """Return the specs of all messages of the catalog."""
+    return [catalog.load(name) for name in catalog.names()]
 
 
-def value_rows() -> Iterator[Row]:
+def _pairs(specs: Iterable[MessageSpec]) -> Iterator[tuple[MessageSpec, int]]:
+    for spec in specs:
+        for version in spec.valid_versions:
+            yield spec, version
+
+
+def value_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield each message at each version in each case: its JSON form and its bytes."""
-    for name, version in _pairs():
-        cls = message(name)
+    for spec, version in _pairs(specs):
+        cls = class_of(spec)
         for case in CASES:
             value = make_value(cls, version, case)
             if value is not None:
-                row = _row(name, version, case)
+                row = _row(spec, version, case)
                 try:
                     yield row | {
                         "json": value.to_json(version, unknown_tags=False),
@@ -41,11 +47,10 @@ def value_rows() -> Iterator[Row]:
                     yield row | {"error": str(error)}
 
 
-def _row(name: str, version: int, case: str) -> Row:
-    spec = catalog.load(name)
+def _row(spec: MessageSpec, version: int, case: str) -> Row:
     kind = str(spec.type)
     key = {} if spec.api_key is None else {"api_key": spec.api_key}
-    return {"message": name, "type": kind, "version": version, **key, "case": case}
+    return {"message": spec.name, "type": kind, "version": version, **key, "case": case}
 
 
 def _tags(value: Message) -> Row:
@@ -58,15 +63,15 @@ def _bytes(value: Message, version: int) -> Row:
     return {"bytes": data.hex(), "size": len(data)}
 
 
-def damaged_rows() -> Iterator[Row]:
+def damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield ordinary messages cut, with a byte too many, or one flipped: an error, or what is read and what is left."""
-    for name, version in _pairs():
-        cls = message(name)
+    for spec, version in _pairs(specs):
+        cls = class_of(spec)
         value = make_value(cls, version, ORDINARY)
         assert value is not None
         data = value.encode(version)
         for damage, bad in _damaged(data):
-            row = _row(name, version, damage) | {"bytes": bad.hex()}
+            row = _row(spec, version, damage) | {"bytes": bad.hex()}
             try:
                 found, end = cls.decode_prefix(bad, version)
             except DecodeError as error:
@@ -89,13 +94,12 @@ def _damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
     yield "a byte too many", data + b"\x01"
 
 
-def frame_rows() -> Iterator[Row]:
+def frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield each request and response with its header, at each version."""
-    for name, version in _pairs():
-        spec = catalog.load(name)
+    for spec, version in _pairs(specs):
         if spec.api_key is None or str(spec.type) not in ("request", "response"):
             continue
-        value = make_value(message(name), version, ORDINARY)
+        value = make_value(class_of(spec), version, ORDINARY)
         assert value is not None
         if str(spec.type) == "request":
             data = encode_request(value, version, correlation_id=_CORRELATION_ID, client_id=_CLIENT_ID)
@@ -103,5 +107,5 @@ def frame_rows() -> Iterator[Row]:
         else:
             data, given = encode_response(value, version, correlation_id=_CORRELATION_ID), {}
         body = len(value.encode(version))
-        row = _row(name, version, ORDINARY) | {"correlation_id": _CORRELATION_ID, **given}
+        row = _row(spec, version, ORDINARY) | {"correlation_id": _CORRELATION_ID, **given}
         yield row | {"header_size": len(data) - body, "bytes": data.hex()}

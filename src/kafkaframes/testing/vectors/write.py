@@ -11,22 +11,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.storage.files import atomic
 from kafkaframes.testing.vectors import messages, numbers, records
 
 Row = dict[str, Any]
-_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
-    ("varints.jsonl", numbers.varint_rows, "numbers and bytes; `error` where the bytes are none"),
-    ("keys.jsonl", numbers.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
-    ("coordinators.jsonl", numbers.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
+_MESSAGES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]] = (
     ("messages.jsonl.gz", messages.value_rows, "every message at every version: `json` and `bytes` (hex)"),
     ("messages-damaged.jsonl.gz", messages.damaged_rows, "damaged bytes: `error`, or what is read and `remaining`"),
     ("frames.jsonl.gz", messages.frame_rows, "requests and responses with their headers, without the size before them"),
 )
+_NUMBERS: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
+    ("varints.jsonl", numbers.varint_rows, "numbers and bytes; `error` where the bytes are none"),
+    ("keys.jsonl", numbers.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
+    ("coordinators.jsonl", numbers.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
+)
 _README: Final = """# Conformance vectors for Kafka's wire protocol and record formats
 
-Written by kafkaframes {version} from the message specs of Kafka {release}; the same version writes the same bytes. Use
+Written by kafkaframes {version} from the message specs of {source}; the same version writes the same bytes. Use
 them as you like. One JSON object a line; `.gz` is gzip; bytes are in hex, but in `json`, which is Kafka's own JSON form
 of a message (bytes and records in base64, uuids in base64url).
 
@@ -48,28 +52,35 @@ In `records.json` a batch has its header's fields and its records; `crc_ok` is f
 """
 
 
-def write_vectors(directory: str | PathLike[str]) -> dict[str, int]:
+def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None) -> dict[str, int]:
     """Write all vectors into a directory that is new or empty, which appears complete; return each file's rows.
 
+    Args:
+        directory: where they go.
+        specs: a proposal's: the vectors of its messages instead of those of the catalog.
+
     Raises:
+        SpecError: a file is no spec.
         OptionError: there is something in the directory.
         OSError: it cannot be written.
     """
     target = Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OptionError(f"{target} is there already, and not empty: vectors are written into a new directory")
+    source, chosen = f"Kafka {catalog.newest_release()}", messages.catalog_specs()
+    if specs is not None:
+        source, chosen = "a proposal", list(specs_by_name(specs).values())
     with atomic.locked(target), atomic.unfinished(target) as made:
-        return _write_all(made)
+        return _write_all(made, source, chosen)
 
 
-def _write_all(target: Path) -> dict[str, int]:
+def _write_all(target: Path, source: str, specs: list[MessageSpec]) -> dict[str, int]:
     (target / "records").mkdir(parents=True)
-    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _FILES}
+    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _NUMBERS}
+    counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _MESSAGES}
     counts["records.json"] = _write_records(target)
-    lines = "\n".join(f"| `{name}` | {counts[name]:,} | {what} |" for name, _, what in _FILES)
-    page = _README.format(
-        version=version("kafkaframes"), release=catalog.newest_release(), files=lines, records=counts["records.json"]
-    )
+    lines = "\n".join(f"| `{name}` | {counts[name]:,} | {what} |" for name, _, what in (*_NUMBERS, *_MESSAGES))
+    page = _README.format(version=version("kafkaframes"), source=source, files=lines, records=counts["records.json"])
     (target / "README.md").write_text(page, encoding="utf-8")
     return counts
 
