@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from tests.broker.direct import DirectBroker
-from tests.soak.broker_bounds import batch, connect, frame, read
+from tests.soak.broker_bounds import batch, call, connect, frame, produce, read
 
 from kafkaframes import Broker
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.records import limits
 from kafkaframes.records.append import entry
+from kafkaframes.wire.checksum import crc32c
 
 PARTITIONS, CONTENT = 20, 2 << 20
 OPENED = 4  # of them, before the budget is spent
@@ -74,6 +77,73 @@ def test_the_short_way_has_the_same_bound(journal, acks, opened):
             assert peer.recv(1) == b""
         assert len(opened) == OPENED
         assert sum(len(broker.records("t", number)) for number in range(PARTITIONS)) == OPENED
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """What is decompressed with care waits for the event."""
+    event, decompress = threading.Event(), entry.decompress
+
+    def decompress_held(*arguments, **named):
+        assert event.wait(60)
+        return decompress(*arguments, **named)
+
+    monkeypatch.setattr(entry, "decompress", decompress_held)
+    return event
+
+
+@pytest.mark.parametrize("journal", [True, False], ids=["journal", "short"])
+def test_others_are_answered_while_a_batch_is_opened_and_its_connection_keeps_its_order(journal, held):
+    bomb, small = batch(1, 8 << 20, codec="gzip"), batch(1, 10)
+    with Broker(journal=journal) as broker, connect(broker.port) as peer, connect(broker.port) as other:
+        broker.create_topic("t")
+        peer.sendall(b"".join(frame("Produce", 7, **produce(raw)) for raw in (small, bomb, small)))
+        assert offset_of(read(peer)) == 0
+        assert call(other, "Metadata", 9, topics=[])
+        other.sendall(frame("Produce", 7, **produce(small)))
+        assert offset_of(read(other)) == 1
+        held.set()
+        assert [offset_of(read(peer)) for _ in range(2)] == [2, 3]
+        assert [len(one.value) for one in broker.records("t")] == [10, 10, 8 << 20, 10]
+
+
+def test_a_topic_that_is_deleted_while_its_batch_is_opened_takes_nothing(held):
+    with Broker(journal=False) as broker, connect(broker.port) as peer, connect(broker.port) as gone:
+        broker.create_topic("t")
+        for one in (peer, gone):
+            one.sendall(frame("Produce", 7, **produce(batch(1, 8 << 20, codec="gzip"))))
+        broker.wait_for(lambda: broker.call(lambda state: len(held_requests(broker)) == 2))
+        gone.close()
+        with connect(broker.port) as other:
+            assert call(other, "DeleteTopics", 5, topic_names=["t"], timeout_ms=1000)
+        held.set()
+        answer, _ = message("ProduceResponse").decode_prefix(read(peer), 7)
+        assert codes_of(answer) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def held_requests(broker: Broker) -> list[object]:
+    """Return the connections whose request has no answer yet."""
+    return [one for one in broker._server.connections if one.is_waiting]
+
+
+def offset_of(answer: bytes) -> int:
+    row = message("ProduceResponse").decode_prefix(answer, 7)[0].responses[0].partition_responses[0]
+    return row.base_offset if row.error_code == 0 else -row.error_code
+
+
+def test_what_is_damaged_is_refused_as_where_nobody_waits(monkeypatch):
+    bomb = bytearray(batch(1, 8 << 20, codec="gzip"))
+    bomb[-6] ^= 1  # of the stream's own checksum
+    bomb[17:21] = crc32c(bytes(bomb[21:])).to_bytes(4, "big")
+    direct = DirectBroker()
+    direct.state.create_topic("t", 1)
+    expected = direct.send("Produce", 7, **produce(bytes(bomb))).responses[0].partition_responses[0]
+    with Broker(journal=False) as broker, connect(broker.port) as peer:
+        broker.create_topic("t")
+        answer, _ = message("ProduceResponse").decode_prefix(call(peer, "Produce", 7, **produce(bytes(bomb))), 7)
+    assert expected.error_code != 0
+    assert answer.responses[0].partition_responses[0] == expected
+    direct.state.logs.abandon()
 
 
 def test_a_large_request_may_have_more_in_proportion():

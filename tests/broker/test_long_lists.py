@@ -64,6 +64,13 @@ IN_TURNS = {
     ("DescribeGroups", ("groups",)),
     ("DescribeTransactions", ("transactional_ids",)),
     ("DescribeProducers", ("topics",)),
+    ("AlterClientQuotas", ("entries",)),
+    ("AlterUserScramCredentials", ("upsertions",)),
+    ("DescribeUserScramCredentials", ("users",)),
+    ("DescribeQuorum", ("topics", "partitions")),
+    ("OffsetDelete", ("topics", "partitions")),
+    ("TxnOffsetCommit", ("topics", "partitions")),
+    ("OffsetCommit", ("topics", "partitions")),
 }
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.soak.broker_bounds import connect, frame
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+
+from tests.soak.broker_bounds import batch, call, connect, frame, produce
 
 from kafkaframes import Broker
 from kafkaframes.protocol.messages import message
@@ -22,3 +28,35 @@ def test_a_stop_does_not_wait_for_topics_that_are_being_made(tmp_path):
     with Broker(data_dir=tmp_path) as again:
         assert not again.topics
         again.create_topic("after")
+
+
+_SECONDS = 2.0  # until nothing is answered any more, after the signal
+
+
+def test_the_command_answers_nothing_two_seconds_after_sigterm(tmp_path):
+    """Whatever is under way: topics are being made, and a batch is being opened that takes long."""
+    types = message("CreateTopicsRequest")
+    topics = [
+        types.CreatableTopic(name=f"c-{number}", num_partitions=10, replication_factor=1) for number in range(1000)
+    ]
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            port = int(process.stderr.readline().rpartition(":")[2])
+            with connect(port) as creating, connect(port) as opening, connect(port) as other:
+                call(other, "Metadata", 9, topics=[message("MetadataRequest").MetadataRequestTopic(name="t")])
+                creating.sendall(frame("CreateTopics", 6, topics=topics, timeout_ms=60_000))
+                opening.sendall(frame("Produce", 7, **produce(batch(1, 60 << 20, codec="gzip"))))
+                assert call(other, "Metadata", 9, topics=[])
+                process.send_signal(signal.SIGTERM)
+                began = time.monotonic()
+                with contextlib.suppress(ConnectionError):
+                    while True:
+                        call(other, "Metadata", 9, topics=[])
+                assert time.monotonic() - began < _SECONDS
+                with contextlib.suppress(ConnectionError):
+                    connect(port).close()
+                    raise AssertionError("a connection was taken")
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

@@ -1,8 +1,8 @@
 """Changes of topics that take long, a step at a time: between the steps others are answered.
 
 Kafka's controller works through its changes one after the other while brokers go on answering. Here a change is a
-generator that yields wherever others may have a turn; the next change begins when it is done, so that each finds what
-those before it have left. What it makes is seen when all of it is there.
+generator that yields wherever others may have a turn, or what it waits for; the next change begins when it is done, so
+that each finds what those before it have left. What it makes is seen when all of it is there.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _ROWS_OF_A_TURN = 500
 Steps = Generator[None, None, Result]
+Waiting = Generator[Later | None, None, Result]  # steps of which some wait for something beside the loop
 
 
-def finished(steps: Steps[Result]) -> Result:
-    """Take all steps at once; return their result."""
+def finished(steps: Waiting[Result]) -> Result:
+    """Take all steps at once, where none waits for something beside the loop; return their result."""
     while True:
         try:
             next(steps)
@@ -51,14 +52,17 @@ class Changes:
     Attributes:
         next_turn: calls something when others had their turn (an event loop's ``call_soon``); None: there are no
             others, each change is made at once.
+        in_thread: calls something in a thread, one after the other, and completes an answer on the loop when it is
+            done; None: it is called here.
     """
 
     def __init__(self) -> None:
         self.next_turn: Callable[[Callable[[], None]], object] | None = None
-        self._waiting: deque[tuple[Steps[Answer], Later]] = deque()  # the first is under way
+        self.in_thread: Callable[[Callable[[], None]], Later] | None = None
+        self._waiting: deque[tuple[Waiting[Answer], Later]] = deque()  # the first is under way
         self._is_due = False
 
-    def run(self, steps: Steps[Answer]) -> Answer:
+    def run(self, steps: Waiting[Answer]) -> Answer:
         """Make a change; return its answer, which comes later if it takes more than a step, or waits for others."""
         if self.next_turn is None:
             return finished(steps)
@@ -70,7 +74,7 @@ class Changes:
             raise later.error
         return later
 
-    def beside(self, steps: Steps[Answer]) -> Answer:
+    def beside(self, steps: Waiting[Answer]) -> Answer:
         """Take the steps of an answer that changes nothing, beside the changes; it comes later, and may wait itself."""
         turns, later = Changes(), Later()
         turns.next_turn = self.next_turn
@@ -81,9 +85,21 @@ class Changes:
         return later
 
     def rows(
-        self, items: Iterable[Item], row: Callable[[Item], Result], answer: Callable[[list[Result]], Answer]
+        self,
+        items: Iterable[Item],
+        row: Callable[[Item], Result],
+        answer: Callable[[list[Result]], Answer],
+        *,
+        is_change: bool = False,
     ) -> Answer:
-        """Answer with a row for each item of a request, with turns for others where there are many."""
+        """Answer with a row for each item of a request, with turns for others where there are many.
+
+        Args:
+            items: of the request.
+            row: makes a row, or changes something.
+            answer: makes the answer of all rows.
+            is_change: whether other changes have to wait until this one is done.
+        """
 
         def answering() -> Steps[Answer]:
             rows: list[Result] = []
@@ -93,7 +109,19 @@ class Changes:
                 rows.append(row(item))
             return answer(rows)
 
-        return self.beside(answering())
+        return self.run(answering()) if is_change else self.beside(answering())
+
+    def apart(self, work: Callable[[], Result]) -> Waiting[Result]:
+        """Do work that takes long, and changes nothing, beside the loop; others are answered meanwhile."""
+        results: list[Result] = []
+        if self.in_thread is None:
+            return work()
+        done = self.in_thread(lambda: results.append(work()))
+        if not done.is_done:
+            yield done
+        if done.error is not None:
+            raise done.error
+        return results[0]
 
     def _turn(self) -> None:
         self._is_due = False
@@ -101,13 +129,16 @@ class Changes:
             return
         steps, later = self._waiting[0]
         try:
-            next(steps)
+            waits_for = next(steps)
         except StopIteration as done:
             finish = partial(later.complete, done.value)
         except Exception as error:
             finish = partial(later.fail, error)
         else:
-            self._schedule()
+            if waits_for is None:
+                self._schedule()
+            else:
+                waits_for.when_complete(lambda _: self._schedule())
             return
         self._waiting.popleft()
         if self._waiting:

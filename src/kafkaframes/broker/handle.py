@@ -18,7 +18,7 @@ from kafkaframes.broker.faults import Faults, Rule
 from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.loop_thread import LoopThread
+from kafkaframes.broker.loop_thread import Beside, LoopThread
 from kafkaframes.broker.maintenance import CleaningLater, Maintenance
 from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.nodes import Node, Nodes
@@ -145,6 +145,7 @@ class Broker:
         )
         self._loop = LoopThread()
         self._cleaning: CleaningLater | None = None
+        self._beside: Beside | None = None
         self._state: BrokerState | None = None
         self._server: Server | None = None
 
@@ -233,6 +234,7 @@ class Broker:
         if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
             self._server.fast = ShortWay(dispatcher)
         self._state.changes.next_turn = self._server.loop.call_soon
+        self._beside = self._state.changes.in_thread = Beside(self._server.loop)
         Maintenance(self._state)
         self._cleaning = cleaning = CleaningLater(self._state)
         try:
@@ -296,6 +298,8 @@ class Broker:
         self._remarks += not_served(state.logs)
         self._state = self._server = None
         state.changes.stop()
+        if self._beside is not None:
+            self._beside.stop()
         if state.store is not None:
             state.store.close()
         if flushes and state.logs.disk.failure is None:

@@ -1,11 +1,14 @@
-"""An event loop that other threads give work to: in a thread of its own, or somebody's."""
+"""An event loop that other threads give work to: in a thread of its own, or somebody's; and a thread beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+
+from kafkaframes.broker.api import Later
 
 _Answer = TypeVar("_Answer")
 _SECONDS = 60.0
@@ -66,3 +69,29 @@ class LoopThread:
             self._thread.join(_SECONDS)
             self.loop.close()
         self._thread = self.loop = None
+
+
+class Beside:
+    """A thread beside a loop, for what would hold up others: one work at a time, so that memory is that of one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="kafkaframes-beside")
+
+    def __call__(self, work: Callable[[], None]) -> Later:
+        """Begin when what came before is done; return what is complete on the loop when the work is."""
+        later = Later()
+
+        def finish(done: asyncio.Future[None]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if isinstance(error, Exception):
+                later.fail(error)
+            else:
+                later.complete(None)
+
+        self._loop.run_in_executor(self._threads, work).add_done_callback(finish)
+        return later
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -9,7 +9,7 @@ read it: it has the keys of SCRAM users, with which their passwords can be guess
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.broker.metadata_form import FormError, check_form
@@ -72,8 +72,14 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
     Raises:
         StorageError: the disk fails.
     """
-    raw = json.dumps(asdict(metadata), sort_keys=True).encode() + b"\n"  # with an indent it takes ten times as long
+    values = vars_of(metadata) | {"topics": {name: vars_of(topic) for name, topic in metadata.topics.items()}}
+    raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # with an indent it takes ten times as long
     keep_file(disk, join(directory, FILE_NAME), raw, is_private=True)
+
+
+def vars_of(value: StoredMetadata | StoredTopic) -> dict[str, Any]:
+    """Return the fields of a value by name, without the copies of all within that ``asdict`` makes."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def protect_metadata(disk: OnlineDisk, directory: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
-from kafkaframes.records.limits import CONTENT, ContentBudget
+from kafkaframes.records.limits import CONTENT, ApartError, ContentBudget
 from kafkaframes.storage.files.headers import BatchHeader, first_header
 
 ALL_REPLICAS = -1
@@ -92,7 +94,7 @@ class Turns:
     __slots__ = ("_appended_bytes", "_seen_bytes", "content")
 
     def __init__(self, request_bytes: int) -> None:
-        self.content = ContentBudget(request_bytes)
+        self.content = ContentBudget(request_bytes, opens_apart=True)
         self._appended_bytes = self._seen_bytes = 0
 
     def is_due(self, records: bytes) -> bool:
@@ -106,6 +108,18 @@ class Turns:
         return is_due
 
 
+def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], Outcome]) -> Waiting[Outcome]:
+    """Append by ``call``; what takes long to open is opened beside the loop, and the append begins anew with it."""
+    while True:
+        try:
+            outcome = call()
+        except ApartError as needed:
+            content.opened[needed.name] = yield from broker.changes.apart(needed.work)
+        else:
+            content.opened.clear()
+            return outcome
+
+
 def append(
     broker: BrokerState, partition: Partition, sent: Produced, *, acks: int, content: ContentBudget | None = None
 ) -> Outcome:
@@ -113,6 +127,9 @@ def append(
 
     Args:
         content: what the request's batches may still take when they are opened; None: no request has others.
+
+    Raises:
+        ApartError: something has to be opened first (``opening``); nothing has changed.
     """
     token = CONTENT.set(content)
     try:
@@ -125,6 +142,8 @@ def _append(broker: BrokerState, partition: Partition, sent: Produced, *, acks: 
     if broker.is_read_only:
         return refused(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     log = partition.log
+    if log.is_closed:
+        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
     if acks == ALL_REPLICAS and partition.min_insync_replicas > 1:
         return refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {partition.min_insync_replicas}")
     if broker.logs.is_offline:

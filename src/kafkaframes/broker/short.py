@@ -12,9 +12,9 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.broker import short_fetch, short_produce
-from kafkaframes.broker.api import Answer
+from kafkaframes.broker.api import Answer, Later
 from kafkaframes.broker.apis.produce import TopicOutcomes, respond
-from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
 from kafkaframes.broker.request import Request, Session
 from kafkaframes.broker.short_reading import ODD, Cursor
@@ -89,11 +89,11 @@ class ShortWay:
             self._repeats.keep(frame, cursor, asked, acks, version, session)
             steps = short_produce.appending(asked, acks, self._broker, len(frame))
             try:
-                next(steps)
+                waits_for = next(steps)
             except StopIteration as finished:
                 done = finished.value
             else:
-                return self._in_turns(frame, session, steps)
+                return self._in_turns(frame, session, steps, waits_for)
             if not short_produce.is_ordinary(done):
                 return self._explained(frame, session, done)
             parts = list(short_produce.write(done, version))
@@ -126,12 +126,14 @@ class ShortWay:
         rows = [TopicOutcomes(one.asked.name, one.asked.topic_id, one.asked.topic, one.by_index()) for one in done]
         return respond(request, self._broker, rows)
 
-    def _in_turns(self, frame: memoryview, session: Session, steps: Steps[list[short_produce.Done]]) -> Unfinished:
-        """Take the steps of a Produce that is long, with turns for others between them."""
+    def _in_turns(
+        self, frame: memoryview, session: Session, steps: Waiting[list[short_produce.Done]], waits_for: Later | None
+    ) -> Unfinished:
+        """Take the steps of a Produce that is long, after the first, with turns for others between them."""
         request = self._dispatcher.request_of(frame.tobytes(), session)
 
-        def answering() -> Steps[Answer]:
-            yield
+        def answering() -> Waiting[Answer]:
+            yield waits_for
             return self._response(request, (yield from steps))
 
         return Unfinished(request, self._broker.changes.beside(answering()))

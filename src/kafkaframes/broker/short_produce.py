@@ -8,11 +8,12 @@ the form that the version asks for. All of it is looked at before anything is ap
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker import produce
-from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.produce import Outcome, Produced
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
@@ -112,14 +113,15 @@ def is_usual(sent: Produced, version: int) -> bool:
     return produce.check_form(version, sent) is None and not sent.is_transactional
 
 
-def appending(asked: list[Asked], acks: int, broker: BrokerState, size_bytes: int) -> Steps[list[Done]]:
+def appending(asked: list[Asked], acks: int, broker: BrokerState, size_bytes: int) -> Waiting[list[Done]]:
     """Append partition by partition, with turns for others; one that is refused does not touch the others."""
     turns, done = produce.Turns(size_bytes), [Done(one, []) for one in asked]
     for one, outcomes in done:
         for partition, sent in one.partitions:
-            outcomes.append(produce.append(broker, partition, sent, acks=acks, content=turns.content))
+            append = partial(produce.append, broker, partition, sent, acks=acks, content=turns.content)
+            outcomes.append((yield from produce.opening(broker, turns.content, append)))
             if turns.is_due(sent.records):
-                yield
+                yield None
     return done
 
 

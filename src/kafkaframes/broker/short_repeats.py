@@ -17,6 +17,7 @@ from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_produce import Asked, Done
 from kafkaframes.broker.short_reading import Cursor
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.records.limits import ApartError, ContentBudget
 
 MOST_KNOWN = 1024  # then all are forgotten, and known again as they come
 MOST_BYTES = 512  # before the records of a request that is kept
@@ -108,7 +109,11 @@ class Repeats:
             return None
         if not short_produce.may_write(session, topic, broker):
             return None
-        return known, produce.append(broker, partition, sent, acks=known.acks)
+        content = ContentBudget(len(frame), opens_apart=True)
+        try:
+            return known, produce.append(broker, partition, sent, acks=known.acks, content=content)
+        except ApartError:
+            return None
 
 
 def _key(frame: bytes | memoryview, at: int) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from kafkaframes.errors import OptionError
 
@@ -15,6 +16,8 @@ DEFAULT_LIMIT_BYTES = 512 << 20
 DEFAULT_BUDGET_BYTES = 256 << 20
 # The most that the batches of one request may take in all when they are decompressed, or so many times its bytes.
 MOST_CONTENT_BYTES, REQUEST_RATIO = 256 << 20, 16
+_LONG_STREAM_BYTES = 4096  # compressed; what is shorter becomes at most 4 MiB of gzip
+Opened = TypeVar("Opened")
 _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAULT_BUDGET_BYTES)
 
 
@@ -25,13 +28,17 @@ class ContentBudget:
 
     Attributes:
         spent_bytes: what was opened so far.
+        opens_apart: what takes long to open is left to the caller: it is raised as an ``ApartError``.
+        opened: what the caller has opened so, by name.
     """
 
-    __slots__ = ("most_bytes", "spent_bytes")
+    __slots__ = ("most_bytes", "opened", "opens_apart", "spent_bytes")
 
-    def __init__(self, request_bytes: int = 0) -> None:
+    def __init__(self, request_bytes: int = 0, *, opens_apart: bool = False) -> None:
         self.most_bytes = max(MOST_CONTENT_BYTES, REQUEST_RATIO * request_bytes)
         self.spent_bytes = 0
+        self.opens_apart = opens_apart
+        self.opened: dict[str, Any] = {}
 
     @property
     def is_spent(self) -> bool:
@@ -40,6 +47,34 @@ class ContentBudget:
 
 
 CONTENT: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_content", default=None)
+
+
+class ApartError(Exception):
+    """Something is to be opened that takes long: the caller calls ``work``, in any thread, and tries again.
+
+    Attributes:
+        name: under which the result belongs into ``ContentBudget.opened``.
+    """
+
+    def __init__(self, name: str, work: Callable[[], object]) -> None:
+        super().__init__(name)
+        self.name = name
+        self.work = work
+
+
+def open_content(name: str, size_bytes: int, work: Callable[[], Opened]) -> Opened:
+    """Return what ``work`` makes of so many compressed bytes, where the context's budget lets it be called here.
+
+    Raises:
+        ApartError: the caller is to call it.
+    """
+    budget = CONTENT.get()
+    if budget is None or not budget.opens_apart or size_bytes < _LONG_STREAM_BYTES:
+        return work()
+    if name not in budget.opened:
+        raise ApartError(name, work)
+    opened: Opened = budget.opened[name]
+    return opened
 
 
 def current_budget() -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer
 from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -71,23 +72,31 @@ class OffsetRows:
         self.offsets: dict[TopicPartition, Offset] = {}
         self.codes: dict[tuple[str | UUID, int], int] = {}
         self._names: dict[UUID, str] = {}
-        for topic in request.body.topics:
+
+    def answered(self, answer: Callable[[], Answer]) -> Answer:
+        """Tell the offsets apart, with turns for others where there are many; then answer."""
+        return self._broker.changes.rows(self._requested(), lambda row: self._read(*row), lambda _: answer())
+
+    def _requested(self) -> Iterator[tuple[Any, str, int, Any]]:
+        """Yield each partition that is asked for: topic, its name, the error of it, and the row."""
+        for topic in self._request.body.topics:
             name = topic.name
             if self._by_id:
-                found = broker.topics_by_id.get(topic.topic_id)
+                found = self._broker.topics_by_id.get(topic.topic_id)
                 name = "" if found is None else found.name
                 self._names[topic.topic_id] = name
-            code = self._code(broker, name)
+            code = self._code(self._broker, name)
             for row in topic.partitions:
-                if code == ErrorCode.NONE and broker.partition(name, row.partition_index) is None:
-                    self.codes[self._key(topic), row.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif code != ErrorCode.NONE:
-                    self.codes[self._key(topic), row.partition_index] = code
-                else:
-                    where = TopicPartition(name, row.partition_index)
-                    self.offsets[where] = Offset(
-                        row.committed_offset, row.committed_leader_epoch, row.committed_metadata
-                    )
+                yield topic, name, code, row
+
+    def _read(self, topic: Any, name: str, code: int, row: Any) -> None:
+        if code == ErrorCode.NONE and self._broker.partition(name, row.partition_index) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if code != ErrorCode.NONE:
+            self.codes[self._key(topic), row.partition_index] = code
+        else:
+            where = TopicPartition(name, row.partition_index)
+            self.offsets[where] = Offset(row.committed_offset, row.committed_leader_epoch, row.committed_metadata)
 
     def _key(self, topic: Any) -> str | UUID:
         key: str | UUID = topic.topic_id if self._by_id else topic.name

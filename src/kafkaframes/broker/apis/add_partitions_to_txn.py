@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
@@ -26,26 +26,34 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Add the partitions of each transaction."""
     body, types = request.body, request.response
     if request.version < _FIRST_WITH_MANY:
-        codes = _added(
-            request,
-            broker,
-            (body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch),
-            body.v3_and_below_topics,
-        )
-        return request.response(results_by_topic_v3_and_below=_rows(request, body.v3_and_below_topics, codes))
+        return _answer_client(request, broker)
 
     def row(
         one: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
     ) -> AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
         producer = one.transactional_id, one.producer_id, one.producer_epoch
         add = _verified if one.verify_only else _added
-        results = _rows(request, one.topics, add(request, broker, producer, one.topics))
+        codes = {where: _why_not(request, broker, where) for where in _partitions(one.topics)}
+        results = _rows(request, one.topics, add(request, broker, producer, codes))
         return types.AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
 
     def answer(rows: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]) -> Answer:
         return request.response(results_by_transaction=rows)
 
     return broker.changes.rows(body.transactions, row, answer)
+
+
+def _answer_client(request: Request, broker: BrokerState) -> Answer:
+    """Add the partitions of one transaction, which may be many: they are looked at in turns, and added at once."""
+    body = request.body
+    producer = body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
+    topics = body.v3_and_below_topics
+
+    def answer(rows: list[tuple[TopicPartition, int]]) -> Answer:
+        codes = _added(request, broker, producer, dict(rows))
+        return request.response(results_by_topic_v3_and_below=_rows(request, topics, codes))
+
+    return broker.changes.rows(_partitions(topics), lambda where: (where, _why_not(request, broker, where)), answer)
 
 
 def _partitions(topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -56,27 +64,24 @@ def _added(
     request: Request,
     broker: BrokerState,
     producer: tuple[str, int, int],
-    topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
+    codes: _Codes,
 ) -> _Codes:
-    wanted = _partitions(topics)
     code = elsewhere(request, broker, TRANSACTION, producer[0])
     if code == ErrorCode.NONE:
-        codes = _unless_refused(request, broker, wanted)
         if any(codes.values()):
-            return codes
+            return _not_attempted(codes)
         try:
-            broker.transactions.add_partitions(*producer, wanted)
+            broker.transactions.add_partitions(*producer, list(codes))
         except KafkaframesError as error:
             code = error_of(error)
     if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return dict.fromkeys(wanted, code)
+    return dict.fromkeys(codes, code)
 
 
-def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, int], topics: Any) -> _Codes:
-    codes = _unless_refused(request, broker, _partitions(topics))
+def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes) -> _Codes:
     if any(codes.values()):
-        return codes
+        return _not_attempted(codes)
     for where in codes:
         codes[where] = elsewhere(request, broker, TRANSACTION, producer[0])
         try:
@@ -87,12 +92,9 @@ def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, i
     return codes
 
 
-def _unless_refused(request: Request, broker: BrokerState, wanted: list[TopicPartition]) -> _Codes:
-    """Return why partitions cannot be added: if one cannot, the others are not attempted."""
-    codes = {where: _why_not(request, broker, where) for where in wanted}
-    if any(codes.values()):
-        codes = {where: code or ErrorCode.OPERATION_NOT_ATTEMPTED for where, code in codes.items()}
-    return codes
+def _not_attempted(codes: _Codes) -> _Codes:
+    """Return why partitions cannot be added, of which one cannot: the others are not attempted."""
+    return {where: code or ErrorCode.OPERATION_NOT_ATTEMPTED for where, code in codes.items()}
 
 
 def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> int:

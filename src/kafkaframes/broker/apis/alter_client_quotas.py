@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
@@ -23,15 +24,31 @@ _KEYS = {
     "request_percentage": False,
     "controller_mutation_rate": False,
 }
+_Quotas: TypeAlias = dict[frozenset[tuple[str, str | None]], dict[str, Any]]
 _KEYS_OF_ADDRESSES = {"connection_creation_rate": True}
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Change each entity's quotas."""
-    rows = [_row(request, asked, *_change(request, broker, asked)) for asked in request.body.entries]
-    if not request.body.validate_only:
-        broker.save()
-    return request.response(entries=rows)
+    changed: list[_Quotas] = []  # none before the first row: changes that came earlier are done then
+
+    def row(entry: AlterClientQuotasRequest.EntryData) -> AlterClientQuotasResponse.EntryData:
+        if not changed:
+            changed.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
+        return _row(request, entry, *_change(request, changed[0], entry))
+
+    def answer(rows: list[AlterClientQuotasResponse.EntryData]) -> Answer:
+        if not request.body.validate_only:
+            if changed:
+                broker.metadata.entities["quotas"] = list(changed[0].values())
+            broker.save()
+        return request.response(entries=rows)
+
+    return broker.changes.rows(request.body.entries, row, answer, is_change=True)
+
+
+def _key(entity: Mapping[str, str | None]) -> frozenset[tuple[str, str | None]]:
+    return frozenset(entity.items())
 
 
 def _refuse(request: Request, code: int) -> Answer:
@@ -46,25 +63,21 @@ def _row(
     return types.EntryData(error_code=code, error_message=message, entity=entity)
 
 
-def _change(request: Request, broker: BrokerState, asked: AlterClientQuotasRequest.EntryData) -> tuple[int, str | None]:
+def _change(request: Request, quotas: _Quotas, asked: AlterClientQuotasRequest.EntryData) -> tuple[int, str | None]:
     entity = {one.entity_type: one.entity_name for one in asked.entity}
     wrong = _why_not(entity, asked.ops)
     if wrong is not None:
         return ErrorCode.INVALID_REQUEST, wrong
     if request.body.validate_only:
         return ErrorCode.NONE, None
-    quotas: list[Any] = broker.metadata.entities.setdefault("quotas", [])
-    stored = next((one for one in quotas if one["entity"] == entity), None)
-    if stored is None:
-        stored = {"entity": entity, "values": {}}
-        quotas.append(stored)
+    stored = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
     for one in asked.ops:
         if one.remove:
             stored["values"].pop(one.key, None)
         else:
             stored["values"][one.key] = one.value
     if not stored["values"]:
-        quotas.remove(stored)
+        del quotas[_key(entity)]
     return ErrorCode.NONE, None
 
 

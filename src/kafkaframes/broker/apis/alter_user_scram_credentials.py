@@ -24,12 +24,19 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         changes.setdefault(deletion.name, ([], []))[0].append(deletion)
     for upsertion in body.upsertions:
         changes.setdefault(upsertion.name, ([], []))[1].append(upsertion)
-    rows = []
-    for user, (deletions, upsertions) in changes.items():
+
+    def row(
+        change: tuple[str, tuple[list[Any], list[Any]]],
+    ) -> AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult:
+        user, (deletions, upsertions) = change
         code, message = _change(broker, user, deletions, upsertions)
-        rows.append(request.response.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
-    broker.save_credentials()
-    return request.response(results=rows)
+        return request.response.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+
+    def answer(rows: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]) -> Answer:
+        broker.save_credentials()
+        return request.response(results=rows)
+
+    return broker.changes.rows(changes.items(), row, answer, is_change=True)
 
 
 def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]) -> tuple[int, str | None]:

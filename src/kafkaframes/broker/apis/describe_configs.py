@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
@@ -22,7 +23,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe each resource; a type that has no settings fails the request."""
     if not all(is_type(one.resource_type) for one in request.body.resources):
         return _refuse(request, ErrorCode.INVALID_REQUEST)
-    return request.response(results=[_result(request, broker, asked) for asked in request.body.resources])
+    return broker.changes.rows(
+        request.body.resources, partial(_result, request, broker), lambda rows: request.response(results=rows)
+    )
 
 
 def _result(

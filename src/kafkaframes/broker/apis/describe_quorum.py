@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.request import RequestOf
@@ -20,14 +21,25 @@ _FIRST_WITH_NODES = 2
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer for the one partition of the metadata topic; any other is unknown."""
-    types = request.response
     is_right = [(one.topic_name, [row.partition_index for row in one.partitions]) for one in request.body.topics] == [
         (_TOPIC, [0])
     ]
-    topics = []
-    for asked in request.body.topics:
-        rows: list[Any] = [_row(request, broker, one.partition_index, is_right=is_right) for one in asked.partitions]
-        topics.append(types.TopicData(topic_name=asked.topic_name, partitions=rows))
+    indexes = [row.partition_index for asked in request.body.topics for row in asked.partitions]
+    return broker.changes.rows(
+        indexes,
+        lambda index: _row(request, broker, index, is_right=is_right),
+        lambda rows: _answer(request, broker, rows, is_right=is_right),
+    )
+
+
+def _answer(
+    request: Request, broker: BrokerState, rows: list[DescribeQuorumResponse.PartitionData], *, is_right: bool
+) -> Answer:
+    types, left = request.response, iter(rows)
+    topics = [
+        types.TopicData(topic_name=asked.topic_name, partitions=list(islice(left, len(asked.partitions))))
+        for asked in request.body.topics
+    ]
     controller = broker.nodes.controller_id
     node = broker.nodes.by_id.get(controller)
     nodes = []

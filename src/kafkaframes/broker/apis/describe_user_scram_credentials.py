@@ -26,8 +26,11 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe the users asked for, or all."""
     scram = broker.credentials.scram
     names = [one.name for one in request.body.users or ()] or sorted({user for user, _ in scram})
-    rows = [_row(request, broker, name, is_twice=times > 1) for name, times in Counter(names).items()]
-    return request.response(error_message=None, results=rows)
+    return broker.changes.rows(
+        Counter(names).items(),
+        lambda asked: _row(request, broker, asked[0], is_twice=asked[1] > 1),
+        lambda rows: request.response(error_message=None, results=rows),
+    )
 
 
 def _row(

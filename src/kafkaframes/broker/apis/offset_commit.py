@@ -23,9 +23,13 @@ _FIRST_WITH_IDS = 10
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Commit what can be committed."""
+    rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
+    return rows.answered(lambda: _answer(request, broker, rows))
+
+
+def _answer(request: Request, broker: BrokerState, rows: OffsetRows) -> Answer:
     body = request.body
     code = elsewhere(request, broker, GROUP, body.group_id)
-    rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
     done: dict[TopicPartition, int] | int = code
     if code == ErrorCode.NONE:
         who = Committer(

@@ -20,24 +20,28 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Write tombstones for them."""
-    body, types = request.body, request.response
+    body = request.body
     code = elsewhere(request, broker, GROUP, body.group_id)
     if code == ErrorCode.NONE and not body.group_id:
         code = ErrorCode.INVALID_GROUP_ID
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    codes = {
-        TopicPartition(topic.name, row.partition_index): _why_not(request, broker, topic.name, row.partition_index)
-        for topic in body.topics
-        for row in topic.partitions
-    }
-    there = [where for where, code in codes.items() if code == ErrorCode.NONE]
+    requested = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
+    return broker.changes.rows(
+        dict.fromkeys(requested),
+        lambda where: (where, _why_not(request, broker, where.topic, where.partition)),
+        lambda rows: _deleted(request, broker, dict(rows)),
+    )
+
+
+def _deleted(request: Request, broker: BrokerState, codes: dict[TopicPartition, int]) -> Answer:
+    types, topics = request.response, []
+    there = {where: None for where, code in codes.items() if code == ErrorCode.NONE}
     try:
-        codes |= broker.groups.commits.delete(body.group_id, there)
+        codes |= broker.groups.commits.delete(request.body.group_id, list(there))
     except KafkaframesError as error:
         return request.response(error_code=error_of(error))
-    topics = []
-    for topic in body.topics:
+    for topic in request.body.topics:
         if not topic.partitions and topic.name in broker.topics:
             continue  # Kafka answers partition by partition, and an unknown topic as a whole
         places = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]

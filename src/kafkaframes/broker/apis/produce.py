@@ -5,13 +5,14 @@ acks 0: nothing is answered, and an error closes the connection. acks 1 and -1 a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker import produce
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
-from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.produce import Outcome, Produced, refused
@@ -51,7 +52,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return broker.changes.beside(_answering(request, broker))
 
 
-def _answering(request: Request, broker: BrokerState) -> Steps[Answer]:
+def _answering(request: Request, broker: BrokerState) -> Waiting[Answer]:
     body = request.body
     sent = [[produce.produced(row.records) for row in topic.partition_data] for topic in body.topic_data]
     refusal = _refusal(request, broker, sent)
@@ -72,10 +73,11 @@ def _answering(request: Request, broker: BrokerState) -> Steps[Answer]:
         )
         outcomes = []
         for row, one in zip(asked.partition_data, of_topic, strict=True):
-            outcome = _outcome(request, broker, found.topic, found.code, row.index, one, content=turns.content)
+            append = partial(_outcome, request, broker, found.topic, found.code, row.index, one, content=turns.content)
+            outcome = yield from produce.opening(broker, turns.content, append)
             outcomes.append((row.index, outcome))
             if turns.is_due(one.records):
-                yield
+                yield None
         done.append(TopicOutcomes(asked.name, asked.topic_id, found.topic, outcomes))
     if body.acks == 0:
         codes = (outcome.error_code for one in done for _, outcome in one.partitions)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaframes.broker.access import all_denied
+from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.apis._share import is_member_id
@@ -26,10 +26,18 @@ if TYPE_CHECKING:
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the member's epoch, and its assignment where it has changed."""
-    body, types = request.body, request.response
+    body = request.body
     if not is_member_id(body.member_id):
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
-    code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
+    return broker.changes.rows(
+        body.subscribed_topic_names or (),
+        lambda name: denied(request, broker.access, "TOPIC", name),
+        lambda codes: _beaten(request, broker, next(filter(None, codes), ErrorCode.NONE)),
+    )
+
+
+def _beaten(request: Request, broker: BrokerState, code: int) -> Answer:
+    body, types = request.body, request.response
     code = code or elsewhere(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)

@@ -28,8 +28,12 @@ _NOT_ADDED = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Stage the offsets."""
-    body, types = request.body, request.response
     rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
+    return rows.answered(lambda: _answer(request, broker, rows))
+
+
+def _answer(request: Request, broker: BrokerState, rows: OffsetRows) -> Answer:
+    body, types = request.body, request.response
     done: dict[TopicPartition, int] | int
     done = elsewhere(request, broker, GROUP, body.group_id)
     if done == ErrorCode.NONE and not body.group_id:

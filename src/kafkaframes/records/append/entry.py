@@ -9,6 +9,7 @@ A test runs both ways on the same bytes and compares all that comes out.
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
@@ -20,7 +21,7 @@ from kafkaframes.records.append.result import Appended, DownConverted
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
-from kafkaframes.records.limits import CONTENT
+from kafkaframes.records.limits import CONTENT, open_content
 
 _LARGEST_START: Final = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
 Answer = tuple[int, int, int, int]
@@ -134,13 +135,15 @@ def _content(data: bytes, most_bytes: int) -> bytes | bytearray | None:
     """Decompress what the kernel would not; ``None`` where it is damaged.
 
     Raises:
+        ApartError: as ``open_content``.
         AppendRefusedError: it is too large.
     """
     budget = CONTENT.get()
     if budget is not None and budget.is_spent:
         raise of_content(budget.most_bytes)
-    stream = memoryview(data)[start_of_stream(data) :]
-    records, error = decompress(codec_in(data), stream, magic=data[BYTES_TO_MAGIC - 1], limit_bytes=most_bytes)
+    stream, magic = memoryview(data)[start_of_stream(data) :], data[BYTES_TO_MAGIC - 1]
+    work = partial(decompress, codec_in(data), stream, magic=magic, limit_bytes=most_bytes)
+    records, error = open_content("stream", len(stream), work)
     if budget is not None:
         budget.spent_bytes += len(records) if error is None else most_bytes
     if error is not None and is_over_limit(error):

@@ -26,6 +26,7 @@ that stays in place keeps its bytes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import TRANSACTIONAL
-from kafkaframes.records.limits import CONTENT
+from kafkaframes.records.limits import CONTENT, open_content
 from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
@@ -107,8 +108,10 @@ def _decoded(append: _Append, *, lenient: bool = False) -> Decoded:
     most, budget = append.settings.most_content_bytes, CONTENT.get()
     if budget is not None and budget.is_spent:
         raise refusal.of_content(budget.most_bytes)
-    decoded = decode(append.data, append.batches, limit_bytes=most, total_bytes=most, lenient=lenient)
-    if budget is not None and source_codec(append.batches) is not Codec.NONE:
+    work = partial(decode, append.data, append.batches, limit_bytes=most, total_bytes=most, lenient=lenient)
+    is_plain = source_codec(append.batches) is Codec.NONE
+    decoded = open_content(f"records {lenient}", 0 if is_plain else len(append.data), work)
+    if budget is not None and not is_plain:
         budget.spent_bytes += len(decoded.sections.buf)
     if any(is_over_limit(problem.detail) for problem in decoded.sections.problems.values()):
         raise refusal.of_content(most)
