@@ -12,6 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAID = {
     "a_log": ("sound: 13 partitions", "orders-0: 2,000 offsets", "customers"),
     "client": ("1,000 records", "nothing new", "'celsius_mean': 70.0"),
+    "into_a_database": ("the program ends here", "500 rows, 500 different"),
     "traffic": ("client-of-0.10", "new-client", "removed"),
     "live_topics": ("|customer-0|  143|", "|  1000| 999000|"),
 }
@@ -24,7 +25,7 @@ def run(name, monkeypatch, capfd):
     return capfd.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["a_log", "client", "traffic"])
+@pytest.mark.parametrize("name", ["a_log", "client", "into_a_database", "traffic"])
 def test_an_example_runs(name, monkeypatch, capfd):
     pytest.importorskip("pandas", reason="kafkaframes[notebook] is not installed")
     said = run(name, monkeypatch, capfd)

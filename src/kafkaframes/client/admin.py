@@ -28,7 +28,7 @@ _OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.
 _BY_STATE: Final = 6  # DeleteTopics' first version that takes topic states in place of names
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class NewTopic:
     """A topic to create; -1 is the broker's default."""
 

@@ -37,6 +37,7 @@ from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
 
 Listener = Callable[[Collection[TopicPartition]], Any]
+ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # of ``fetch_arrow``
 _TURN_RECORDS: Final = 1_000
 _GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its group rebalances
 
@@ -405,7 +406,7 @@ class AsyncConsumer:
         self,
         timeout_ms: int | None = 1_000,
         *,
-        columns: Sequence[str] = ("topic", "partition", *DEFAULT_COLUMNS),
+        columns: Sequence[str] = ARROW_COLUMNS,
         max_bytes: int = 67_108_864,
     ) -> pa.Table:
         """Return the records that are there, as columns.
@@ -498,18 +499,18 @@ class AsyncConsumer:
             raise OptionError("committed offsets need group_id")
         return GroupMember(self.settings.group_id) if self._membership is None else self._membership.member
 
-    async def commit(self, given: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
-        """Commit offsets for the group: the positions of all partitions if none are given.
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
+        """Commit offsets for the group: the positions of all partitions if none are named.
 
         Raises:
             OptionError: there is no group.
             BrokerError: the coordinator refuses.
         """
         member = self.group_metadata()
-        if given is None:
-            given = {one: CommittedOffset(self.position(one)) for one in self.assignment()}
+        if offsets is None:
+            offsets = {one: CommittedOffset(self.position(one)) for one in self.assignment()}
         try:
-            await group_offsets.commit(self._cluster, member, given)
+            await group_offsets.commit(self._cluster, member, offsets)
         except BrokerError as error:
             if self._membership is not None and error.code in JOIN_AGAIN:
                 self._membership.join_again()

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
 from kafkaframes.client.batches import Numbered
 from kafkaframes.client.batches import Producer as ProducerIdentity
-from kafkaframes.client.consumer import AsyncConsumer
+from kafkaframes.client.consumer import ARROW_COLUMNS, AsyncConsumer, Listener
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import LoopThread
@@ -209,9 +209,28 @@ class Consumer:
         """Read these partitions and no others; see ``AsyncConsumer.assign``."""
         self._loop.call(self._twin.assign(partitions, ends=ends))
 
-    def subscribe(self, topics: str | Iterable[str] | None = None, **options: Any) -> None:
-        """Join the group, whose members share the topics' partitions out; see ``AsyncConsumer.subscribe``."""
-        self._loop.call(self._twin.subscribe(topics, **options))
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | None = None,
+        on_assign: Listener | None = None,
+        on_revoke: Listener | None = None,
+    ) -> None:
+        """Join the group ``group_id``; its members share the topics' partitions out. The first read waits for that.
+
+        Args:
+            topics: names.
+            pattern: or a regular expression that whole names match; new topics are seen when metadata is.
+            on_assign, on_revoke: called with the partitions that come and go, in the client's own thread: they must
+                not call this consumer, which waits for them.
+
+        Raises:
+            OptionError: there is no group, or neither topics nor a pattern.
+            NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
+        """
+        joining = self._twin.subscribe(topics, pattern=pattern, on_assign=on_assign, on_revoke=on_revoke)
+        self._loop.call(joining)
 
     def unsubscribe(self) -> None:
         """Leave the group and read nothing."""
@@ -274,9 +293,25 @@ class Consumer:
         """Return the next partition's batches as bytes."""
         return self._loop.call(self._twin.fetch(timeout_ms))
 
-    def fetch_arrow(self, timeout_ms: int | None = 1_000, **options: Any) -> pa.Table:
-        """Return the records that are there, as columns; see ``AsyncConsumer.fetch_arrow``."""
-        return self._loop.call(self._twin.fetch_arrow(timeout_ms, **options))
+    def fetch_arrow(
+        self,
+        timeout_ms: int | None = 1_000,
+        *,
+        columns: Sequence[str] = ARROW_COLUMNS,
+        max_bytes: int = 67_108_864,
+    ) -> pa.Table:
+        """Return the records that are there, as columns; a table of no rows where nothing came in time.
+
+        Args:
+            timeout_ms: how long to wait for the first; what has arrived by then is in the result too.
+            columns: ``topic``, ``partition`` and those of ``kafkaframes.read_records``.
+            max_bytes: of fetched batches; one answer of a broker is always taken.
+
+        Raises:
+            BrokerError: a partition cannot be read.
+            CorruptRecordError: a batch is damaged, or of a format that this consumer was told not to read.
+        """
+        return self._loop.call(self._twin.fetch_arrow(timeout_ms, columns=columns, max_bytes=max_bytes))
 
     def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return records as Python values."""
