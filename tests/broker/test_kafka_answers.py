@@ -348,16 +348,52 @@ def test_settings_of_a_new_topic_are_checked_before_its_replicas_and_these_befor
     assert [row.error_code for row in done] == codes
 
 
+def test_a_name_that_comes_twice_has_one_row(broker):
+    """CreateTopics 5 of a twice and b: INVALID_REQUEST for a, once, and b is there."""
+    rows = [types("CreateTopics").CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "aab"]
+    done = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
+    assert [(row.name, row.error_code) for row in done] == [("a", ErrorCode.INVALID_REQUEST), ("b", 0)]
+
+
+@pytest.mark.parametrize("by", ["name", "topic_id"])
+def test_a_topic_that_comes_twice_is_not_deleted(broker, by):
+    """DeleteTopics 6 of orders twice, by name or by id: INVALID_REQUEST, once, and it stays."""
+    whose = {"name": "orders"} if by == "name" else {"name": None, "topic_id": topic_id(broker)}
+    made = types("DeleteTopics").DeleteTopicState
+    done = broker.send("DeleteTopics", 6, topics=[made(**whose), made(**whose)], timeout_ms=1000).responses
+    assert [row.error_code for row in done] == [ErrorCode.INVALID_REQUEST]
+    assert "orders" in broker.state.topics
+
+
+def test_offsets_of_a_partition_that_comes_twice_are_not_listed(broker):
+    """ListOffsets 5 of orders-0 twice and orders-1, in two topics: one topic, INVALID_REQUEST once, and 3."""
+    made = types("ListOffsets")
+    rows = [made.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
+    topics = [made.ListOffsetsTopic(name="orders", partitions=some) for some in (rows[:2], rows[2:])]
+    (done,) = broker.send("ListOffsets", 5, topics=topics).topics
+    found = [(row.partition_index, row.error_code) for row in done.partitions]
+    assert found == [(0, ErrorCode.INVALID_REQUEST), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_loggers_are_those_of_one_broker(broker):
+    """DescribeConfigs 4 of type 8 without a name: INVALID_REQUEST; of broker 1 it is answered."""
+    made = types("DescribeConfigs").DescribeConfigsResource
+    rows = [made(resource_type=8, resource_name=name) for name in ("", "1")]
+    results = broker.send("DescribeConfigs", 4, resources=rows).results
+    assert [row.error_code for row in results] == [ErrorCode.INVALID_REQUEST, 0]
+
+
 def altered(broker, *resources, operation=0):
     """IncrementalAlterConfigs 1 of resources (type, name, setting, value); return the error codes."""
     made = types("IncrementalAlterConfigs")
+    operations = operation if isinstance(operation, list) else [operation] * len(resources)
     rows = [
         made.AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
-            configs=[made.AlterableConfig(name=key, value=value, config_operation=operation)],
+            configs=[made.AlterableConfig(name=key, value=value, config_operation=how)],
         )
-        for kind, name, key, value in resources
+        for (kind, name, key, value), how in zip(resources, operations, strict=True)
     ]
     return [row.error_code for row in broker.send("IncrementalAlterConfigs", 1, resources=rows).responses]
 
@@ -382,6 +418,8 @@ def test_a_request_for_settings_fails_whole(broker):
     broker.state.create_topic("other", 1)
     assert altered(broker, orders, orders) == [ErrorCode.INVALID_REQUEST] * 2
     assert altered(broker, orders, (2, "other", "flush.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST] * 2
+    codes = altered(broker, (2, "other", "flush.ms", None), orders, operation=[9, 3])
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG]  # without a value it goes no further
 
 
 def test_levels_of_loggers_are_checked(broker):

@@ -7,18 +7,18 @@ equal. What is left is a difference; ``ALLOWED`` names those that we keep, each 
 
 from __future__ import annotations
 
-import base64
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.interop.random_differential.compare import with_records
+
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
 from kafkaframes.protocol.spec.catalog import api as catalog_api
-from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 
 NOW = 1_700_000_000_000
@@ -136,36 +136,6 @@ def as_json(body: Any, version: int) -> Any:
     if isinstance(body, str):
         return body
     return with_records(body.to_json(version, records="base64"))
-
-
-def with_records(value: Any) -> Any:
-    """Return JSON whose records are decoded: two libraries of one codec write different bytes for the same content."""
-    if isinstance(value, list):
-        return [with_records(one) for one in value]
-    if isinstance(value, dict):
-        return {key: decoded(one) if key == "records" else with_records(one) for key, one in value.items()}
-    return value
-
-
-def decoded(text: str | None) -> Any:
-    """Return the whole batches: their headers but for sizes and CRCs, and their records."""
-    if not text:
-        return text
-    return [
-        {
-            "magic": batch.magic,
-            "codec": batch.codec,
-            "baseOffset": batch.base_offset,
-            "lastOffset": batch.last_offset,
-            "leaderEpoch": batch.leader_epoch,
-            "maxTimestamp": batch.max_timestamp,
-            "timestampType": batch.timestamp_type,
-            "producer": (batch.producer_id, batch.producer_epoch, batch.base_sequence),
-            "records": [tuple(record[:5]) for record in batch.records],
-            "isWhole": batch.valid and batch.damage is None,
-        }
-        for batch in read_values(base64.b64decode(text))
-    ]
 
 
 def differences(step: Step, ours: Any, theirs: Any, path: str = "$") -> Iterator[Difference]:

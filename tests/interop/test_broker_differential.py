@@ -6,7 +6,11 @@ from tests.interop.broker_script import Client, is_allowed, script
 
 from kafkaframes.broker import Broker
 
-PROPERTIES = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+PROPERTIES = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",  # the records are old, and retention begins after half a minute
+}
 OURS = PROPERTIES | {"authorizer.class.name": ""}  # as Kafka's default; ours keeps rules
 LEAST_REQUESTS = 2_000
 

@@ -67,7 +67,7 @@ def _altered(
 ) -> Message:
     rows = []
     times = Counter((one.resource_type, one.resource_name) for one in resources)
-    fails = any(one.resource_type in _OF_CONTROLLERS and _has_unknown_operation(one.configs) for one in resources)
+    fails = any(_fails(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
     for asked in resources:
         kind, name = asked.resource_type, asked.resource_name
         code: int = ErrorCode.INVALID_REQUEST
@@ -106,8 +106,15 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
         return ErrorCode.INVALID_CONFIG, str(error)
 
 
-def _has_unknown_operation(rows: list[Any]) -> bool:
-    return any(getattr(row, "config_operation", SET) not in _OPERATIONS for row in rows)
+def _fails(resource: Any) -> bool:
+    """Return whether Kafka's controller gets an operation that it does not know."""
+    rows = resource.configs
+    if all(getattr(row, "config_operation", SET) in _OPERATIONS for row in rows):
+        return False
+    try:
+        return resource.resource_type in _OF_CONTROLLERS and bool(_checked(rows))
+    except InvalidRequestError:  # the broker refuses it before
+        return False
 
 
 def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int, str | None]:

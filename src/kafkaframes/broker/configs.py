@@ -162,7 +162,8 @@ def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[Config
 
 
 def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
-    if name and not (name.isdigit() and int(name) in broker.nodes.by_id):
+    is_for_all = not name and kind == BROKER  # loggers are those of one broker
+    if not is_for_all and not (name.isdigit() and int(name) in broker.nodes.by_id):
         return ErrorCode.INVALID_REQUEST, f"no broker {name!r} here", []
     if kind == BROKER_LOGGER:
         return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]

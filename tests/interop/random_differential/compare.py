@@ -34,7 +34,7 @@ def plain(memory: Memory, asked: Asked, answer: Any) -> Any:
     """Return an answer as JSON that two brokers can share."""
     if isinstance(answer, str):
         return answer
-    found = memory.plain(_with_records(answer.to_json(asked.version, records="base64")))
+    found = memory.plain(with_records(answer.to_json(asked.version, records="base64")))
     if asked.api == "Fetch":
         found["responses"] = _by_topic(found["responses"])
     return found
@@ -49,11 +49,12 @@ def _by_topic(rows: list[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _with_records(value: Any) -> Any:
+def with_records(value: Any) -> Any:
+    """Return JSON whose records are decoded."""
     if isinstance(value, list):
-        return [_with_records(one) for one in value]
+        return [with_records(one) for one in value]
     if isinstance(value, dict):
-        return {key: _decoded(one) if key == "records" else _with_records(one) for key, one in value.items()}
+        return {key: _decoded(one) if key == "records" else with_records(one) for key, one in value.items()}
     return value
 
 

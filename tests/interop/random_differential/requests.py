@@ -54,6 +54,14 @@ WEIGHTS = {
     "ConsumerGroupHeartbeat": 5,
     "DescribeGroups": 2,
 }
+# Of these Kafka's answer to a name that comes twice does not depend on its hash tables.
+_MAY_REPEAT = frozenset(
+    {
+        *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "Metadata"),
+        *("DescribeTopicPartitions", "ListOffsets", "AlterUserScramCredentials", "DescribeUserScramCredentials"),
+    }
+)
+_SELDOM = 0.3
 _LEVELS = (0.0, 0.05, 0.05, 0.15, 0.4)
 _COUNTS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 0)
 _PLAIN_COUNTS = (1, 1, 1, 1, 2)
@@ -94,7 +102,8 @@ def _field(draw: Draw, spec: MessageSpec, field: FieldSpec) -> Any:
         if can_be_null and draw.random.random() < 0.15:
             return None
         count = draw.random.choice(_PLAIN_COUNTS if draw.oddness < 0.1 else _COUNTS)
-        return _distinct([_element(draw, spec, field) for _ in range(count)])
+        rows = [_element(draw, spec, field) for _ in range(count)]
+        return rows if draw.api in _MAY_REPEAT and draw.oddness > _SELDOM else _distinct(rows)
     if field.type.is_struct:
         if can_be_null and draw.random.random() < 0.8:
             return None
@@ -165,7 +174,8 @@ def _configs(draw: Draw, body: dict[str, Any]) -> None:
             row["configs"] = _distinct(row["configs"])
         if row.get("resourceType") in (4, 8):
             body["validateOnly"] = True
-            row["resourceName"] = draw.of("1", "1", "", "2", "x")
+            # AlterConfigs of all brokers may not take min.insync.replicas away (KIP-966).
+            row["resourceName"] = draw.of("1", "1", "2" if draw.api == "AlterConfigs" else "", "2", "x")
         elif row.get("resourceType") == 32:
             row["resourceName"] = draw.group
     if draw.api == "CreateTopics":

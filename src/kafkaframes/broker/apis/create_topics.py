@@ -48,8 +48,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _made(request: Request, broker: BrokerState, topics: list[CreateTopicsRequest.CreatableTopic]) -> Steps[Answer]:
     names = Counter(asked.name for asked in topics)
+    rows_of = {asked.name: asked for asked in topics}.values()  # a name that comes twice has one row
     batch = _Batch({_metrics_name(name): name for name in broker.topics})
-    rows = yield from each(_result(request, broker, asked, names[asked.name], batch) for asked in topics)
+    rows = yield from each(_result(request, broker, asked, names[asked.name], batch) for asked in rows_of)
     try:
         if batch.made:
             broker.keep(batch.made.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -33,7 +34,13 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _deleted(request: Request, broker: BrokerState, asked: list[tuple[Any, Any]]) -> Steps[Answer]:
     chosen: dict[UUID, Topic] = {}
-    rows = [_row(request, broker, name, topic_id, chosen) for name, topic_id in asked]
+    rows = []
+    for (name, topic_id), times in Counter(asked).items():
+        if times == 1:
+            rows.append(_row(request, broker, name, topic_id, chosen))
+        else:  # nothing is deleted for a name that comes twice
+            types, code = request.response, ErrorCode.INVALID_REQUEST
+            rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
     try:
         yield from broker.deleting_topics(list(chosen.values()))
     except KafkaframesError as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
-from kafkaframes.broker.find import find_topic, led_here
+from kafkaframes.broker.find import FoundTopic, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
@@ -35,22 +36,37 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _answer(request: Request, broker: BrokerState) -> Message:
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    topics = []
+    times = Counter((asked.name, one.partition_index) for asked in request.body.topics for one in asked.partitions)
+    rows: dict[str, dict[int, Any]] = {}  # Kafka answers partition by partition
     for asked in request.body.topics:
         if not asked.partitions:
-            continue  # Kafka answers partition by partition
+            continue
         found = find_topic(request, broker, asked.name)
-        rows = []
+        of_topic = rows.setdefault(asked.name, {})
         for one in asked.partitions:
-            partition, code = None, found.code
-            if not _is_known(one.timestamp, request.version):
-                code = ErrorCode.UNSUPPORTED_VERSION
-            elif found.topic is not None:
-                epoch = one.current_leader_epoch
-                partition, code = led_here(request, found.topic, one.partition_index, current_leader_epoch=epoch)
-            rows.append(_row(request, one, partition, code, broker.clock.now_ms))
-        topics.append(request.response.ListOffsetsTopicResponse(name=asked.name, partitions=rows))
-    return request.response(topics=topics)
+            is_twice = times[asked.name, one.partition_index] > 1
+            of_topic[one.partition_index] = _answer_of(request, broker, found, one, is_twice=is_twice)
+    row = request.response.ListOffsetsTopicResponse
+    return request.response(topics=[row(name=name, partitions=list(some.values())) for name, some in rows.items()])
+
+
+def _answer_of(
+    request: Request,
+    broker: BrokerState,
+    found: FoundTopic,
+    asked: ListOffsetsRequest.ListOffsetsPartition,
+    *,
+    is_twice: bool,
+) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
+    partition, code = None, found.code
+    if is_twice and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        code = ErrorCode.INVALID_REQUEST
+    elif not _is_known(asked.timestamp, request.version):
+        code = ErrorCode.UNSUPPORTED_VERSION
+    elif found.topic is not None:
+        epoch = asked.current_leader_epoch
+        partition, code = led_here(request, found.topic, asked.partition_index, current_leader_epoch=epoch)
+    return _row(request, asked, partition, code, broker.clock.now_ms)
 
 
 def _refuse(request: Request, code: int) -> Message:
