@@ -93,19 +93,19 @@ def _create(
     _describe(request, broker, row, count, configs)
 
 
-def _configs(broker: BrokerState, asked: Any) -> dict[str, str]:
+def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     """Return a topic's settings; they are checked before its partitions."""
-    if len({config.name for config in asked.configs}) < len(asked.configs):
+    if len({config.name for config in topic.configs}) < len(topic.configs):
         raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
-    nulls = [config.name for config in asked.configs if config.value is None]
+    nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
-    return checked_topic(broker.settings, {config.name: config.value for config in asked.configs})
+    return checked_topic(broker.settings, {config.name: config.value for config in topic.configs})
 
 
-def _count(broker: BrokerState, asked: Any) -> int:
+def _count(broker: BrokerState, topic: Any) -> int:
     """Return how many partitions a topic gets without a manual assignment."""
-    factor, count, nodes = asked.replication_factor, asked.num_partitions, len(broker.nodes.ids)
+    factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.ids)
     if factor != _DEFAULT and factor < 1:
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
     if count == _DEFAULT:

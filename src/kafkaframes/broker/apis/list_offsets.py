@@ -36,37 +36,37 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _answer(request: Request, broker: BrokerState) -> Message:
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    times = Counter((asked.name, one.partition_index) for asked in request.body.topics for one in asked.partitions)
+    times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
     rows: dict[str, dict[int, Any]] = {}  # Kafka answers partition by partition
-    for asked in request.body.topics:
-        if not asked.partitions:
+    for topic in request.body.topics:
+        if not topic.partitions:
             continue
-        found = find_topic(request, broker, asked.name)
-        of_topic = rows.setdefault(asked.name, {})
-        for one in asked.partitions:
-            is_twice = times[asked.name, one.partition_index] > 1
-            of_topic[one.partition_index] = _answer_of(request, broker, found, one, is_twice=is_twice)
-    row = request.response.ListOffsetsTopicResponse
-    return request.response(topics=[row(name=name, partitions=list(some.values())) for name, some in rows.items()])
+        known = find_topic(request, broker, topic.name)
+        of_topic = rows.setdefault(topic.name, {})
+        for row in topic.partitions:
+            is_twice = times[topic.name, row.partition_index] > 1
+            of_topic[row.partition_index] = _answer_of(request, broker, known, row, is_twice=is_twice)
+    of = request.response.ListOffsetsTopicResponse
+    return request.response(topics=[of(name=name, partitions=list(some.values())) for name, some in rows.items()])
 
 
 def _answer_of(
     request: Request,
     broker: BrokerState,
-    found: FoundTopic,
-    asked: ListOffsetsRequest.ListOffsetsPartition,
+    known: FoundTopic,
+    row: ListOffsetsRequest.ListOffsetsPartition,
     *,
     is_twice: bool,
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
-    partition, code = None, found.code
+    partition, code = None, known.code
     if is_twice and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         code = ErrorCode.INVALID_REQUEST
-    elif not _is_known(asked.timestamp, request.version):
+    elif not _is_known(row.timestamp, request.version):
         code = ErrorCode.UNSUPPORTED_VERSION
-    elif found.topic is not None:
-        epoch = asked.current_leader_epoch
-        partition, code = led_here(request, found.topic, asked.partition_index, current_leader_epoch=epoch)
-    return _row(request, asked, partition, code, broker.clock.now_ms)
+    elif known.topic is not None:
+        epoch = row.current_leader_epoch
+        partition, code = led_here(request, known.topic, row.partition_index, current_leader_epoch=epoch)
+    return _row(request, row, partition, code, broker.clock.now_ms)
 
 
 def _refuse(request: Request, code: int) -> Message:
