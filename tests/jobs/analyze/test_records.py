@@ -66,6 +66,6 @@ def test_what_cannot_be_measured_is_left_out():
         {"value": [b"v"], "timestamp": [5]}, record_format=1, timestamp_type="LogAppendTime"
     )
     damaged = mutations.batch_v2(b"\x7f", count=1)
-    appended = kafkaframes.build_records(rows, timestamp_type="LogAppendTime")
+    appended = kafkaframes.build_records(rows(1), timestamp_type="LogAppendTime")
     sizes = measured(old + damaged + appended + kafkaframes.build_records({"value": [b"v"]}))
     assert (sizes.batches, sizes.records, sizes.left_out) == (1, 1, 3)
