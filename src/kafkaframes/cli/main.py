@@ -60,7 +60,7 @@ SECTIONS: Sections = {
         "decode": ("kafkaframes.cli.decode", "a request, response or record to an annotated hex dump"),
         "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
         "diff": ("kafkaframes.cli.diff", "two encodings side by side, field by field"),
-        "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, guide, import"),
+        "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, tags, propose, guide"),
         "analyze": ("kafkaframes.cli.analyze", "what the wire format costs, and what it would cost otherwise"),
         "vectors": ("kafkaframes.cli.vectors", "bytes with what they mean, for the tests of other libraries"),
     },
