@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.interop.random_differential.named import name_of
+from tests.interop.random_differential.named import failed_inside, name_of
 from tests.interop.random_differential.requests import Asked
 from tests.interop.random_differential.symbols import Memory
 
@@ -90,7 +90,9 @@ def differences(asked: Asked, ours: Any, theirs: Any) -> list[Difference]:
 
 
 def _walk(ours: Any, theirs: Any, path: str) -> Iterator[Difference]:
-    if isinstance(ours, dict) and isinstance(theirs, dict):
+    if failed_inside(ours, theirs):
+        yield Difference(path, ours, theirs)
+    elif isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted({*ours, *theirs}):
             yield from _walk(ours.get(key), theirs.get(key), f"{path}.{key}")
     elif isinstance(ours, list) and isinstance(theirs, list):

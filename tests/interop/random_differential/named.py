@@ -67,6 +67,13 @@ def never_answered(ours: Any, theirs: Any) -> bool:
     return theirs == "no answer yet"
 
 
+def failed_inside(ours: Any, theirs: Any) -> bool:
+    """Return whether Kafka failed where we answer: a row of an answer, compared as a whole."""
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return False
+    return (ours.get("errorCode"), theirs.get("errorCode")) == (0, -1)
+
+
 def removed_unwritten(ours: Any, theirs: Any) -> bool:
     """Return whether Kafka lists one group of consumers more than we."""
     more = [row for row in theirs if row not in ours]
@@ -103,6 +110,12 @@ NAMED = (
         r"\.groups\.length$",
         "an empty consumer group that JoinGroup with a member id has ended: Kafka lists it until it writes something",
         removed_unwritten,
+    ),
+    Named(
+        "ShareFetch",
+        r"\.partitions\[\]$",
+        "Kafka fails (UNKNOWN_SERVER_ERROR) with read_committed where a group stands inside an aborted batch",
+        failed_inside,
     ),
     Named("CreateTopics", r"\.topicId$", "Kafka gives an id to a topic that it only validates"),
     Named("ListOffsets", r"\.timestamp$", "a marker's time", both_now),

@@ -276,7 +276,7 @@ class GroupCoordinator:
         """
         if group.group_id not in self.groups:
             self.write(group.group_id, [share_records.state_record(group, {})])
-            self.groups[group.group_id] = group
+            self.groups[group.group_id], group.has_read = group, True
         self.share.put_initialized(group, topics)
 
     def forget_share_topic(self, topic_id: UUID) -> None:
