@@ -18,7 +18,7 @@ LEAST_REQUESTS = 800
 
 
 def test_requests_are_answered_as_kafka_answered_them():
-    with Broker(config=OURS, as_version="4.3") as broker:
+    with Broker(config=OURS, broker_release="4.3") as broker:
         done = list(replay(RECORDED, ("127.0.0.1", broker.port)))
     assert [str(finding) for _, finding in done if finding is not None] == []
     assert sum(size for size, _ in done) >= LEAST_REQUESTS
