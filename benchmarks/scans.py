@@ -7,7 +7,7 @@ process, in turn, the median of several runs; a ratio is that of two in one turn
 
 Run:    python benchmarks/scans.py [--gigabytes 2] [--records 5000000] [--runs 3] [--skip segments|topic]
 Needs:  pip install 'kafkaframes[pandas,polars,duckdb]' aiokafka confluent-kafka
-Saves:  benchmarks/results/scans.md (written by hand from what it prints, with machine and date)
+Saves:  nothing: benchmarks/results/scans.md has what it printed, with machine and date
 """
 
 from __future__ import annotations

@@ -236,11 +236,13 @@ class Scan:
             OptionError, LogDirError, NetworkError, BrokerError, CorruptRecordError: as ``to_batches``.
         """
         total = 0
-        for part in self.plan().slices:
-            if self.most is not None and total >= self.most:
-                break
-            total += part.count()
-        self.source.close()
+        try:
+            for part in self.plan().slices:
+                if self.most is not None and total >= self.most:
+                    break
+                total += part.count()
+        finally:
+            self.source.close()
         return total if self.most is None else min(total, self.most)
 
     def to_pandas(self, *, workers: int = 1, **options: Any) -> pd.DataFrame:
