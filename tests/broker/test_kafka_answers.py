@@ -349,10 +349,13 @@ def test_settings_of_a_new_topic_are_checked_before_its_replicas_and_these_befor
 
 
 def test_a_name_that_comes_twice_has_one_row(broker):
-    """CreateTopics 5 of a twice and b: INVALID_REQUEST for a, once, and b is there."""
+    """CreateTopics 5 of a twice and b: INVALID_REQUEST for a, once, and b is there; CreatePartitions 3 of b twice."""
     rows = [types("CreateTopics").CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "aab"]
     done = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
     assert [(row.name, row.error_code) for row in done] == [("a", ErrorCode.INVALID_REQUEST), ("b", 0)]
+    rows = [types("CreatePartitions").CreatePartitionsTopic(name="b", count=2) for _ in range(2)]
+    done = broker.send("CreatePartitions", 3, topics=rows, timeout_ms=1000).results
+    assert [(row.name, row.error_code) for row in done] == [("b", ErrorCode.INVALID_REQUEST)]
 
 
 @pytest.mark.parametrize("by", ["name", "topic_id"])
@@ -402,6 +405,9 @@ def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
     """Of the unknown topic none: a wrong value 40, a good one 3; of a/b 17, and of its description."""
     assert altered(broker, (2, "none", "retention.ms", "x")) == [ErrorCode.INVALID_CONFIG]
     assert altered(broker, (2, "none", "retention.ms", "5")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert altered(broker, (2, "", "retention.ms", "5")) == [ErrorCode.INVALID_REQUEST]
+    assert altered(broker, (2, "", "retention.ms", "5"), operation=3) == [ErrorCode.INVALID_CONFIG]
+    assert altered(broker, (4, "1", "log.retention.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST]
     assert altered(broker, (2, "a/b", "retention.ms", "5")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     row = types("DescribeConfigs").DescribeConfigsResource(resource_type=2, resource_name="a/b")
     (result,) = broker.send("DescribeConfigs", 4, resources=[row]).results

@@ -130,13 +130,18 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
     return ErrorCode.NONE, None
 
 
-def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+def _check_named(entity: str, name: str) -> None:
     if not name:
-        raise InvalidRequestError("topics have no defaults of their own: they are the broker's settings")
+        raise InvalidRequestError(f"{entity} have no settings for all of them: those are the broker's")
+
+
+def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    topic = broker.topics.get(name)
+    configs = make(dict(topic.configs if topic is not None else {}))
+    _check_named("topics", name)
     if not is_topic(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
-    topic = broker.topics.get(name)
-    configs = checked_topic(broker.settings, make(dict(topic.configs if topic is not None else {})))
+    configs = checked_topic(broker.settings, configs)
     if topic is None:  # the settings come first (ControllerConfigurationValidator)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
     if not validate_only:
@@ -160,14 +165,10 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
 
 
 def _change_group(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
-    if not name:
-        raise InvalidRequestError("groups have no defaults of their own: they are the broker's settings")
     return _change_stored(broker, "group_configs", name, make, check_group, validate_only)
 
 
 def _change_metrics(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
-    if not name:
-        raise InvalidRequestError("a subscription of client metrics has a name")
     return _change_stored(broker, "client_metrics", name, make, check_metrics, validate_only)
 
 
@@ -181,6 +182,7 @@ def _change_stored(
 ) -> tuple[int, str | None]:
     stored: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
     configs = make(dict(stored.get(name, {})))
+    _check_named(entity, name)
     check(broker.settings, configs)
     if not validate_only:
         stored[name] = configs
@@ -323,6 +325,8 @@ def _alter(configs: dict[str, str], one: Any) -> None:
     if one.config_operation == SET:
         configs[one.name] = one.value
         return
+    if one.config_operation not in _OPERATIONS:
+        raise InvalidRequestError(f"there is no operation {one.config_operation}")
     if one.config_operation not in (APPEND, SUBTRACT) or type_of(one.name, "") != LIST:
         raise OptionError(f"{one.name} is no list that can be added to or taken from")
     parts, named = list_of(configs.get(one.name, _DEFAULTS.get(one.name, ""))), list_of(one.value)

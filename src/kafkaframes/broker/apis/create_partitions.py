@@ -29,8 +29,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _added(
     request: Request, broker: BrokerState, topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
 ) -> Steps[Answer]:
-    names = Counter(asked.name for asked in topics)
-    rows = yield from each(_result(request, broker, asked, names[asked.name]) for asked in topics)
+    names = Counter(topic.name for topic in topics)
+    rows_of = {topic.name: topic for topic in topics}.values()  # a name that comes twice has one row
+    rows = yield from each(_result(request, broker, topic, names[topic.name]) for topic in rows_of)
     try:
         broker.save()
     except KafkaframesError as error:
