@@ -10,8 +10,8 @@ import click
 import pytest
 from tests.cli.calling import ask_or_raise
 
-from kafkaframes import message
 from kafkaframes.cli.main import cli
+from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
 from kafkaframes.protocol.spec.changes import RULES

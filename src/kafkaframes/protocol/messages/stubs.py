@@ -38,7 +38,7 @@ _OWN: Final = '''\
 
 from pathlib import Path
 
-from kafkaframes import message
+from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.registry import specs_by_name
 
 _SPECS = specs_by_name(Path(__file__).parent / {folder!r})
