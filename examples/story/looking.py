@@ -24,7 +24,7 @@ def command(*words: object) -> str:
 
 def audit(capture: Path, target: str) -> list[str]:
     """Return which clients an upgrade would break, and why."""
-    found = json.loads(command("audit", capture, "--target", target, "--format", "json"))
+    found = json.loads(command("audit", capture, "--target", target, "--json"))
     return sorted({str(one["clientId"]) for one in found["clients"] if one["verdict"] == "removed"})
 
 

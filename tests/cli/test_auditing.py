@@ -22,9 +22,7 @@ def test_the_old_logs_tell_removed_versions_with_guesses():
 
 def test_a_page_that_escapes_what_clients_say(tmp_path):
     out = tmp_path / "audit.html"
-    result = ask(
-        "audit", CAPTURES / "sasl-raw-tokens-broker39.pcap.gz", "--target", "4.3", "--format", "html", "-o", out
-    )
+    result = ask("audit", CAPTURES / "sasl-raw-tokens-broker39.pcap.gz", "--target", "4.3", "-o", out)
     text = out.read_text()
     assert result.exit_code == 4
     assert "kp-147-as-0.10.0" in text
@@ -36,6 +34,6 @@ def test_logs_on_disk_are_judged_by_their_formats():
     from kafkaframes.errors import KafkaframesError
 
     case = next(path for path in sorted((DATA / "logs").iterdir()) if path.is_dir())
-    result = ask("audit", case, "--target", "4.0.1", "--format", "json", "-v")
+    result = ask("audit", case, "--target", "4.0.1", "--json", "-v")
     assert not isinstance(result.exception, KafkaframesError)
     assert json.loads(result.output)["disk"]

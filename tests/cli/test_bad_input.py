@@ -228,14 +228,14 @@ def test_an_empty_destination_is_not_the_working_directory(tmp_path, monkeypatch
 @pytest.mark.parametrize("command", ["report", "dump-log", "audit"])
 def test_a_pipe_or_a_link_that_is_named_stays_what_it_is(tmp_path, command):
     asked = {
-        "report": ["report", LOGS[0], "--format", "json", *HERE, "-o"],
+        "report": ["report", LOGS[0], "--json", *HERE, "-o"],
         "audit": ["audit", LOGS[0], "--target", "4.3", "-o"],
     }
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("file")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     for name in ("pipe", "link"):
-        told = [*asked.get(command, ["dump-log", files(LOGS[0], ".log")[0], "--output"]), tmp_path / name]
+        told = [*asked.get(command, ["dump-log", files(LOGS[0], ".log")[0], "-o"]), tmp_path / name]
         CliRunner().invoke(cli, list(map(str, told)))
     assert os.read(reader, 1) == (tmp_path / "file").read_bytes()[:1]
     assert (tmp_path / "pipe").is_fifo()

@@ -11,7 +11,7 @@ from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 @click.command()
 @click.option("-f", "--from", "source")
 @click.option("--timeout", "seconds")
-@click.option("-o", "--option", "options", multiple=True)
+@click.option("--option", "options", multiple=True)
 def copy(source, seconds, options):
     raise OptionError(
         "`source` is empty; `start` says where to begin, `timeout` and `other` and `kafkaframes info` nothing"
@@ -26,7 +26,8 @@ class Group(LazyGroup):
 def test_settings_are_flags_then_options_of_spark():
     group = Group("kafkaframes", sections={"Commands": {"copy": ("", "")}})
     with pytest.raises(
-        OptionError, match=r"^--from is empty; -o startingOffsets says .* --timeout and `other` and `kafkaframes info`"
+        OptionError,
+        match=r"^--from is empty; --option startingOffsets says .* --timeout and `other` and `kafkaframes",
     ):
         group.main(["copy"], standalone_mode=False)
 

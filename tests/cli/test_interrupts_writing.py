@@ -36,7 +36,7 @@ WHOLE: dict[str, Callable[[Path, Path], list]] = {
     "dump-log": lambda log, to: ["dump-log", log, "--format", "csv", "--output", to],
     "audit": lambda log, to: ["audit", log, "--target", "4.3", "-o", to],
     "redact": lambda log, to: ["redact", CAPTURE, "-o", to],
-    "export to one file": lambda log, to: ["export", log, "--to", to, "--single-file", *HERE],
+    "export to one file": lambda log, to: ["export", log, "-o", to, *HERE],
 }
 # They go on where they were, with the next run.
 GOES_ON: dict[str, Callable[[Path, Path], list]] = {
@@ -108,20 +108,21 @@ def moments(hook, place: Path, arguments: list) -> int:
 @pytest.mark.parametrize("command", WHOLE)
 def test_nothing_half_done_is_left(hook, log, tmp_path, command):
     make = WHOLE[command]
-    count = moments(hook, tmp_path, make(log, tmp_path / "whole"))
-    whole = files(tmp_path / "whole")
+    out = "out.parquet" if command == "export to one file" else "out"
+    count = moments(hook, tmp_path, make(log, tmp_path / f"whole-{out}"))
+    whole = files(tmp_path / f"whole-{out}")
     for name, of in WHEN.items():
         place = tmp_path / name
         place.mkdir()
         hook.watch(place, at=of(count))
-        done = ask(make(log, place / "out"))
+        done = ask(make(log, place / out))
         hook.below = ""
         assert hook.count >= of(count), name
         assert (done.exit_code, done.stderr.splitlines()[-1:]) == INTERRUPTED, name
         left = [one.name for one in place.iterdir()]
-        assert left in ([], ["out"]), name
-        assert not left or files(place / "out").keys() == whole.keys(), name
-        assert not (place / "out").is_file() or files(place / "out") == whole, name
+        assert left in ([], [out]), name
+        assert not left or files(place / out).keys() == whole.keys(), name
+        assert not (place / out).is_file() or files(place / out) == whole, name
 
 
 @pytest.mark.parametrize("command", GOES_ON)

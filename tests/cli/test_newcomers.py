@@ -51,6 +51,6 @@ def test_numbers_in_json_have_units_and_null_for_none(tmp_path):
     assert said["first_timestamp_ms"] is None
     assert said["segments"][0]["last_offset"] is None
     assert -1 not in [*said.values(), *said["segments"][0].values()]
-    whole = json.loads(CliRunner().invoke(cli, ["report", str(LOG), "--format", "json"]).stdout)
+    whole = json.loads(CliRunner().invoke(cli, ["report", str(LOG), "--json"]).stdout)
     assert None in [one["first_timestamp_ms"] for one in whole["partitions"]]
     assert -1 not in [one[name] for one in whole["partitions"] for name in ("first_timestamp_ms", "last_timestamp_ms")]

@@ -93,7 +93,7 @@ def test_decode_takes_own_specs_before_the_catalogs(folder):
 
 def test_audit_names_own_apis_and_redact_keeps_them(folder, tmp_path):
     trace = write_traffic(tmp_path / "own.pcapng", folder)
-    audited = ask("audit", trace, "--target", "4.0.1", "--format", "json", "--specs", str(folder)).output
+    audited = ask("audit", trace, "--target", "4.0.1", "--json", "--specs", str(folder)).output
     assert {"Greet 0", "Greet 1", "Heartbeat 5"} <= {
         one["what"] for client in json.loads(audited)["clients"] for one in client["findings"]
     }

@@ -16,11 +16,11 @@ def test_the_command_writes_a_page_or_json(cluster, tmp_path):  # noqa: F811
     assert result.exit_code == 0, result.output
     assert "no damage found" in result.output
     assert "Read 2026-11-21 15:00 UTC" in page.read_text()
-    assert ask(cluster, "-o", data, "--format", "json", "--workers", "2").exit_code == 0
+    assert ask(cluster, "-o", data, "--json", "--workers", "2").exit_code == 0
     values = json.loads(data.read_text())
     assert values["report_version"] == 2
     assert values["sound"] is True
-    printed = ask(cluster, "--format", "json", "--generated-at", "2026-11-21")
+    printed = ask(cluster, "--json", "--generated-at", "2026-11-21")
     assert json.loads(printed.output)["generated_at_ms"] == 1_795_219_200_000
     assert not [path for path in tmp_path.parent.iterdir() if path.name.endswith(".part")]
 

@@ -159,7 +159,7 @@ def test_topics_are_chosen_alike(log, tmp_path, options, topics):
     assert json.loads(ask("verify", log, "--json", *options)[0].stdout)["partitions"] == len(topics)
     dumped = ask("dump-log", log, "-f", "%t-%p\\n", *options)[0].stdout
     assert set(dumped.split()) == topics
-    report = json.loads(ask("report", log, "--format", "json", *options)[0].stdout)
+    report = json.loads(ask("report", log, "--json", *options)[0].stdout)
     assert {one["name"] for one in report["topics"]} == {name[:-2] for name in topics}
     if "--partition" not in options:
         ask("export", log, "--to", tmp_path / "out", "--workers", "1", *options)

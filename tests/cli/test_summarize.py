@@ -47,9 +47,9 @@ def test_the_figures_are_those_of_kafkas_truth(spark, tmp_path):
     ("arguments", "message"),
     [
         (["/no/such/place", "--to", "{tmp}/out"], "no such file"),
-        ([SHOP, "--to", "{tmp}/out", "-o", "subscribed=orders"], "did you mean subscribe"),
-        ([SHOP, "--to", "{tmp}/out", "-o", "subscribe=order"], "no topic order"),
-        ([SHOP, "--to", "{tmp}/out", "-o", "subscribe"], "NAME=VALUE"),
+        ([SHOP, "--to", "{tmp}/out", "--option", "subscribed=orders"], "did you mean subscribe"),
+        ([SHOP, "--to", "{tmp}/out", "--option", "subscribe=order"], "no topic order"),
+        ([SHOP, "--to", "{tmp}/out", "--option", "subscribe"], "NAME=VALUE"),
         ([SHOP, "--to", "{tmp}"], "--overwrite replaces"),
         ([SHOP, "--to", "{tmp}", "--overwrite"], "is no earlier output"),
     ],

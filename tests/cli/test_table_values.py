@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("closed_catalogs")
         (("--mode", "protobuf", "--schema", "a.proto"), "protoc --include_imports"),
         (("--catalog", "c"), "--catalog is for --to iceberg"),
         (("--topic", "x"), "--topic is for a log directory"),
-        (("-o", "mode=FAILFAST"), "-o is for a log directory"),
+        (("--option", "mode=FAILFAST"), "--option is for a log directory"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, said, tmp_path):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kafkaframes.cli.options import ports_option, specs_option
-
-TEXT, JSON, HTML = "text", "json", "html"
+from kafkaframes.cli.options import TEXT, format_of, json_option, ports_option, specs_option
 
 
 @click.command("audit", context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,15 +12,8 @@ TEXT, JSON, HTML = "text", "json", "html"
 @click.option(
     "--target", metavar="RELEASE", help="The release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest."
 )
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice([TEXT, JSON, HTML]),
-    default=TEXT,
-    show_default=True,
-    help="The format of the result.",
-)
-@click.option("-o", "--output", metavar="FILE", help="Where it goes; standard output by default.")
+@click.option("-o", "--output", metavar="FILE", help="Write to a file: a page (.html), JSON (.json), else text.")
+@json_option
 @ports_option
 @specs_option
 @click.option("-v", "--verbose", is_flag=True, help="Also what is fine, and each finding with its reason.")
@@ -31,8 +22,8 @@ def command(
     ctx: click.Context,
     paths: tuple[str, ...],
     target: str | None,
-    kind: str,
     output: str | None,
+    as_json: bool,
     ports: str,
     specs: str | None,
     verbose: bool,
@@ -49,4 +40,14 @@ def command(
     """
     from kafkaframes.cli.auditing import run
 
-    ctx.exit(run(paths, target, kind=kind, output=output, ports=ports, specs=specs, verbose=verbose))
+    ctx.exit(
+        run(
+            paths,
+            target,
+            kind=format_of(output, as_json, default=TEXT),
+            output=output,
+            ports=ports,
+            specs=specs,
+            verbose=verbose,
+        )
+    )

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from kafkaframes import __version__
 from kafkaframes.capture.files import find_files
 from kafkaframes.capture.streams import ports_of
+from kafkaframes.cli.options import JSON, PAGE
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
@@ -44,15 +45,15 @@ def run(
     for path in paths:
         if path not in traffic:
             _count_disk(path, uses)
-    found = audit(uses, release, apis)
-    if kind == "json":
-        text = json.dumps(as_json(found), indent=1)
-    elif kind == "html":
-        text = audit_page(found, paths=paths, version=__version__)
+    result = audit(uses, release, apis)
+    if kind == JSON:
+        text = json.dumps(as_json(result), indent=1)
+    elif kind == PAGE:
+        text = audit_page(result, paths=paths, version=__version__)
     else:
-        text = "\n".join(lines(found, verbose=verbose))
+        text = "\n".join(lines(result, verbose=verbose))
     _write(text, output)
-    return found.exit_status
+    return result.exit_status
 
 
 def _ports(text: str) -> tuple[int, ...]:

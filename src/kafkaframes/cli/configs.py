@@ -6,13 +6,10 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, print_rows, reached
+from kafkaframes.cli.connecting import HELP, as_json_option, connecting, connecting_group, pairs_of, print_rows, reached
 from kafkaframes.cli.text import say
 
-
-@click.group("configs", context_settings=HELP)
-def command() -> None:
-    """Show and change settings of topics and brokers."""
+command = connecting_group("configs", "Show and change settings of topics and brokers.")
 
 
 @command.command("show", context_settings=HELP)

@@ -28,6 +28,27 @@ timeout_option = click.option(
     help="How long to wait until a broker of a cluster answers at first.",
 )
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
+_PROPERTIES = "kafkaframes.properties"  # of a context: what -X said so far
+
+
+def _with_those_before(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Add what was said before the subcommand, which the subcommand's own values override."""
+    context.meta[_PROPERTIES] = (*context.meta.get(_PROPERTIES, ()), *values)
+    return tuple(context.meta[_PROPERTIES])
+
+
+def connecting_group(name: str, help_text: str) -> click.Group:
+    """Return a group that takes ``-b``, ``-X`` and ``--timeout`` before its subcommands, too."""
+
+    @click.group(name, help=help_text, context_settings=HELP)
+    @connecting
+    @click.pass_context
+    def group(context: click.Context, /, **settings: Any) -> None:
+        del settings["properties"]  # `_with_those_before` adds them up
+        known = {key: value for key, value in settings.items() if value is not None}
+        context.default_map = dict.fromkeys(group.list_commands(context), known)
+
+    return group
 
 
 def connecting(function: Function) -> Function:
@@ -36,6 +57,7 @@ def connecting(function: Function) -> Function:
         "-X",
         "properties",
         multiple=True,
+        callback=_with_those_before,
         metavar="KEY=VALUE",
         help="A client property of Kafka's (security.protocol=SASL_SSL; may be repeated).",
     )

@@ -30,7 +30,7 @@ Writer = Callable[[Row], bytes]
 @click.argument("topic")
 @connecting
 @click.option("-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this partition.")
-@click.option("-o", "offsets", multiple=True, default=("beginning",), help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
+@click.option("--offset", "offsets", multiple=True, default=("beginning",), help="beginning, end, N, -N, s@MS, e@MS.")
 @click.option("-c", "count", type=click.IntRange(0), help="At most this many records.")
 @click.option("-e", "--exit", "ends", is_flag=True, help="End at what is the end now. Default: wait for more.")
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
@@ -50,8 +50,8 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **give
 
     \b
     kafkaframes consume orders -e
-    kafkaframes consume orders -f '%t/%p@%o %T %k: %s\\n' -o -10 -e
-    kafkaframes consume orders --format jsonl -o s@1760000000000
+    kafkaframes consume orders -f '%t/%p@%o %T %k: %s\\n' --offset -10 -e
+    kafkaframes consume orders --format jsonl --offset s@1760000000000
     """
     from kafkaframes.client import Consumer
     from kafkaframes.client.settings import ConsumerSettings

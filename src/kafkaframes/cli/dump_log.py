@@ -52,7 +52,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="See above.")
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
 @click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one a line.")
-@click.option("-o", "offsets", multiple=True, metavar="OFFSET", help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
+@click.option("--offset", "offsets", multiple=True, metavar="OFFSET", help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
 @click.option("-c", "count", type=click.IntRange(0), help="At most this many records.")
 @with_options(*selection_options, *range_options, *key_options)
 @click.option(
@@ -65,7 +65,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("--full-values", is_flag=True, help=f"JSON lines: no digests for values above {VALUE_LIMIT} bytes.")
 @click.option("--base64", is_flag=True, help="CSV: keys, values and header values in base64, so that no byte is lost.")
 @replicas_option
-@click.option("--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
 @opens_batches
 @reads("paths", "named")
 def command(**given: Any) -> None:
@@ -91,7 +91,7 @@ def command(**given: Any) -> None:
 
     \b
     kafkaframes dump-log --print-data-log /logs/orders-0
-    kafkaframes dump-log /logs -f '%t/%p@%o %T %k: %s\\n' -o s@1760000000000 -c 20
+    kafkaframes dump-log /logs -f '%t/%p@%o %T: %s\\n' --offset -10 -c 5
     kafkaframes dump-log /logs/orders-0 --format jsonl --key order-17
     kafkaframes dump-log /logs/__consumer_offsets-* --offsets-decoder
     """

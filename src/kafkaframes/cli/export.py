@@ -11,6 +11,7 @@ from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
 from kafkaframes.cli.options import (
     json_option,
     key_options,
+    log_option,
     master_option,
     opens_batches,
     range_options,
@@ -35,17 +36,14 @@ EXIT_INCOMPLETE = 1
     show_default=True,
     help="Of the files; or a table of Delta or Iceberg (the extras [delta], [iceberg]).",
 )
-@click.option(
-    "--single-file", is_flag=True, help="Parquet: one file for everything, with topic and partition; DIR is its name."
-)
+@click.option("-o", "--output", metavar="FILE.parquet", help="One file for everything, with topic and partition.")
 @click.option("--incremental", is_flag=True, help="Tables: add what the table does not have yet.")
 @click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
 @with_options(topic_option, *range_options, *key_options)
 @click.option("--base64", is_flag=True, help="CSV, JSON: keys, values, header values in base64: no byte is lost.")
 @click.option("--overwrite", is_flag=True, help="Remove, or replace in a table, what an earlier export wrote to DIR.")
-@click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
-@with_options(master_option, workers_option, json_option, replicas_option)
+@with_options(log_option, master_option, workers_option, json_option, replicas_option)
 @opens_batches
 @reads("paths")
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
@@ -62,6 +60,7 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
 
     \b
     kafkaframes export /var/lib/kafka/data --to out
+    kafkaframes export /backup/broker-1 -o backup.parquet
     kafkaframes export /backup/broker-1 --to out --topic orders --format csv
     kafkaframes export s3://backup/logs --to /mnt/lake --master spark://host:7077
     kafkaframes export /backup/broker-1 --to lake --format delta --incremental

@@ -32,9 +32,9 @@ SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master: str | None, jobs: int | None) -> bool:
     """Export as the flags say; return whether all is there and nothing was damaged."""
     to_table = given["form"] in TABLE_FORMATS
+    if given["output"] is not None:
+        given["to"] = _single_file(given, master)
     _check_flags(given, to_table=to_table)
-    if given["single_file"] and (given["form"] != "parquet" or master is not None):
-        raise OptionError("--single-file is for --format parquet, and is written by one process of this machine")
     options = _read_options(paths, given, to_table=to_table)
     settings = _settings(options, given)
     if not settings.to and given["catalog"] is None:
@@ -49,11 +49,28 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
         tasks, internal = _planned(options, given)
         asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
         worker = export_group
-        if given["single_file"]:
+        if given["output"] is not None:
             asked = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
     outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=pool(worker, jobs))
     _report(outcome, as_json=as_json)
     return not outcome.failed and not outcome.fault_count
+
+
+def _single_file(flags: dict[str, Any], master: str | None) -> str:
+    """Return the file that ``-o`` names.
+
+    Raises:
+        OptionError: it is not for Parquet, or does not go with the other flags.
+    """
+    output: str = flags["output"]
+    if not output.endswith(".parquet"):
+        hint = f"; --option {output} sets an option of kafka-log" if "=" in output else ""
+        raise OptionError(f"-o {output}: must end in .parquet; --to DIR writes the other formats{hint}")
+    if flags["to"] is not None or flags["form"] != "parquet":
+        raise OptionError(f"-o {output}: is one Parquet file; --to DIR and --format {flags['form']} do not go with it")
+    if master is not None:
+        raise OptionError(f"-o {output}: is written by this machine; --master goes with --to DIR")
+    return output
 
 
 def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **options: Any) -> Outcome:
@@ -82,7 +99,7 @@ def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
         if given[name] is not None and form != "iceberg":
             raise OptionError(f"--{name} is for --format iceberg")
     if given["to"] is None and given["catalog"] is None:
-        raise OptionError("--to DIR is needed")
+        raise OptionError("say where to: --to DIR, or -o FILE.parquet")
 
 
 def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:

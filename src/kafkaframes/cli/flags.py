@@ -1,4 +1,4 @@
-"""What the command line calls the settings of a job: the flags of the command, else Spark's options (``-o``)."""
+"""What the command line calls the settings of a job: the flags of the command, else Spark's options (``--option``)."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ def flags_of(command: click.Command | None) -> Mapping[str, str]:
 def _spark_options() -> dict[str, str]:
     from kafkaframes.spark.setting_names import setting_names
 
-    return {name: f"-o {option}" for name, option in setting_names().items()}
+    return {name: f"--option {option}" for name, option in setting_names().items()}

@@ -40,7 +40,7 @@ POLL_SECONDS = 1.0
 @click.option("-F", "--fixed-strings", "is_plain", is_flag=True, help="PATTERN is plain text, no regular expression.")
 @click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Small and capital letters are the same.")
 @click.option("--in", "places", type=click.Choice(PLACES), multiple=True, help="Where to look; everywhere by default.")
-@click.option("-c", "--count", "counts", is_flag=True, help="Print how many records there are, not the records.")
+@click.option("--count", "counts", is_flag=True, help="Print how many records there are, not the records.")
 @click.option("-m", "--max-count", "most", type=click.IntRange(1), help="At most this many records.")
 @click.option("--follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
 @with_options(*selection_options, *range_options, json_option, replicas_option)

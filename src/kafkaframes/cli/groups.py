@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, as_json_option, connecting, print_rows, reached
+from kafkaframes.cli.connecting import HELP, as_json_option, connecting, connecting_group, print_rows, reached
 from kafkaframes.cli.group_resets import Wanted, resets
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 _MEMBER = ("consumer_id", "host", "client_id")
 
 
-@click.group("groups", context_settings=HELP)
-def command() -> None:
-    """List, describe, reset and delete consumer groups."""
+command = connecting_group("groups", "List, describe, reset and delete consumer groups.")
 
 
 @command.command("list", context_settings=HELP)
@@ -123,7 +121,7 @@ def _state_row(name: str, found: GroupDescription | None) -> dict[str, Any]:
 @click.argument("group")
 @click.argument("offsets", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
 @connecting
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:N,N]", help="All its partitions, or these.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:N,N]", help="All its partitions, or these.")
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
 @click.option("--to-earliest", is_flag=True)
 @click.option("--to-latest", is_flag=True)

@@ -23,7 +23,7 @@ _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 @click.command("mirror", context_settings=HELP)
 @click.option("--from", "source", required=True, metavar="A", help="Bootstrap servers (host:port), or a log directory.")
 @click.option("--to", "target", required=True, metavar="B", help="The same; a directory that is missing is made.")
-@click.option("--topic", "--topics", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable.")
+@click.option("-t", "--topic", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable.")
 @click.option("--follow", is_flag=True, help="Go on when the end is reached, until Ctrl-C; new topics are taken, too.")
 @click.option("--dry-run", is_flag=True, help="Say what would be copied, from where on; write nothing.")
 @click.option("--groups/--no-groups", default=True, show_default=True, help="The committed offsets of groups, too.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ from kafkaframes.storage.files.units import parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"
+TEXT, JSON, PAGE = "text", "json", "html"
 
 
 def size(text: str) -> int:
@@ -34,6 +36,7 @@ def json_option_of(help_text: str) -> Callable[[Any], Any]:
 
 
 json_option = json_option_of("Print one JSON object.")
+log_option = click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
 specs_option = click.option(
     "--specs", type=click.Path(exists=True), help="Your own specs (a file or a folder), before the catalog's."
 )
@@ -49,9 +52,11 @@ replicas_option = click.option(
     show_default=True,
     help="Copies of a partition (brokers, disks): one log of them, or all.",
 )
-topic_option = click.option("--topic", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable.")
+topic_option = click.option(
+    "-t", "--topic", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable."
+)
 partition_option = click.option(
-    "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this number; repeatable."
+    "-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this number; repeatable."
 )
 selection_options = (topic_option, partition_option)
 range_options = (
@@ -85,6 +90,16 @@ store_options = (
         "--follow-links", is_flag=True, help="Read what symbolic links lead to; without it they are left out."
     ),
 )
+
+
+def format_of(output: str | None, as_json: bool, *, default: str) -> str:
+    """Return the format of a result: ``--json``, else what the suffix of ``-o`` says.
+
+    >>> format_of("audit.html", False, default=TEXT), format_of(None, True, default=TEXT)
+    ('html', 'json')
+    """
+    suffix = PurePath(output or "").suffix.lower()
+    return JSON if as_json else {".json": JSON, ".html": PAGE}.get(suffix, default)
 
 
 def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:

@@ -6,28 +6,29 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.options import opens_batches, reads, selection_options, with_options, workers_option
-from kafkaframes.jobs.report.names import JSON, PAGE
+from kafkaframes.cli.options import (
+    PAGE,
+    format_of,
+    json_option_of,
+    opens_batches,
+    reads,
+    selection_options,
+    with_options,
+    workers_option,
+)
 
 
 @click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "-o", "--output", metavar="FILE", help="Where it goes, - for standard output.  [default: report.html; - for json]"
+    "-o", "--output", metavar="FILE", help="The page, or JSON (.json); - for standard output.  [default: report.html]"
 )
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice([PAGE, JSON]),
-    default=PAGE,
-    show_default=True,
-    help="A page, or the same numbers as JSON.",
-)
+@json_option_of("Print the same numbers as one JSON object, or write them to FILE.")
 @click.option("--generated-at", metavar="TIME", help="The time on the page (ISO 8601, UTC); by default now.")
 @with_options(*selection_options, workers_option)
 @opens_batches
 @reads("paths")
-def command(**given: Any) -> None:
+def command(as_json: bool, **given: Any) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 
     Sizes by topic and codec, compression, record sizes, records over time, producers, transactions, distinct
@@ -47,7 +48,8 @@ def command(**given: Any) -> None:
     from kafkaframes.capture.files import is_traffic
     from kafkaframes.cli.reporting import run, run_on_traffic
 
+    kind = format_of(given["output"], as_json, default=PAGE)
     if all(map(is_traffic, given["paths"])):
-        run_on_traffic(given["paths"], given["output"], given["kind"], given["generated_at"])
+        run_on_traffic(given["paths"], given["output"], kind, given["generated_at"])
     else:
-        run(**given)
+        run(kind=kind, **given)

@@ -16,11 +16,11 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli import workers
+from kafkaframes.cli.options import PAGE
 from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.report.measure import Measured, Task, measure_segment
 from kafkaframes.jobs.report.model import Report
-from kafkaframes.jobs.report.names import PAGE
 from kafkaframes.jobs.report.page import report_page
 from kafkaframes.jobs.report.survey import make_report
 from kafkaframes.storage.files.atomic import named_file, refuse_inside

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.markup import escape
 
-from kafkaframes.cli.options import opens_batches, reads, replicas_option, spark_storage
+from kafkaframes.cli.options import log_option, opens_batches, reads, replicas_option, spark_storage
 from kafkaframes.cli.text import console, printable, size_text, time_text
 from kafkaframes.errors import OptionError
 from kafkaframes.records.limits import current_budget
@@ -38,7 +38,7 @@ QUICK_JAVA = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Use
 @click.option("--to", required=True, metavar="DIR", help="Where the Parquet goes, a folder for each topic.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote to DIR.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-@click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
+@log_option
 @replicas_option
 @opens_batches
 @reads("paths")
@@ -55,7 +55,7 @@ def command(
 
     PATH is a log directory, a folder of such, a topic partition's directory, a segment or a pattern.
 
-    Example: kafkaframes summarize /var/lib/kafka/data --to out/orders -o subscribe=orders
+    Example: kafkaframes summarize /var/lib/kafka/data --to out/orders --option subscribe=orders
     """
     given = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
     given = {"budgetBytes": f"{current_budget()}"} | given
@@ -176,7 +176,7 @@ def tables_of(summary: Summary) -> Iterable[Any]:
     yield _dropped_table(summary) if summary.dropped else "[bold]Left out[/]  nothing"
     if summary.internal_topics:
         names = _plain(", ".join(summary.internal_topics))
-        yield f"[bold]Not read[/]  internal topics: {names} [dim](-o includeInternalTopics=true)[/]"
+        yield f"[bold]Not read[/]  internal topics: {names} [dim](--option includeInternalTopics=true)[/]"
     yield ""
 
 

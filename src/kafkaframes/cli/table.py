@@ -10,6 +10,7 @@ import click
 from kafkaframes.cli.connecting import HELP, connecting
 from kafkaframes.cli.options import (
     json_option,
+    log_option,
     master_option,
     opens_batches,
     reads,
@@ -55,8 +56,7 @@ EXIT_INCOMPLETE = 1
 @click.option("--allow-loss", is_flag=True, help="Go on where the log has lost records that the table does not have.")
 @click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
-@with_options(topic_option)
-@click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="LOGDIR: an option of kafka-log.")
+@with_options(topic_option, log_option)
 @connecting
 @with_options(master_option, workers_option, json_option)
 @opens_batches

@@ -83,7 +83,7 @@ def _are_topics(sources: tuple[str, ...], given: Mapping[str, Any]) -> bool:
 def _check_source_flags(topics: bool, given: Mapping[str, Any]) -> None:
     kind, other = ("a topic", "a log directory") if topics else ("a log directory", "a topic")
     wrong = ("options", "topics", "storage") if topics else ("properties",)
-    flags = {"options": "-o", "topics": "--topic", "properties": "-X", "storage": "--key-file, --follow-links"}
+    flags = {"options": "--option", "topics": "--topic", "properties": "-X", "storage": "--key-file, --follow-links"}
     for name in wrong:
         if given[name]:
             raise OptionError(f"{flags[name]} is for {other}, and the source is {kind}")

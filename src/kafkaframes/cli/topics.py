@@ -10,6 +10,7 @@ from kafkaframes.cli.connecting import (
     HELP,
     as_json_option,
     connecting,
+    connecting_group,
     pairs_of,
     place_of,
     print_rows,
@@ -21,9 +22,7 @@ from kafkaframes.errors import OptionError
 _SPECIAL = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
 
-@click.group("topics", context_settings=HELP)
-def command() -> None:
-    """List, create, describe, alter and delete topics and their records."""
+command = connecting_group("topics", "List, create, describe, alter and delete topics and their records.")
 
 
 @command.command("list", context_settings=HELP)

@@ -26,7 +26,7 @@ def ask_or_raise(*arguments):
 
 def test_one_file_has_everything_and_is_restored(tmp_path):
     file = tmp_path / "backup" / "shop.parquet"
-    result = ask(SHOP, "--to", file, "--single-file")
+    result = ask(SHOP, "-o", file)
     assert result.exit_code == 0, result.output
     wanted = kafkaframes.read_records(SHOP, columns=READ, control_records=False).read_all().to_pylist()
     assert pq.read_table(file, columns=list(READ)).to_pylist() == wanted
@@ -40,11 +40,11 @@ def test_a_file_that_is_there_stays_and_other_formats_are_refused(tmp_path):
     file = tmp_path / "a.parquet"
     file.write_text("mine")
     with pytest.raises(OptionError, match="--overwrite replaces it"):
-        ask_or_raise(SHOP, "--to", file, "--single-file")
+        ask_or_raise(SHOP, "-o", file)
     assert file.read_text() == "mine"
-    with pytest.raises(OptionError, match="is for --format parquet"):
-        ask_or_raise(SHOP, "--to", tmp_path / "a.csv", "--single-file", "--format", "csv")
-    assert ask(SHOP, "--to", file, "--single-file", "--overwrite").exit_code == 0
+    with pytest.raises(OptionError, match=r"must end in \.parquet"):
+        ask_or_raise(SHOP, "-o", tmp_path / "a.csv")
+    assert ask(SHOP, "-o", file, "--overwrite").exit_code == 0
     assert pq.read_table(file).num_rows > 0
-    assert ask(SHOP, "--to", tmp_path / "none.parquet", "--single-file", "--key", "no such key").exit_code != 0
+    assert ask(SHOP, "-o", tmp_path / "none.parquet", "--key", "no such key").exit_code != 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet"]

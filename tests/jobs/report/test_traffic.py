@@ -71,7 +71,7 @@ def test_names_that_clients_choose_are_text():
 
 
 def test_json_has_the_same_numbers():
-    result = CliRunner().invoke(command, [str(SASL), "--format", "json"])
+    result = CliRunner().invoke(command, [str(SASL), "--json"])
     assert json.loads(result.output)["calls"] == 290
 
 

@@ -382,7 +382,7 @@ def test_a_later_run_with_headers_adds_the_column(kind, log):
     assert [row["headers"] for row in got[:200]] == [None] * 200
     assert rows(kind.read())[200:] == expected(log)[200:]
     append(log, 210, 10)
-    with pytest.raises(OptionError, match=r"has the column headers.*without -o includeHeaders=false"):
+    with pytest.raises(OptionError, match=r"has the column headers.*without --option includeHeaders=false"):
         export(kind, log, includeHeaders="false")
     export(kind, log)
     assert held(kind) == list(range(220))

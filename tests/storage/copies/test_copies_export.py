@@ -48,7 +48,7 @@ def test_copies_are_exported_as_one_log(copies, tmp_path):
 
 def test_every_copy_is_exported_by_itself(copies, tmp_path):
     export([copies[0]], tmp_path / "one")
-    done = CliRunner().invoke(command, [*copies, "--to", str(tmp_path / "all"), "-o", "replicas=all", "--workers", "1"])
+    done = CliRunner().invoke(command, [*copies, "--to", str(tmp_path / "all"), "--replicas", "all", "--workers", "1"])
     assert done.exit_code == 1  # the damage of the second copy is told
     folders = {path.parent.name for path in (tmp_path / "all").rglob("*.parquet")}
     assert folders == {f"source={copy.replace('/', '%2F')}" for copy in copies}

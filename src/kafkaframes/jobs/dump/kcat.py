@@ -1,4 +1,4 @@
-"""kcat's vocabulary over segments: ``-f`` format strings, ``-J`` envelopes, ``-o`` offsets.
+"""kcat's vocabulary over segments: ``-f`` format strings, ``-J`` envelopes, the offsets of ``-o``.
 
 ``%s`` the value, ``%S`` its size (-1 for null), ``%R`` its size as a big-endian int32, ``%k`` and ``%K`` the key and
 its size, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T`` timestamp in milliseconds, ``%h`` headers as
@@ -145,7 +145,7 @@ def _json_headers(chunk: Decoded) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which records ``-o`` asks for; None is no limit.
+    """Which records ``--offset`` asks for; None is no limit.
 
     Attributes:
         start_offset: the first offset wanted; a negative number counts back from the end of the partition.
@@ -158,7 +158,7 @@ class Range:
 
 
 def parse_offsets(texts: tuple[str, ...]) -> Range:
-    """Take kcat's ``-o`` values apart: ``beginning``, ``end``, an offset, ``-N``, ``s@MS``, ``e@MS``.
+    """Take the values of ``--offset`` apart: ``beginning``, ``end``, an offset, ``-N``, ``s@MS``, ``e@MS``, as in kcat.
 
     >>> parse_offsets(("s@1760000000000", "e@1760000060000")).end_timestamp
     1760000060000

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: the page is drawn from them, and ``--format json`` prints them.
+"""What a report says, as plain values: the page is drawn from them, and ``--json`` prints them.
 
 Sizes are bytes, times are milliseconds since 1970 (-1 for none), offsets' ends are exclusive. Where a partition was
 found more than once, numbers are those of the one log that its copies make, and ``disk_bytes`` those of all of them.

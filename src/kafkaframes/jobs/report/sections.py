@@ -46,7 +46,7 @@ def empty(words: str) -> Markup:
 
 def shown_text(shown: int, whole: int, what: str) -> str:
     """Say that a list is cut; nothing where it is not."""
-    return f" {shown:,} of {whole:,} {what} shown; --format json has all." if shown < whole else ""
+    return f" {shown:,} of {whole:,} {what} shown; --json has all." if shown < whole else ""
 
 
 def codec_legend(topics: Sequence[TopicReport]) -> Markup:

@@ -1,3 +1,0 @@
-"""The forms in which a report is written."""
-
-PAGE, JSON = "html", "json"

@@ -1,0 +1,67 @@
+"""A letter means the same in every command, and a thing that commands share has the same flag in each."""
+
+import json
+
+import click
+import pytest
+from tests.cli.calling import ask
+
+from kafkaframes.cli.main import cli
+
+# Letter -> the flag that it is short for, or the parameter of a flag that has letters only.
+LETTERS = {
+    "-b": "--bootstrap-server",
+    "-c": "count", "-e": "--exit", "-f": "pattern", "-F": "--fixed-strings", "-g": "--group",
+    "-H": "--header", "-i": "--ignore-case",
+    "-J": "envelopes", "-K": "delimiter", "-m": "--max-count", "-o": "--output",
+    "-p": "--partition", "-t": "--topic", "-v": "--verbose", "-X": "properties", "-z": "--codec",
+}  # fmt: skip
+EVERYWHERE = {"-b", "-o", "-t"}  # where a command has the flag, it has the letter
+
+
+def _options(command, words=()):
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from _options(command.get_command(context, name), (*words, name))
+    yield from ((" ".join(words), option) for option in command.params if isinstance(option, click.Option))
+
+
+OPTIONS = list(_options(cli))
+
+
+def test_a_letter_has_one_meaning():
+    for command, option in OPTIONS:
+        names = [*option.opts, *option.secondary_opts]
+        for letter in (name for name in names if not name.startswith("--")):
+            flags = {name for name in names if name.startswith("--")} or {option.name}
+            assert flags == {LETTERS[letter]}, command
+
+
+def test_a_shared_flag_has_its_letter_everywhere():
+    for command, option in OPTIONS:
+        for letter in EVERYWHERE:
+            names = option.opts if command != "checkpoint convert" else ()  # its topics are new names
+            assert LETTERS[letter] not in names or letter in names, command
+
+
+def test_json_is_a_flag_and_no_format():
+    for command, option in OPTIONS:
+        if "--format" in option.opts:
+            assert not {"text", "html"} & set(option.type.choices) or command == "dump-log", command
+
+
+@pytest.mark.parametrize("group", ["topics", "groups", "configs"])
+def test_the_cluster_may_stand_before_the_subcommand(broker, group):
+    server = broker.bootstrap_servers
+    rest = ["show", "broker", "1", "--all"] if group == "configs" else ["list"]
+    before = ask(group, "-b", server, "-X", "client.id=me", *rest, "--json")
+    after = ask(group, *rest, "-b", server, "-X", "client.id=me", "--json")
+    assert before.exit_code == after.exit_code == 0, before.exception
+    assert json.loads(before.output) == json.loads(after.output)
+
+
+def test_what_stands_behind_the_subcommand_comes_first(broker):
+    assert ask("topics", "-b", "127.0.0.1:1", "list", "-b", broker.bootstrap_servers).exit_code == 0
+    said = ask("topics", "-X", "no.such=1", "list", "-X", "client.id=me", "-b", broker.bootstrap_servers)
+    assert "no.such" in str(said.exception)
