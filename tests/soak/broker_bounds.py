@@ -23,6 +23,7 @@ from typing import Any
 
 from kafkaframes import build_records
 from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.protocol.spec import catalog
 
 _PATIENCE_SECONDS = 120
@@ -206,9 +207,12 @@ def idle(subject: Subject, clients: int) -> str:
 
 
 def _timed(subject: Subject, name: str, version: int, **fields: Any) -> str:
+    return _timed_frame(subject, frame(name, version, **fields))
+
+
+def _timed_frame(subject: Subject, raw: bytes) -> str:
     waits: list[float] = []
     before = subject.memory()
-    raw = frame(name, version, **fields)
     with connect(subject.port) as connection, watched(subject.port, waits):
         time.sleep(0.1)
         began = time.perf_counter()
@@ -239,6 +243,17 @@ def create_300x20(subject: Subject, clients: int) -> str:
 
 def fetch_unknown(subject: Subject, clients: int) -> str:
     return _timed(subject, "Fetch", 11, **fetch(["unknown"], 100_000))
+
+
+def long_lists(subject: Subject, clients: int) -> str:
+    """20,000 rows in a request of each API whose rows cost most."""
+    from tests.broker.long_lists import request_of
+
+    lines = []
+    for name, version, path in LONG_LISTS:
+        raw = encode_request(request_of(name, version, path, 20_000), version)
+        lines.append(f"\n  {name} {version}: " + _timed_frame(subject, struct.pack(">i", len(raw)) + raw))
+    return "".join(lines)
 
 
 def bombs(subject: Subject, clients: int) -> str:
@@ -287,6 +302,17 @@ def many_bombs(subject: Subject, clients: int) -> str:
     return "".join(lines)
 
 
+LONG_LISTS = (
+    ("OffsetDelete", 0, ("topics", "partitions")),
+    ("AlterClientQuotas", 1, ("entries",)),
+    ("AlterUserScramCredentials", 0, ("upsertions",)),
+    ("DescribeUserScramCredentials", 0, ("users",)),
+    ("DescribeQuorum", 2, ("topics", "partitions")),
+    ("ShareGroupHeartbeat", 1, ("subscribed_topic_names",)),
+    ("TxnOffsetCommit", 5, ("topics", "partitions")),
+    ("OffsetCommit", 8, ("topics", "partitions")),
+    ("AddPartitionsToTxn", 3, ("v3_and_below_topics", "partitions")),
+)
 SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
     one.__name__: one
     for one in (
@@ -296,6 +322,7 @@ SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
         auto_create,
         create_300x20,
         fetch_unknown,
+        long_lists,
         bombs,
         many_bombs,
         stop_while_creating,

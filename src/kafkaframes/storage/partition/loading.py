@@ -185,10 +185,8 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> bool:
         path = join(directory, name)
         if isinstance(content, Slice) or (before.get(name) == len(content) and disk.read(path) == content):
             continue
-        is_taken = name + DELETED in recovered.files  # of the segment that was split
-        is_changed, is_flushed = True, not _is_made_again(name, recovered.plan)
-        write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED, is_flushed=is_flushed)
-        is_lasting |= is_flushed
+        is_changed = True
+        is_lasting |= _write(disk, path, content, recovered)
     for name in sorted(before.keys() - recovered.files.keys()):
         disk.delete(join(directory, name))
         is_changed = True
@@ -196,6 +194,22 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> bool:
     if is_lasting:
         disk.sync_directory(directory)
     return is_changed
+
+
+def _write(disk: Disk, path: str, content: bytes, recovered: Recovered) -> bool:
+    """Write a file; return whether it has to last. What does not is written in place, which takes a tenth."""
+    name = split(path)[1]
+    is_taken = name + DELETED in recovered.files  # of the segment that was split
+    if is_taken or not _is_made_again(name, recovered.plan):
+        write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
+        return True
+    file = disk.open_file(path)
+    try:
+        file.truncate(0)
+        file.write(0, content)
+    finally:
+        file.close()
+    return False
 
 
 def _is_made_again(name: str, plan: RecoveryPlan) -> bool:
