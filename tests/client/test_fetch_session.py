@@ -6,14 +6,14 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.client.fetch_session import Asked, FetchSession
+from kafkaframes.client.fetch_session import FetchSession, Requested
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ONE, OTHER = UUID(int=1), UUID(int=2)
 
 
-def asked(offset: int, topic_id: UUID = ONE) -> Asked:
-    return Asked(offset, 100, 0, topic_id)
+def asked(offset: int, topic_id: UUID = ONE) -> Requested:
+    return Requested(offset, 100, 0, topic_id)
 
 
 def established() -> FetchSession:

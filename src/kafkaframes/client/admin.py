@@ -119,7 +119,7 @@ class AsyncAdmin:
     async def list_topics(self, *, internal: bool = False) -> list[str]:
         """List the topics."""
         cluster = await self.describe_cluster()
-        return sorted(one.name for one in cluster.topics.values() if internal or not one.is_internal)
+        return sorted(entry.name for entry in cluster.topics.values() if internal or not entry.is_internal)
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
         """Return partitions, leaders and replicas of topics.
@@ -127,11 +127,11 @@ class AsyncAdmin:
         Raises:
             BrokerError: there is no such topic.
         """
-        found = {}
+        match = {}
         for name in names:
             await self._cluster.topic(name)
-            found[name] = self._cluster.cluster.topics[name]
-        return found
+            match[name] = self._cluster.cluster.topics[name]
+        return match
 
     # ------------------------------------------------------------------------------------------------------ topics
 
@@ -141,20 +141,20 @@ class AsyncAdmin:
         Raises:
             BrokerError: one exists already, or is not possible; the others were created all the same.
         """
-        wanted = [NewTopic(name=one) if isinstance(one, str) else one for one in topics]
+        requested = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in topics]
         cls = self.settings.message("CreateTopicsRequest")
         body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
         body.topics = [
             cls.CreatableTopic(
-                name=one.name,
-                num_partitions=one.num_partitions,
-                replication_factor=one.replication_factor,
-                configs=[cls.CreatableTopicConfig(name=key, value=value) for key, value in one.configs.items()],
+                name=entry.name,
+                num_partitions=entry.num_partitions,
+                replication_factor=entry.replication_factor,
+                configs=[cls.CreatableTopicConfig(name=key, value=value) for key, value in entry.configs.items()],
             )
-            for one in wanted
+            for entry in requested
         ]
-        answer = await self._controlled(body, lambda response: [one.error_code for one in response.topics])
-        _raise_first((one.error_code, one.error_message, f"topic {one.name}") for one in answer.topics)
+        answer = await self._controlled(body, lambda response: [entry.error_code for entry in response.topics])
+        _raise_first((entry.error_code, entry.error_message, f"topic {entry.name}") for entry in answer.topics)
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics.
@@ -162,18 +162,18 @@ class AsyncAdmin:
         Raises:
             BrokerError: there is no such topic, or it may not be deleted.
         """
-        wanted = list(names)
+        requested = list(names)
         cls = self.settings.message("DeleteTopicsRequest")
         body = cls(timeout_ms=self.settings.request_timeout_ms)
         connection = await self._cluster.retried(self._cluster.any_connection)
         if connection.version_of(body) >= _BY_STATE:
-            body.topics = [cls.DeleteTopicState(name=name) for name in wanted]
+            body.topics = [cls.DeleteTopicState(name=name) for name in requested]
         else:
-            body.topic_names = wanted
-        answer = await self._controlled(body, lambda response: [one.error_code for one in response.responses])
-        for name in wanted:
+            body.topic_names = requested
+        answer = await self._controlled(body, lambda response: [entry.error_code for entry in response.responses])
+        for name in requested:
             self._cluster.cluster.topics.pop(name, None)
-        _raise_first((one.error_code, one.error_message, f"topic {one.name}") for one in answer.responses)
+        _raise_first((entry.error_code, entry.error_message, f"topic {entry.name}") for entry in answer.responses)
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Give topics more partitions: ``counts`` is how many they have afterwards."""
@@ -182,35 +182,35 @@ class AsyncAdmin:
         body.topics = [
             cls.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()
         ]
-        answer = await self._controlled(body, lambda response: [one.error_code for one in response.results])
+        answer = await self._controlled(body, lambda response: [entry.error_code for entry in response.results])
         for name in counts:
             self._cluster.cluster.topics.pop(name, None)
-        _raise_first((one.error_code, one.error_message, f"topic {one.name}") for one in answer.results)
+        _raise_first((entry.error_code, entry.error_message, f"topic {entry.name}") for entry in answer.results)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what lies before an offset of each partition (-1: everything); return where the logs start then."""
         cls = self.settings.message("DeleteRecordsRequest")
-        found: dict[TopicPartition, int] = {}
+        match: dict[TopicPartition, int] = {}
         for partition in before:
             await self._cluster.leader_of(partition)
         for leader, partitions in list(self._cluster.cluster.by_leader(before)):
             topics: dict[str, list[Any]] = {}
-            for one in partitions:
-                place = cls.DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
-                topics.setdefault(one.topic, []).append(place)
+            for entry in partitions:
+                index = cls.DeleteRecordsPartition(partition_index=entry.partition, offset=before[entry])
+                topics.setdefault(entry.topic, []).append(index)
             body = cls(timeout_ms=self.settings.request_timeout_ms)
             body.topics = [cls.DeleteRecordsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
             answer = await self._cluster.request(leader, body)
             for topic in answer.topics:
-                for one in topic.partitions:
-                    place = TopicPartition(topic.name, one.partition_index)
-                    _raise_first([(one.error_code, None, f"partition {place}")])
-                    found[place] = one.low_watermark
-        return found
+                for entry in topic.partitions:
+                    index = TopicPartition(topic.name, entry.partition_index)
+                    _raise_first([(entry.error_code, None, f"partition {index}")])
+                    match[index] = entry.low_watermark
+        return match
 
-    async def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def list_offsets(self, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
-        return {place: one.offset for place, one in (await offsets.list_offsets(self._cluster, wanted)).items()}
+        return {index: entry.offset for index, entry in (await offsets.list_offsets(self._cluster, requested)).items()}
 
     # ----------------------------------------------------------------------------------------------------- settings
 
@@ -233,15 +233,15 @@ class AsyncAdmin:
         (result,) = answer.results
         _raise_first([(result.error_code, result.error_message, f"{kind} {name}")])
         return {
-            one.name: ConfigEntry(
-                one.name,
-                one.value,
-                one.is_default or one.config_source == 5,
-                one.read_only,
-                one.is_sensitive,
-                one.config_source,
+            entry.name: ConfigEntry(
+                entry.name,
+                entry.value,
+                entry.is_default or entry.config_source == 5,
+                entry.read_only,
+                entry.is_sensitive,
+                entry.config_source,
             )
-            for one in result.configs
+            for entry in result.configs
         }
 
     async def alter_configs(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
@@ -262,12 +262,14 @@ class AsyncAdmin:
         else:
             cls = self.settings.message("AlterConfigsRequest")
             known = await self.describe_configs(kind, name)
-            whole = {key: one.value for key, one in known.items() if not one.is_default and not one.is_read_only}
+            whole = {
+                key: entry.value for key, entry in known.items() if not entry.is_default and not entry.is_read_only
+            }
             whole |= changes
             configs = [cls.AlterableConfig(name=key, value=value) for key, value in whole.items() if value is not None]
         resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
         answer = await self._cluster.retried(lambda: self._of_resource(kind, name, cls(resources=[resource])))
-        _raise_first((one.error_code, one.error_message, f"{kind} {name}") for one in answer.responses)
+        _raise_first((entry.error_code, entry.error_message, f"{kind} {name}") for entry in answer.responses)
 
     async def _of_resource(self, kind: str, name: str, body: Message) -> Any:
         """Ask the broker itself for a broker's settings, any broker for the others."""
@@ -287,13 +289,15 @@ class AsyncAdmin:
         """List the groups of all brokers."""
         cluster = await self.describe_cluster()
         cls = self.settings.message("ListGroupsRequest")
-        found: dict[str, ListedGroup] = {}
+        match: dict[str, ListedGroup] = {}
         for broker in cluster.brokers.values():
             answer = await self._cluster.request(broker, cls())
             _raise_first([(answer.error_code, None, f"groups of broker {broker.node_id}")])
-            for one in answer.groups:
-                found[one.group_id] = ListedGroup(one.group_id, one.protocol_type, one.group_state, one.group_type)
-        return [found[name] for name in sorted(found)]
+            for entry in answer.groups:
+                match[entry.group_id] = ListedGroup(
+                    entry.group_id, entry.protocol_type, entry.group_state, entry.group_type
+                )
+        return [match[name] for name in sorted(match)]
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """Return a group's state and members, of KIP-848's protocol or of the classic one.
@@ -304,24 +308,26 @@ class AsyncAdmin:
         connection = await self._cluster.retried(self._cluster.any_connection)
         if _CONSUMER_GROUP_DESCRIBE in connection.ranges:
             cls = self.settings.message("ConsumerGroupDescribeRequest")
-            answer = await self._coordinated(group_id, cls(group_ids=[group_id]), lambda one: one.groups[0].error_code)
-            (found,) = answer.groups
-            if not found.error_code:
-                return _new_group(found)
-            if found.error_code not in _OF_OTHER_PROTOCOL:
-                _raise_first([(found.error_code, found.error_message, f"group {group_id}")])
+            answer = await self._coordinated(
+                group_id, cls(group_ids=[group_id]), lambda entry: entry.groups[0].error_code
+            )
+            (match,) = answer.groups
+            if not match.error_code:
+                return _new_group(match)
+            if match.error_code not in _OF_OTHER_PROTOCOL:
+                _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
         cls = self.settings.message("DescribeGroupsRequest")
-        answer = await self._coordinated(group_id, cls(groups=[group_id]), lambda one: one.groups[0].error_code)
-        (found,) = answer.groups
-        _raise_first([(found.error_code, found.error_message, f"group {group_id}")])
-        return _classic_group(found)
+        answer = await self._coordinated(group_id, cls(groups=[group_id]), lambda entry: entry.groups[0].error_code)
+        (match,) = answer.groups
+        _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
+        return _classic_group(match)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups that have no members."""
         cls = self.settings.message("DeleteGroupsRequest")
         for name in group_ids:
-            answer = await self._coordinated(name, cls(groups_names=[name]), lambda one: one.results[0].error_code)
-            _raise_first((one.error_code, None, f"group {one.group_id}") for one in answer.results)
+            answer = await self._coordinated(name, cls(groups_names=[name]), lambda entry: entry.results[0].error_code)
+            _raise_first((entry.error_code, None, f"group {entry.group_id}") for entry in answer.results)
 
     async def group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
@@ -329,29 +335,31 @@ class AsyncAdmin:
         """Return what a group has committed, for all its partitions if none are named."""
         return await group_offsets.committed(self._cluster, group_id, partitions)
 
-    async def alter_group_offsets(self, group_id: str, wanted: Mapping[TopicPartition, CommittedOffset | int]) -> None:
+    async def alter_group_offsets(
+        self, group_id: str, requested: Mapping[TopicPartition, CommittedOffset | int]
+    ) -> None:
         """Commit offsets for a group that has no members.
 
         Raises:
             BrokerError: it has (UNKNOWN_MEMBER_ID).
         """
-        await group_offsets.commit(self._cluster, GroupMember(group_id), wanted)
+        await group_offsets.commit(self._cluster, GroupMember(group_id), requested)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
         cls = self.settings.message("OffsetDeleteRequest")
         topics: dict[str, list[Any]] = {}
-        for one in partitions:
-            place = cls.OffsetDeleteRequestPartition(partition_index=one.partition)
-            topics.setdefault(one.topic, []).append(place)
+        for entry in partitions:
+            index = cls.OffsetDeleteRequestPartition(partition_index=entry.partition)
+            topics.setdefault(entry.topic, []).append(index)
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
-        answer = await self._coordinated(group_id, body, lambda one: one.error_code)
+        answer = await self._coordinated(group_id, body, lambda entry: entry.error_code)
         _raise_first([(answer.error_code, None, f"group {group_id}")])
         _raise_first(
-            (one.error_code, None, f"offset of {topic.name}-{one.partition_index}")
+            (entry.error_code, None, f"offset of {topic.name}-{entry.partition_index}")
             for topic in answer.topics
-            for one in topic.partitions
+            for entry in topic.partitions
         )
 
     # ------------------------------------------------------------------------------------------------------- asking
@@ -395,38 +403,44 @@ def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
             raise broker_error(number, f"{what} ({said})" if said else what)
 
 
-def _classic_group(found: Any) -> GroupDescription:
+def _classic_group(match: Any) -> GroupDescription:
     members = tuple(
         MemberDescription(
-            one.member_id, one.group_instance_id, one.client_id, one.client_host, _assigned(one.member_assignment)
+            entry.member_id,
+            entry.group_instance_id,
+            entry.client_id,
+            entry.client_host,
+            _assigned(entry.member_assignment),
         )
-        for one in found.members
+        for entry in match.members
     )
-    return GroupDescription(found.group_id, found.group_state, found.protocol_type, found.protocol_data, members)
+    return GroupDescription(match.group_id, match.group_state, match.protocol_type, match.protocol_data, members)
 
 
-def _new_group(found: Any) -> GroupDescription:
+def _new_group(match: Any) -> GroupDescription:
     members = tuple(
         MemberDescription(
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.client_host,
+            entry.member_id,
+            entry.instance_id,
+            entry.client_id,
+            entry.client_host,
             tuple(
                 TopicPartition(topic.topic_name, number)
-                for topic in one.assignment.topic_partitions
+                for topic in entry.assignment.topic_partitions
                 for number in topic.partitions
             ),
         )
-        for one in found.members
+        for entry in match.members
     )
-    return GroupDescription(found.group_id, found.group_state, "consumer", found.assignor_name, members)
+    return GroupDescription(match.group_id, match.group_state, "consumer", match.assignor_name, members)
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     """Return a member's partitions; those of a protocol of its own (Connect's) are nobody else's to read."""
     try:
-        found, _ = decode_versioned("ConsumerProtocolAssignment", data)
+        match, _ = decode_versioned("ConsumerProtocolAssignment", data)
     except KafkaframesError:
         return ()
-    return tuple(TopicPartition(topic.topic, one) for topic in found.assigned_partitions for one in topic.partitions)
+    return tuple(
+        TopicPartition(topic.topic, entry) for topic in match.assigned_partitions for entry in topic.partitions
+    )

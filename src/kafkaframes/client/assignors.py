@@ -44,54 +44,57 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
     >>> {name: [one.partition for one in partitions] for name, partitions in found.items()}
     {'a': [0, 1], 'b': [2]}
     """
-    found: Assignment = {name: [] for name in members}
+    result: Assignment = {name: [] for name in members}
     for topic in sorted(counts):
         takers = [name for name in _in_order(members) if topic in members[name].topics]
         if not takers:
             continue
         share, more = divmod(counts[topic], len(takers))
         first = 0
-        for place, name in enumerate(takers):
-            end = first + share + (place < more)
-            found[name] += [TopicPartition(topic, one) for one in range(first, end)]
+        for index, name in enumerate(takers):
+            end = first + share + (index < more)
+            result[name] += [TopicPartition(topic, entry) for entry in range(first, end)]
             first = end
-    return found
+    return result
 
 
 def assign_round_robin(members: Members, counts: Counts) -> Assignment:
     """Deal all partitions out one by one, past members that do not subscribe to the topic."""
-    found: Assignment = {name: [] for name in members}
+    result: Assignment = {name: [] for name in members}
     order = _in_order(members)
-    place = 0
+    index = 0
     for partition in _all(counts):
         if not any(partition.topic in member.topics for member in members.values()):
             continue
-        while partition.topic not in members[order[place % len(order)]].topics:
-            place += 1
-        found[order[place % len(order)]].append(partition)
-        place += 1
-    return found
+        while partition.topic not in members[order[index % len(order)]].topics:
+            index += 1
+        result[order[index % len(order)]].append(partition)
+        index += 1
+    return result
 
 
 def assign_sticky(members: Members, counts: Counts) -> Assignment:
     """Keep what members have as far as a balanced assignment allows (KIP-54)."""
-    found = _kept(members, counts)
-    owner = {one: name for name, partitions in found.items() for one in partitions}
+    result = _kept(members, counts)
+    owner = {entry: name for name, partitions in result.items() for entry in partitions}
     for partition in _all(counts):
         if partition not in owner:
             takers = [name for name in _in_order(members) if partition.topic in members[name].topics]
             if takers:
-                name = min(takers, key=lambda one: len(found[one]))
-                found[name].append(partition)
-    _balance(members, found)
-    return {name: sorted(partitions, key=_place) for name, partitions in found.items()}
+                name = min(takers, key=lambda entry: len(result[entry]))
+                result[name].append(partition)
+    _balance(members, result)
+    return {name: sorted(partitions, key=_slot) for name, partitions in result.items()}
 
 
 def assign_cooperative_sticky(members: Members, counts: Counts) -> Assignment:
     """Share out as ``assign_sticky``; a partition that moves stays free until its old member has let go (KIP-429)."""
-    wanted = assign_sticky(members, counts)
-    owner = {one: name for name, partitions in _kept(members, counts).items() for one in partitions}
-    return {name: [one for one in partitions if owner.get(one, name) == name] for name, partitions in wanted.items()}
+    requested = assign_sticky(members, counts)
+    owner = {entry: name for name, partitions in _kept(members, counts).items() for entry in partitions}
+    return {
+        name: [entry for entry in partitions if owner.get(entry, name) == name]
+        for name, partitions in requested.items()
+    }
 
 
 ASSIGNORS: Final[Mapping[str, Callable[[Members, Counts], Assignment]]] = MappingProxyType(
@@ -110,37 +113,37 @@ def _in_order(members: Members) -> list[str]:
 
 
 def _all(counts: Counts) -> list[TopicPartition]:
-    return [TopicPartition(topic, one) for topic in sorted(counts) for one in range(counts[topic])]
+    return [TopicPartition(topic, entry) for topic in sorted(counts) for entry in range(counts[topic])]
 
 
-def _place(partition: TopicPartition) -> tuple[str, int]:
+def _slot(partition: TopicPartition) -> tuple[str, int]:
     return partition.topic, partition.partition
 
 
 def _kept(members: Members, counts: Counts) -> Assignment:
     """Return what each member rightly has: of two that claim a partition, the one of the newer generation."""
     owner: dict[TopicPartition, str] = {}
-    for name in sorted(members, key=lambda one: (-members[one].generation, one)):
+    for name in sorted(members, key=lambda entry: (-members[entry].generation, entry)):
         for partition in members[name].owned:
             exists = 0 <= partition.partition < counts.get(partition.topic, 0)
             if exists and partition.topic in members[name].topics:
                 owner.setdefault(partition, name)
-    found: Assignment = {name: [] for name in members}
+    result: Assignment = {name: [] for name in members}
     for partition, name in owner.items():
-        found[name].append(partition)
-    return found
+        result[name].append(partition)
+    return result
 
 
-def _balance(members: Members, found: Assignment) -> None:
+def _balance(members: Members, result: Assignment) -> None:
     """Move partitions from the fullest members to emptier ones that may have them, while a move makes it more even."""
     moved = True
     while moved:
         moved = False
-        for giver in sorted(found, key=lambda name: -len(found[name])):
-            for partition in sorted(found[giver], key=_place, reverse=True):
-                takers = [name for name in found if partition.topic in members[name].topics]
-                taker = min(takers, key=lambda name: (len(found[name]), name))
-                if len(found[taker]) + 1 < len(found[giver]):
-                    found[giver].remove(partition)
-                    found[taker].append(partition)
+        for giver in sorted(result, key=lambda name: -len(result[name])):
+            for partition in sorted(result[giver], key=_slot, reverse=True):
+                takers = [name for name in result if partition.topic in members[name].topics]
+                taker = min(takers, key=lambda name: (len(result[name]), name))
+                if len(result[taker]) + 1 < len(result[giver]):
+                    result[giver].remove(partition)
+                    result[taker].append(partition)
                     moved = True

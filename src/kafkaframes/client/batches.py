@@ -123,5 +123,5 @@ def split(data: bytes) -> Iterator[tuple[bytes, int]]:
     columns = (batches.column(name).tolist() for name in ("position", "size", "base_offset", "last_offset"))
     whole = memoryview(data)
     for position, size, base, last in zip(*columns, strict=True):
-        piece = whole[position : position + size]
-        yield bytes(piece) if not base else b"".join((_BASE_OFFSET_0, piece[8:])), last - base + 1
+        part = whole[position : position + size]
+        yield bytes(part) if not base else b"".join((_BASE_OFFSET_0, part[8:])), last - base + 1

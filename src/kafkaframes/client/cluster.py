@@ -93,7 +93,7 @@ class ClusterClient:
         self._failures.pop(broker.node_id, None)
         if (before := self._connections.get(broker.node_id)) is not None:
             before.retire()
-            self._retired = [one for one in (*self._retired, before) if not one.has_ended]
+            self._retired = [entry for entry in (*self._retired, before) if not entry.has_ended]
         self._connections[broker.node_id] = opened
         return opened
 
@@ -134,8 +134,8 @@ class ClusterClient:
         self.unreachable.clear()
         for task in self._refreshing.values():
             task.cancel()
-        for one in (*self._connections.values(), *self._retired):
-            one.close()
+        for entry in (*self._connections.values(), *self._retired):
+            entry.close()
         self._connections.clear()
 
     # --------------------------------------------------------------------------------------------------- requests
@@ -192,29 +192,29 @@ class ClusterClient:
             topics: names.
             create: whether the broker may create what is missing (``auto.create.topics.enable``).
         """
-        wanted = None if topics is None else frozenset(topics)
-        task = self._refreshing.get(wanted)
+        requested = None if topics is None else frozenset(topics)
+        task = self._refreshing.get(requested)
         if task is None:
-            task = background(self._refresh(wanted, create))
-            self._refreshing[wanted] = task
-            task.add_done_callback(lambda _: self._refreshing.pop(wanted, None))
+            task = background(self._refresh(requested, create))
+            self._refreshing[requested] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(requested, None))
         await asyncio.shield(task)
 
-    async def _refresh(self, wanted: frozenset[str] | None, create: bool) -> None:
+    async def _refresh(self, requested: frozenset[str] | None, create: bool) -> None:
         connection = await self.any_connection()
         cls = self.settings.message("MetadataRequest")
         body = cls()
         at = connection.version_of(body)
         if at >= _WITH_CREATION_CHOSEN:  # before it the broker's setting alone decides
             body.allow_auto_topic_creation = create
-        if wanted is not None:
-            body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(wanted)]
+        if requested is not None:
+            body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(requested)]
         else:
             body.topics = [] if at == 0 else None
         response = await connection.request(body, version=at)
         if response.error_code:
             raise broker_error(response.error_code, "metadata")
-        self.cluster.update(response, now=time.monotonic(), is_everything=wanted is None)
+        self.cluster.update(response, now=time.monotonic(), is_everything=requested is None)
 
     async def topic(self, name: str, *, create: bool = False) -> None:
         """See that a topic's partitions are known, and fresh enough.
@@ -229,8 +229,8 @@ class ClusterClient:
 
         async def step() -> None:
             await self.refresh([name], create=create)
-            found = self.cluster.topics.get(name)
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
+            result = self.cluster.topics.get(name)
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if result is None else result.error
             if error:
                 raise broker_error(error, f"topic {name}")
 
@@ -282,10 +282,10 @@ class ClusterClient:
         else:
             body.key = key
         response = await connection.request(body, version=at)
-        found = response.coordinators[0] if at >= _KEYS_IN_A_LIST else response
-        if found.error_code:
-            raise broker_error(found.error_code, f"coordinator of {key}")
-        return Broker(found.node_id, found.host, found.port)
+        result = response.coordinators[0] if at >= _KEYS_IN_A_LIST else response
+        if result.error_code:
+            raise broker_error(result.error_code, f"coordinator of {key}")
+        return Broker(result.node_id, result.host, result.port)
 
 
 def _backoff_s(attempt: int, first_ms: int, most_ms: int) -> float:

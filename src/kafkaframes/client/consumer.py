@@ -117,19 +117,19 @@ class AsyncConsumer:
         """
         if self._membership is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
-        wanted = [_partition(one) for one in partitions]
-        await self._reach(wanted)
-        for known in set(self._fetcher.positions) - set(wanted):
+        requested = [_partition(entry) for entry in partitions]
+        await self._reach(requested)
+        for known in set(self._fetcher.positions) - set(requested):
             self._fetcher.remove(known)
         self._drop(None)
         self._errors.clear()  # of what was read before: a partition that still fails says so again
         self._fetcher.forget_errors()
-        self._to_reset &= set(wanted)
+        self._to_reset &= set(requested)
         if isinstance(partitions, Mapping):
-            for partition, offset in zip(wanted, partitions.values(), strict=True):
+            for partition, offset in zip(requested, partitions.values(), strict=True):
                 self._fetcher.set_position(partition, offset)
         else:
-            await self._find_positions([one for one in wanted if one not in self._fetcher.positions])
+            await self._find_positions([entry for entry in requested if entry not in self._fetcher.positions])
         for partition in self._fetcher.positions:
             self._fetcher.set_end(partition, None if ends is None else ends.get(partition))
         self._fetcher.start()
@@ -169,9 +169,9 @@ class AsyncConsumer:
         self._membership = kind(self._cluster, self.settings, names, self)
         self._fetcher.start()
 
-    async def _reach(self, wanted: Sized) -> None:
+    async def _reach(self, requested: Sized) -> None:
         """See that a broker answers, if anything is wanted: who reads waits for records, and would never be told."""
-        if wanted and self._cluster.cluster.updated_at is None:
+        if requested and self._cluster.cluster.updated_at is None:
             await self._cluster.retried(lambda: self._cluster.refresh([]))
 
     async def unsubscribe(self) -> None:
@@ -193,7 +193,7 @@ class AsyncConsumer:
 
     async def _on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Begin with what the group gave us."""
-        for topic in {one.topic for one in partitions}:
+        for topic in {entry.topic for entry in partitions}:
             await self._cluster.topic(topic)
         await self._find_positions(list(partitions))
         if self._listeners[0] is not None:
@@ -203,11 +203,13 @@ class AsyncConsumer:
         """End with what the group takes away; commit it first, unless it is lost already."""
         if partitions and self._commits_by_itself and not lost:
             with contextlib.suppress(KafkaframesError):
-                await self.commit({one: self.position(one) for one in partitions if one in self._fetcher.positions})
+                await self.commit(
+                    {entry: self.position(entry) for entry in partitions if entry in self._fetcher.positions}
+                )
         if partitions and self._listeners[1] is not None:
             await _listened(self._listeners[1], partitions)
-        for one in partitions:
-            self._fetcher.remove(one)
+        for entry in partitions:
+            self._fetcher.remove(entry)
         self._drop(partitions)
 
     def assignment(self) -> list[TopicPartition]:
@@ -215,14 +217,14 @@ class AsyncConsumer:
         return list(self._fetcher.positions)
 
     async def _find_positions(self, partitions: list[TopicPartition]) -> None:
-        found: Mapping[TopicPartition, CommittedOffset] = {}
+        match: Mapping[TopicPartition, CommittedOffset] = {}
         if self.settings.group_id is not None and partitions:
             stable = self.settings.isolation_level == "read_committed"
-            found = await group_offsets.committed(self._cluster, self.settings.group_id, partitions, stable=stable)
+            match = await group_offsets.committed(self._cluster, self.settings.group_id, partitions, stable=stable)
         for partition in partitions:
-            if partition in found:
-                self._fetcher.set_position(partition, found[partition].offset)
-        await self._reset([one for one in partitions if one not in found])
+            if partition in match:
+                self._fetcher.set_position(partition, match[partition].offset)
+        await self._reset([entry for entry in partitions if entry not in match])
 
     async def _reset(self, partitions: list[TopicPartition]) -> None:
         """Begin where ``auto_offset_reset`` says.
@@ -240,8 +242,8 @@ class AsyncConsumer:
             )
         which = EARLIEST if policy == "earliest" else LATEST
         committed = self.settings.isolation_level == "read_committed"
-        found = await offsets.ends(self._cluster, partitions, which, read_committed=committed)
-        for partition, offset in found.items():
+        match = await offsets.ends(self._cluster, partitions, which, read_committed=committed)
+        for partition, offset in match.items():
             self._fetcher.set_position(partition, offset)
 
     def _lost(self, partition: TopicPartition, offset: int) -> None:
@@ -274,9 +276,9 @@ class AsyncConsumer:
 
     async def _seek_to(self, which: int, partitions: Sequence[TopicPartition]) -> None:
         committed = self.settings.isolation_level == "read_committed"
-        wanted = [self._checked(one) for one in partitions or self.assignment()]
-        found = await offsets.ends(self._cluster, wanted, which, read_committed=committed)
-        for partition, offset in found.items():
+        requested = [self._checked(entry) for entry in partitions or self.assignment()]
+        match = await offsets.ends(self._cluster, requested, which, read_committed=committed)
+        for partition, offset in match.items():
             self.seek(partition, offset)
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> int:
@@ -287,13 +289,13 @@ class AsyncConsumer:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give nothing of these partitions until ``resume``."""
-        for one in partitions:
-            self._fetcher.pause(self._checked(one), True)
+        for entry in partitions:
+            self._fetcher.pause(self._checked(entry), True)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions."""
-        for one in partitions:
-            self._fetcher.pause(self._checked(one), False)
+        for entry in partitions:
+            self._fetcher.pause(self._checked(entry), False)
 
     def _checked(self, partition: TopicPartition | tuple[str, int]) -> TopicPartition:
         known = _partition(partition)
@@ -313,7 +315,7 @@ class AsyncConsumer:
     async def topics(self) -> list[str]:
         """List the topics that this client may see, internal ones left out."""
         await self._cluster.retried(self._cluster.refresh)
-        return sorted(one.name for one in self._cluster.cluster.topics.values() if not one.is_internal)
+        return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
@@ -367,7 +369,7 @@ class AsyncConsumer:
             return None
         if self._to_reset:
             lost, self._to_reset = list(self._to_reset), set()
-            await self._reset([one for one in lost if one in self._fetcher.positions])
+            await self._reset([entry for entry in lost if entry in self._fetcher.positions])
         await self._commit_when_due()
         fetched = await self._next(deadline)
         if self._errors:
@@ -424,17 +426,17 @@ class AsyncConsumer:
             BrokerError, CorruptRecordError: as ``fetch``.
         """
         inner, schema = schema_of(tuple(columns))
-        found: list[pa.RecordBatch] = []
+        match: list[pa.RecordBatch] = []
         size, left = 0, current_budget()
         while size < max_bytes and left > 0:
-            fetched = await self.fetch(0 if found or size else timeout_ms)
+            fetched = await self.fetch(0 if match or size else timeout_ms)
             if fetched is None:
                 break
             size += len(fetched.data)
             for batch in self._opened(fetched, inner, left, memory=self._memory):
                 left -= batch.nbytes
-                found.append(placed(batch, fetched.partition, columns, schema))
-        return pa.Table.from_batches(found, schema=schema)
+                match.append(placed(batch, fetched.partition, columns, schema))
+        return pa.Table.from_batches(match, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return records as Python values, at most ``max_poll_records``; for data, use ``fetch_arrow``."""
@@ -469,17 +471,17 @@ class AsyncConsumer:
                 records.drop()
 
     def _opened(
-        self, fetched: Fetched, columns: Sequence[str], room: int, *, memory: Recycler | None = None
+        self, fetched: Fetched, columns: Sequence[str], budget: int, *, memory: Recycler | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what was fetched until it takes ``room`` bytes; what is behind that will be fetched anew.
+        """Yield what was fetched until it takes ``budget`` bytes; what is behind that will be fetched anew.
 
         A megabyte of batches may open to gigabytes, and no broker looks.
         """
-        wanted = columns if "offset" in columns else ("offset", *columns)
-        for batch in fetched.read(wanted, verify_crc=self.settings.check_crcs, memory=memory):
+        requested = columns if "offset" in columns else ("offset", *columns)
+        for batch in fetched.read(requested, verify_crc=self.settings.check_crcs, memory=memory):
             yield batch
-            room -= batch.nbytes
-            if room <= 0 and batch.num_rows:
+            budget -= batch.nbytes
+            if budget <= 0 and batch.num_rows:
                 self._fetcher.set_position(fetched.partition, batch.column("offset")[-1].as_py() + 1)
                 return
 
@@ -508,7 +510,7 @@ class AsyncConsumer:
         """
         member = self.group_metadata()
         if offsets is None:
-            offsets = {one: CommittedOffset(self.position(one)) for one in self.assignment()}
+            offsets = {entry: CommittedOffset(self.position(entry)) for entry in self.assignment()}
         try:
             await group_offsets.commit(self._cluster, member, offsets)
         except BrokerError as error:
@@ -546,5 +548,5 @@ async def _listened(listener: Listener, partitions: Collection[TopicPartition]) 
         await answer
 
 
-def _partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:
-    return given if isinstance(given, TopicPartition) else TopicPartition(*given)
+def _partition(supplied: TopicPartition | tuple[str, int]) -> TopicPartition:
+    return supplied if isinstance(supplied, TopicPartition) else TopicPartition(*supplied)

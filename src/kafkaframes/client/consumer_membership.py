@@ -37,7 +37,7 @@ class ConsumerMembership:
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._due = 0.0
-        self._told: tuple[Any, ...] | None = None  # what the coordinator was told last; it wants changes only
+        self._reported: tuple[Any, ...] | None = None  # what the coordinator was told last; it wants changes only
 
     @property
     def member(self) -> GroupMember:
@@ -65,23 +65,23 @@ class ConsumerMembership:
                 if error.code not in _FENCED:
                     raise
                 await self._consumer._on_revoked(self._consumer.assignment(), lost=True)
-                self._epoch, self._told, self._due = _JOIN, None, 0.0
+                self._epoch, self._reported, self._due = _JOIN, None, 0.0
 
     async def _heartbeat(self) -> None:
         cls = self._settings.message("ConsumerGroupHeartbeatRequest")
         body = cls(group_id=self._group_id, member_id=self._member_id, member_epoch=self._epoch)
         held = self._held_by_id()
-        if self._told is None:
+        if self._reported is None:
             body.instance_id = self._settings.group_instance_id
             body.rebalance_timeout_ms = self._settings.max_poll_interval_ms
             body.subscribed_topic_names = self._topics
             body.server_assignor = self._settings.group_remote_assignor
-        if self._told != (held,):
+        if self._reported != (held,):
             body.topic_partitions = [
                 cls.TopicPartitions(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in held
             ]
-        answer = await self._asked(body)
-        self._told = (held,)
+        answer = await self._requested(body)
+        self._reported = (held,)
         self._epoch = answer.member_epoch
         self._member_id = answer.member_id or self._member_id
         self._due = time.monotonic() + answer.heartbeat_interval_ms / 1000
@@ -89,25 +89,25 @@ class ConsumerMembership:
             await self._take(answer.assignment.topic_partitions)
 
     def _held_by_id(self) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
-        found: dict[UUID, list[int]] = {}
-        for one in self._consumer.assignment():
-            found.setdefault(self._cluster.cluster.topic_id(one.topic), []).append(one.partition)
-        return tuple((topic_id, tuple(sorted(partitions))) for topic_id, partitions in sorted(found.items()))
+        result: dict[UUID, list[int]] = {}
+        for entry in self._consumer.assignment():
+            result.setdefault(self._cluster.cluster.topic_id(entry.topic), []).append(entry.partition)
+        return tuple((topic_id, tuple(sorted(partitions))) for topic_id, partitions in sorted(result.items()))
 
     async def _take(self, topics: Any) -> None:
-        if any(self._cluster.cluster.topic_name(one.topic_id) is None for one in topics):
+        if any(self._cluster.cluster.topic_name(entry.topic_id) is None for entry in topics):
             await self._cluster.refresh(self._topics)
-        wanted = [
+        requested = [
             TopicPartition(name, partition)
-            for one in topics
-            if (name := self._cluster.cluster.topic_name(one.topic_id)) is not None
-            for partition in one.partitions
+            for entry in topics
+            if (name := self._cluster.cluster.topic_name(entry.topic_id)) is not None
+            for partition in entry.partitions
         ]
         held = set(self._consumer.assignment())
-        gone = held - set(wanted)
+        gone = held - set(requested)
         if gone:
             await self._consumer._on_revoked(gone, lost=False)
-        new = [one for one in wanted if one not in held]
+        new = [entry for entry in requested if entry not in held]
         await self._consumer._on_assigned(new)
         if gone or new:
             self._due = 0.0  # what we let go others wait for
@@ -124,11 +124,11 @@ class ConsumerMembership:
                 instance_id=self._settings.group_instance_id,
             )
             try:
-                await self._asked(body)
+                await self._requested(body)
             except KafkaframesError:
                 return  # its session will end
 
-    async def _asked(self, body: Any) -> Any:
+    async def _requested(self, body: Any) -> Any:
         broker = await self._cluster.coordinator(self._group_id, GROUP)
         try:
             answer = await self._cluster.request(broker, body)

@@ -26,7 +26,7 @@ LOST: Final = frozenset(
 _LAST_EPOCH: Final = 2**31 - 1
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """What a request says of one partition."""
 
     offset: int
@@ -57,23 +57,23 @@ class FetchSession:
 
     session_id: int = NO_SESSION
     epoch: int = NEW
-    known: dict[TopicPartition, Asked] = field(default_factory=dict)
+    known: dict[TopicPartition, Requested] = field(default_factory=dict)
     by_id: bool = False
 
-    def next_request(self, wanted: Mapping[TopicPartition, Asked], *, by_id: bool) -> SessionRequest:
-        """Return what to send so that exactly ``wanted`` is fetched."""
+    def next_request(self, requested: Mapping[TopicPartition, Requested], *, by_id: bool) -> SessionRequest:
+        """Return what to send so that exactly ``requested`` is fetched."""
         if self.epoch == NEW or by_id != self.by_id:
             self.lose()
             self.by_id = by_id
-            self.known = dict(wanted)
-            return SessionRequest(self.session_id, NEW, list(wanted), {})
+            self.known = dict(requested)
+            return SessionRequest(self.session_id, NEW, list(requested), {})
         forgotten = {
-            one: asked.topic_id
-            for one, asked in self.known.items()
-            if one not in wanted or (by_id and wanted[one].topic_id != asked.topic_id)
+            entry: queried.topic_id
+            for entry, queried in self.known.items()
+            if entry not in requested or (by_id and requested[entry].topic_id != queried.topic_id)
         }
-        named = [one for one, asked in wanted.items() if self.known.get(one) != asked]
-        self.known = dict(wanted)
+        named = [entry for entry, queried in requested.items() if self.known.get(entry) != queried]
+        self.known = dict(requested)
         return SessionRequest(self.session_id, self.epoch, named, forgotten)
 
     def answered(self, session_id: int) -> None:

@@ -17,7 +17,7 @@ from kafkaframes.records.reasons import FAILFAST
 from kafkaframes.records.scan import Batches, as_array, scan_all
 from kafkaframes.storage.log.transactions import TransactionState, transactions_of_fetched
 
-_PIECE_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole
+_PART_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Fetched:
         magics = self.batches.column("magic").tolist()
         unread = set(magics).difference(formats)
         if unread:
-            first = next(place for place, magic in enumerate(magics) if magic in unread)
+            first = next(index for index, magic in enumerate(magics) if magic in unread)
             known = ", ".join(map(str, formats))
             raise CorruptRecordError(
                 f"record format {magics[first]} of {self.partition}, this consumer reads {known}",
@@ -107,8 +107,8 @@ class Fetched:
             control_records=not batches.is_control.any(),
             first_offset=self.fetch_offset if begins_before else None,
             end_offset=end_offset,
-            chunk_bytes=_PIECE_BYTES,
-            piece_bytes=_PIECE_BYTES,
+            chunk_bytes=_PART_BYTES,
+            piece_bytes=_PART_BYTES,
             unwanted=self.transactions.aborted_batches if self.aborted else None,
         )
         source = Memory(as_array(self.data), str(self.partition))

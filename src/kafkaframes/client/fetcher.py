@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kafkaframes.client import fetch_session
 from kafkaframes.client.cluster import ClusterClient, is_retriable
-from kafkaframes.client.fetch_session import Asked, FetchSession, SessionRequest
+from kafkaframes.client.fetch_session import FetchSession, Requested, SessionRequest
 from kafkaframes.client.fetched import Fetched, too_large
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
@@ -41,7 +41,7 @@ class Position:
     max_bytes: int = 0
     not_before: float = 0.0
     is_paused: bool = False
-    is_asked: bool = False  # a request is under way, or its answer waits to be taken
+    is_requested: bool = False  # a request is under way, or its answer waits to be taken
     failures: int = 0
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -51,7 +51,7 @@ class Position:
     def is_selected(self) -> bool:
         """Whether to ask for more."""
         is_at_end = self.end is not None and self.offset >= self.end
-        return not (self.is_asked or self.is_paused or is_at_end)
+        return not (self.is_requested or self.is_paused or is_at_end)
 
 
 class Fetcher:
@@ -119,7 +119,7 @@ class Fetcher:
         self._wake.set()
 
     def _drop(self, partition: TopicPartition) -> None:
-        self._ready = deque(one for one in self._ready if one.partition != partition)
+        self._ready = deque(entry for entry in self._ready if entry.partition != partition)
 
     async def next(self, timeout_s: float | None) -> Fetched | None:
         """Take the next answer; None when none comes in time. Its position moves behind it.
@@ -139,11 +139,11 @@ class Fetcher:
                 if position is None or position.offset != fetched.fetch_offset:
                     continue
                 if position.is_paused:
-                    position.is_asked = False
+                    position.is_requested = False
                     continue
                 position.offset = fetched.next_offset
                 position.leader_epoch = fetched.leader_epoch
-                position.is_asked = False
+                position.is_requested = False
                 self._wake.set()
                 return fetched
             self._arrived.clear()
@@ -168,13 +168,13 @@ class Fetcher:
     async def _ask_all(self) -> float | None:
         """Send what may go; return in how many seconds to look again."""
         now = time.monotonic()
-        free = {one: at for one, at in self.positions.items() if at.is_selected}
-        wanted = [one for one, at in free.items() if at.not_before <= now]
-        lost = {one.topic for one in wanted if self._cluster.cluster.leader(one) is None}
+        free = {entry: at for entry, at in self.positions.items() if at.is_selected}
+        requested = [entry for entry, at in free.items() if at.not_before <= now]
+        lost = {entry.topic for entry in requested if self._cluster.cluster.leader(entry) is None}
         if lost:
             await self._learn(lost)
         leaderless = False
-        for leader, partitions in list(self._cluster.cluster.by_leader(wanted)):
+        for leader, partitions in list(self._cluster.cluster.by_leader(requested)):
             if leader is None:
                 leaderless = True
             elif leader.node_id not in self._busy:
@@ -191,9 +191,9 @@ class Fetcher:
                 self._raise_later(error)
                 return
         for topic in topics:
-            found = self._cluster.cluster.topics.get(topic)
-            if found is not None and found.error and not self._may_come(topic, found.error):
-                self._raise_later(broker_error(found.error, f"topic {topic}"))
+            result = self._cluster.cluster.topics.get(topic)
+            if result is not None and result.error and not self._may_come(topic, result.error):
+                self._raise_later(broker_error(result.error, f"topic {topic}"))
 
     def _may_come(self, topic: str, error: ErrorCode) -> bool:
         """Return whether to ask again without a word: a topic just made is not known to every broker at once."""
@@ -213,37 +213,37 @@ class Fetcher:
 
     def _spawn(self, leader: Broker, partitions: list[TopicPartition]) -> None:
         self._busy.add(leader.node_id)
-        asked = {one: self.positions[one] for one in partitions}
-        for position in asked.values():
-            position.is_asked = True
-        task = background(self._fetch(leader, asked))
+        queried = {entry: self.positions[entry] for entry in partitions}
+        for position in queried.values():
+            position.is_requested = True
+        task = background(self._fetch(leader, queried))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fetch(self, leader: Broker, asked: dict[TopicPartition, Position]) -> None:
+    async def _fetch(self, leader: Broker, queried: dict[TopicPartition, Position]) -> None:
         try:
-            for answer in await self._answers(leader, asked):
-                self._take(*answer, asked)
+            for answer in await self._answers(leader, queried):
+                self._take(*answer, queried)
         except Exception as error:  # what is not the broker's or the network's is told, and not only tried again
-            for partition, position in asked.items():
+            for partition, position in queried.items():
                 self._later(partition, position)
             if not is_retriable(error):
                 self._raise_later(error)
         finally:
-            for position in asked.values():  # those without anything new
-                if not any(self.positions.get(one.partition) is position for one in self._ready):
-                    position.is_asked = False
+            for position in queried.values():  # those without anything new
+                if not any(self.positions.get(entry.partition) is position for entry in self._ready):
+                    position.is_requested = False
             self._busy.discard(leader.node_id)
             self._wake.set()
 
     async def _answers(
-        self, leader: Broker, asked: dict[TopicPartition, Position]
+        self, leader: Broker, queried: dict[TopicPartition, Position]
     ) -> list[tuple[TopicPartition, Any, int]]:
         settings = self._settings
         connection = await self._cluster.connection(leader)
         cls = settings.message("FetchRequest")
-        wanted = {one: self._asked(one, position) for one, position in asked.items()}
-        ids = {one.topic: at.topic_id for one, at in wanted.items()}
+        requested = {entry: self._requested(entry, position) for entry, position in queried.items()}
+        ids = {entry.topic: at.topic_id for entry, at in requested.items()}
         body = cls(
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
@@ -252,10 +252,10 @@ class Fetcher:
         )
         at = connection.version_of(body, most=BY_ID - 1 if NIL_UUID in ids.values() else None)
         session = self._sessions.setdefault(leader.node_id, FetchSession())
-        request = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(wanted), {})
+        request = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(requested), {})
         if at >= fetch_session.FIRST_VERSION:
-            request = session.next_request(wanted, by_id=at >= BY_ID)
-        write_partitions(body, request, wanted, at)
+            request = session.next_request(requested, by_id=at >= BY_ID)
+        write_partitions(body, request, requested, at)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
         try:
             response = await connection.request(body, version=at, timeout_ms=wait_ms)
@@ -273,26 +273,26 @@ class Fetcher:
         names = {topic_id: name for name, topic_id in ids.items()}
         return [
             (
-                TopicPartition(names.get(topic.topic_id, "") if at >= BY_ID else topic.topic, one.partition_index),
-                one,
+                TopicPartition(names.get(topic.topic_id, "") if at >= BY_ID else topic.topic, entry.partition_index),
+                entry,
                 at,
             )
             for topic in response.responses
-            for one in topic.partitions
+            for entry in topic.partitions
         ]
 
-    def _asked(self, partition: TopicPartition, position: Position) -> Asked:
+    def _requested(self, partition: TopicPartition, position: Position) -> Requested:
         known = self._cluster.cluster.partition(partition)
         epoch = _NO_EPOCH if known is None else known.leader_epoch
         topic_id = self._cluster.cluster.topic_id(partition.topic)
-        return Asked(position.offset, position.max_bytes, epoch, topic_id)
+        return Requested(position.offset, position.max_bytes, epoch, topic_id)
 
     # ---------------------------------------------------------------------------------------------------- answers
 
     def _take(
-        self, partition: TopicPartition, answer: Any, version: int, asked: dict[TopicPartition, Position]
+        self, partition: TopicPartition, answer: Any, version: int, queried: dict[TopicPartition, Position]
     ) -> None:
-        position = asked.get(partition)
+        position = queried.get(partition)
         if position is None or self.positions.get(partition) is not position:
             return  # not asked for, or moved meanwhile
         if answer.error_code:
@@ -332,7 +332,7 @@ class Fetcher:
     def _aborted(self, answer: Any) -> list[tuple[int, int]] | None:
         if self._settings.isolation_level != "read_committed" or not answer.aborted_transactions:
             return None
-        return [(one.producer_id, one.first_offset) for one in answer.aborted_transactions]
+        return [(entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions]
 
     def _cut(self, partition: TopicPartition, position: Position, version: int) -> None:
         """Ask for more bytes where not even one batch came whole (before KIP-74)."""
@@ -363,20 +363,22 @@ def _last_offset(fetched: Fetched) -> int:
     return int(fetched.batches.column("last_offset")[-1])
 
 
-def write_partitions(body: Any, request: SessionRequest, wanted: dict[TopicPartition, Asked], version: int) -> None:
+def write_partitions(
+    body: Any, request: SessionRequest, requested: dict[TopicPartition, Requested], version: int
+) -> None:
     """Put the session, and what is to be told of partitions, into a request."""
     cls = type(body)
     body.session_id, body.session_epoch = request.session_id, request.epoch
     topics: dict[tuple[str, UUID], list[Any]] = {}
     for partition in request.named:
-        asked = wanted[partition]
-        one = cls.FetchPartition(
+        queried = requested[partition]
+        entry = cls.FetchPartition(
             partition=partition.partition,
-            fetch_offset=asked.offset,
-            partition_max_bytes=asked.max_bytes,
-            current_leader_epoch=asked.leader_epoch,
+            fetch_offset=queried.offset,
+            partition_max_bytes=queried.max_bytes,
+            current_leader_epoch=queried.leader_epoch,
         )
-        topics.setdefault((partition.topic, asked.topic_id), []).append(one)
+        topics.setdefault((partition.topic, queried.topic_id), []).append(entry)
     forgotten: dict[tuple[str, UUID], list[int]] = {}
     for partition, topic_id in request.forgotten.items():
         forgotten.setdefault((partition.topic, topic_id), []).append(partition.partition)

@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkaframes.client import offsets
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetch_session import NO_SESSION, NONE, Asked, SessionRequest
+from kafkaframes.client.fetch_session import NO_SESSION, NONE, Requested, SessionRequest
 from kafkaframes.client.fetcher import BY_ID, write_partitions
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import broker_error
@@ -51,10 +51,10 @@ async def holds_nothing(
     body = cls(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES, isolation_level=int(read_committed))
     topic_id = cluster.cluster.topic_id(partition.topic)
     at = connection.version_of(body, most=BY_ID - 1 if topic_id == NIL_UUID else None)
-    asked = {partition: Asked(first, _FETCH_BYTES, -1, topic_id)}
-    write_partitions(body, SessionRequest(NO_SESSION, NONE, [partition], {}), asked, at)
+    requested = {partition: Requested(first, _FETCH_BYTES, -1, topic_id)}
+    write_partitions(body, SessionRequest(NO_SESSION, NONE, [partition], {}), requested, at)
     response = await connection.request(body, version=at)
-    answers = [one for topic in response.responses for one in topic.partitions]
+    answers = [entry for topic in response.responses for entry in topic.partitions]
     number = response.error_code or (answers[0].error_code if answers else 0)
     if number:
         raise broker_error(number, f"fetch of {partition}")

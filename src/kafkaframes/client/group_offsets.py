@@ -47,17 +47,17 @@ async def committed(
     Raises:
         BrokerError: the group may not be read.
     """
-    wanted = None if partitions is None else list(partitions)
+    requested = None if partitions is None else list(partitions)
 
     async def step() -> dict[TopicPartition, CommittedOffset]:
         broker = await cluster.coordinator(group_id, GROUP)
         connection = await cluster.connection(broker)
         cls = cluster.settings.message("OffsetFetchRequest")
         body = cls(require_stable=stable)
-        names = None if wanted is None else _by_topic(wanted)
+        names = None if requested is None else _by_topic(requested)
         ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
         most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # all topics: their names are wanted
-        at = connection.version_of(body, most=most, least=_ALL_TOPICS if wanted is None else 0)
+        at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
         if at > _BY_NAME:
             topics = [
                 cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
@@ -68,29 +68,29 @@ async def committed(
             body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
         else:
             body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
-        response = await _asked(cluster, connection, body, at, group_id)
+        response = await _requested(cluster, connection, body, at, group_id)
         answer = response.groups[0] if at >= _GROUPS else response
         _check(cluster, group_id, answer.error_code, f"committed offsets of group {group_id}")
         if at > _BY_NAME:
             by_id = {topic_id: name for name, topic_id in ids.items()}
             for topic in answer.topics:
                 topic.name = by_id.get(topic.topic_id, str(topic.topic_id))
-        return _found(cluster, group_id, answer.topics)
+        return _matches(cluster, group_id, answer.topics)
 
     return await cluster.retried(step)
 
 
-def _found(cluster: ClusterClient, group_id: str, topics: Any) -> dict[TopicPartition, CommittedOffset]:
-    found = {}
+def _matches(cluster: ClusterClient, group_id: str, topics: Any) -> dict[TopicPartition, CommittedOffset]:
+    result = {}
     for topic in topics:
-        for one in topic.partitions:
-            _forget_stale(cluster, topic.name, one.error_code)
-            _check(cluster, group_id, one.error_code, f"committed offset of {topic.name}-{one.partition_index}")
-            if one.committed_offset >= 0:
-                found[TopicPartition(topic.name, one.partition_index)] = CommittedOffset(
-                    one.committed_offset, one.committed_leader_epoch, one.metadata
+        for entry in topic.partitions:
+            _forget_stale(cluster, topic.name, entry.error_code)
+            _check(cluster, group_id, entry.error_code, f"committed offset of {topic.name}-{entry.partition_index}")
+            if entry.committed_offset >= 0:
+                result[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
+                    entry.committed_offset, entry.committed_leader_epoch, entry.metadata
                 )
-    return found
+    return result
 
 
 def _fetch_topics(cls: Any, plural: str, names: Mapping[str, list[int]] | None) -> list[Any] | None:
@@ -123,38 +123,38 @@ async def commit(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
         )
-        ids = {one.topic: cluster.cluster.topic_id(one.topic) for one in offsets}
+        ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
         at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
         topics: dict[str, list[Any]] = {}
-        for partition, given in offsets.items():
-            known = given if isinstance(given, CommittedOffset) else CommittedOffset(given)
-            one = cls.OffsetCommitRequestPartition(
+        for partition, options in offsets.items():
+            known = options if isinstance(options, CommittedOffset) else CommittedOffset(options)
+            entry = cls.OffsetCommitRequestPartition(
                 partition_index=partition.partition,
                 committed_offset=known.offset,
                 committed_leader_epoch=known.leader_epoch,
                 committed_metadata=known.metadata,
             )
-            topics.setdefault(partition.topic, []).append(one)
+            topics.setdefault(partition.topic, []).append(entry)
         body.topics = [
             cls.OffsetCommitRequestTopic(
                 **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
             )
             for name, all_ in topics.items()
         ]
-        response = await _asked(cluster, connection, body, at, member.group_id)
+        response = await _requested(cluster, connection, body, at, member.group_id)
         names = {topic_id: name for name, topic_id in ids.items()}
         for topic in response.topics:
             name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
-            for one in topic.partitions:
-                _forget_stale(cluster, name, one.error_code)
-                what = f"commit of {name}-{one.partition_index} for group {member.group_id}"
-                _check(cluster, member.group_id, one.error_code, what)
+            for entry in topic.partitions:
+                _forget_stale(cluster, name, entry.error_code)
+                what = f"commit of {name}-{entry.partition_index} for group {member.group_id}"
+                _check(cluster, member.group_id, entry.error_code, what)
 
     if offsets:
         await cluster.retried(step)
 
 
-async def _asked(cluster: ClusterClient, connection: Any, body: Message, version: int, group_id: str) -> Any:
+async def _requested(cluster: ClusterClient, connection: Any, body: Message, version: int, group_id: str) -> Any:
     try:
         return await connection.request(body, version=version)
     except NetworkError:
@@ -177,6 +177,6 @@ def _check(cluster: ClusterClient, group_id: str, number: int, what: str) -> Non
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for one in partitions:
-        topics.setdefault(one.topic, []).append(one.partition)
+    for entry in partitions:
+        topics.setdefault(entry.topic, []).append(entry.partition)
     return topics

@@ -127,7 +127,7 @@ class ClassicMembership:
         gone = held - set(assigned)
         if gone:
             await self._consumer._on_revoked(gone, lost=False)
-        new = [one for one in assigned if one not in held]
+        new = [entry for entry in assigned if entry not in held]
         await self._consumer._on_assigned(new)
         self._must_join = self._must_join or (is_cooperative and bool(gone))
 
@@ -157,8 +157,8 @@ class ClassicMembership:
     def _subscription(self) -> bytes:
         cls = self._settings.message("ConsumerProtocolSubscription")
         held: dict[str, list[int]] = {}
-        for one in self._consumer.assignment():
-            held.setdefault(one.topic, []).append(one.partition)
+        for entry in self._consumer.assignment():
+            held.setdefault(entry.topic, []).append(entry.partition)
         owned = [cls.TopicPartition(topic=topic, partitions=sorted(all_)) for topic, all_ in sorted(held.items())]
         body = cls(topics=sorted(self._topics), owned_partitions=owned, generation_id=self._generation)
         return encode_versioned(body, _SUBSCRIPTION_VERSION)
@@ -176,19 +176,21 @@ class ClassicMembership:
                 group_instance_id=self._settings.group_instance_id,
                 protocol_type=_PROTOCOL_TYPE,
                 protocol_name=answer.protocol_name,
-                assignments=[cls.SyncGroupRequestAssignment(member_id=one, assignment=it) for one, it in encoded],
+                assignments=[cls.SyncGroupRequestAssignment(member_id=entry, assignment=it) for entry, it in encoded],
             )
         )
         self._check(response.error_code, f"the assignment of group {self._group_id}")
         if not response.assignment:
             return []
-        found, _ = decode_versioned("ConsumerProtocolAssignment", response.assignment)
-        return [TopicPartition(topic.topic, one) for topic in found.assigned_partitions for one in topic.partitions]
+        result, _ = decode_versioned("ConsumerProtocolAssignment", response.assignment)
+        return [
+            TopicPartition(topic.topic, entry) for topic in result.assigned_partitions for entry in topic.partitions
+        ]
 
     async def _shared_out(self, answer: Any) -> dict[str, bytes]:
         """Share partitions out, as the group's leader."""
-        members = {one.member_id: _member(one) for one in answer.members}
-        topics = frozenset().union(*(one.topics for one in members.values()))
+        members = {entry.member_id: _member(entry) for entry in answer.members}
+        topics = frozenset().union(*(entry.topics for entry in members.values()))
         await self._cluster.refresh(topics)
         self._counts = {topic: len(self._cluster.cluster.partitions_of(topic)) for topic in topics}
         shares = ASSIGNORS[answer.protocol_name](members, self._counts)
@@ -196,8 +198,8 @@ class ClassicMembership:
         encoded = {}
         for name, partitions in shares.items():
             by_topic: dict[str, list[int]] = {}
-            for one in partitions:
-                by_topic.setdefault(one.topic, []).append(one.partition)
+            for entry in partitions:
+                by_topic.setdefault(entry.topic, []).append(entry.partition)
             assigned = [cls.TopicPartition(topic=topic, partitions=all_) for topic, all_ in by_topic.items()]
             encoded[name] = encode_versioned(cls(assigned_partitions=assigned, user_data=None), _ASSIGNMENT_VERSION)
         return encoded
@@ -283,7 +285,7 @@ class ClassicMembership:
             raise broker_error(number, what)
 
 
-def _member(given: Any) -> Member:
-    found, _ = decode_versioned("ConsumerProtocolSubscription", given.metadata)
-    owned = tuple(TopicPartition(topic.topic, one) for topic in found.owned_partitions for one in topic.partitions)
-    return Member(frozenset(found.topics), owned, found.generation_id, given.group_instance_id)
+def _member(options: Any) -> Member:
+    result, _ = decode_versioned("ConsumerProtocolSubscription", options.metadata)
+    owned = tuple(TopicPartition(topic.topic, entry) for topic in result.owned_partitions for entry in topic.partitions)
+    return Member(frozenset(result.topics), owned, result.generation_id, options.group_instance_id)

@@ -64,7 +64,9 @@ class Cluster:
             now: seconds of the caller's clock.
             is_everything: whether all topics were asked for, so that those not named are gone.
         """
-        self.brokers = {one.node_id: Broker(one.node_id, one.host, one.port, one.rack) for one in response.brokers}
+        self.brokers = {
+            entry.node_id: Broker(entry.node_id, entry.host, entry.port, entry.rack) for entry in response.brokers
+        }
         self.cluster_id = response.cluster_id
         self.controller = response.controller_id
         if is_everything:
@@ -86,8 +88,8 @@ class Cluster:
 
     def leader(self, partition: TopicPartition) -> Broker | None:
         """Return who leads a partition, or None: ask for metadata."""
-        found = self.partition(partition)
-        return None if found is None else self.brokers.get(found.leader)
+        result = self.partition(partition)
+        return None if result is None else self.brokers.get(result.leader)
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
         """Return what is known of a partition."""
@@ -96,17 +98,17 @@ class Cluster:
 
     def topic_id(self, topic: str) -> UUID:
         """Return a topic's id, the nil UUID where it is not known."""
-        found = self.topics.get(topic)
-        return NIL_UUID if found is None else found.topic_id
+        result = self.topics.get(topic)
+        return NIL_UUID if result is None else result.topic_id
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with this id."""
-        return next((one.name for one in self.topics.values() if one.topic_id == topic_id), None)
+        return next((entry.name for entry in self.topics.values() if entry.topic_id == topic_id), None)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """List the partitions of a topic, in order."""
-        found = self.topics.get(topic)
-        return [] if found is None else [TopicPartition(topic, index) for index in sorted(found.partitions)]
+        result = self.topics.get(topic)
+        return [] if result is None else [TopicPartition(topic, index) for index in sorted(result.partitions)]
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Broker | None, list[TopicPartition]]]:
         """Group partitions by who leads them; None leads those that nobody leads."""
@@ -118,14 +120,14 @@ class Cluster:
 
 def _topic_of(topic: Any) -> TopicMetadata:
     partitions = {
-        one.partition_index: PartitionMetadata(
-            one.partition_index,
-            one.leader_id,
-            one.leader_epoch,
-            tuple(one.replica_nodes),
-            tuple(one.isr_nodes),
-            ErrorCode(one.error_code),
+        entry.partition_index: PartitionMetadata(
+            entry.partition_index,
+            entry.leader_id,
+            entry.leader_epoch,
+            tuple(entry.replica_nodes),
+            tuple(entry.isr_nodes),
+            ErrorCode(entry.error_code),
         )
-        for one in topic.partitions
+        for entry in topic.partitions
     }
     return TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions, ErrorCode(topic.error_code))

@@ -115,11 +115,11 @@ class _Wire(asyncio.BufferedProtocol):
 
     def expect(self, what: str, wait_ms: int) -> asyncio.Future[Any]:
         """Return a future of the answer to what was just queued; without one in time the connection ends."""
-        found = _Waiting(self._loop.create_future(), what, wait_ms, self._loop.time() + wait_ms / 1000)
-        self.waiting.append(found)
-        if self._timer is None or found.deadline < self._timer.when():
-            self._look_at(found.deadline)
-        return found.answer
+        result = _Waiting(self._loop.create_future(), what, wait_ms, self._loop.time() + wait_ms / 1000)
+        self.waiting.append(result)
+        if self._timer is None or result.deadline < self._timer.when():
+            self._look_at(result.deadline)
+        return result.answer
 
     def _look_at(self, time_s: float) -> None:
         if self._timer is not None:
@@ -153,9 +153,9 @@ class _Wire(asyncio.BufferedProtocol):
         self._writable.set()
         if self._timer is not None:
             self._timer.cancel()
-        for one in self.waiting:
-            if not one.answer.done():
-                one.answer.set_exception(self.ended)
+        for entry in self.waiting:
+            if not entry.answer.done():
+                entry.answer.set_exception(self.ended)
         self.waiting.clear()
         if self.transport is not None:
             self.transport.abort()
@@ -213,8 +213,8 @@ class Connection:
             if settings.uses_sasl:
                 await connection._authenticate()
             elif settings.api_version is None:
-                asked = f"does this port want SASL? (security.protocol is {settings.security_protocol})"
-                wire.hint = f", although it has answered ApiVersions; {asked}"
+                requested = f"does this port want SASL? (security.protocol is {settings.security_protocol})"
+                wire.hint = f", although it has answered ApiVersions; {requested}"
         except BaseException:
             connection.close()
             raise
@@ -255,13 +255,13 @@ class Connection:
         Raises:
             BrokerError: there is none in common.
         """
-        asked = (body.spec.api_key or 0, most, least)
-        found = self._chosen.get(asked)
-        if found is None:
-            key = asked[0]
-            found = choose_version(key, self.ranges, most=most, least=least, specs=self._settings.specs)
-            self._chosen[asked] = found
-        return found
+        requested = (body.spec.api_key or 0, most, least)
+        result = self._chosen.get(requested)
+        if result is None:
+            key = requested[0]
+            result = choose_version(key, self.ranges, most=most, least=least, specs=self._settings.specs)
+            self._chosen[requested] = result
+        return result
 
     async def request(self, body: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
         """Send a request; return the body of its response.
@@ -319,8 +319,8 @@ class Connection:
         wire.connection.send_request(body, version, expects_response=wait_ms is not None)
         answer = None if wait_ms is None else wire.expect(type(body).__name__, wait_ms)
         assert wire.transport is not None
-        for piece in _pieces(wire.connection.buffers_to_send()):
-            wire.transport.write(piece)
+        for part in _parts(wire.connection.buffers_to_send()):
+            wire.transport.write(part)
         return answer
 
     async def _negotiate(self) -> None:
@@ -340,7 +340,7 @@ class Connection:
             frame = await self.exchange(body, again)
         _raise_for(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
         self.ranges = listed_versions(frame.body)
-        self.features = {one.name: one.max_version_level for one in frame.body.finalized_features}
+        self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
     async def _authenticate(self) -> None:
         settings = self._settings
@@ -401,17 +401,17 @@ def _set_buffers(wire: _Wire, settings: ClientSettings) -> None:
             connected.setsockopt(socket.SOL_SOCKET, option, size)
 
 
-def _pieces(buffers: Iterable[bytes]) -> Iterator[bytes]:
+def _parts(buffers: Iterable[bytes]) -> Iterator[bytes]:
     """Join what is short; what is long goes as it is, for ``writelines`` of Python 3.11 would copy it."""
     short: list[bytes] = []
-    for one in buffers:
-        if len(one) < _LONG:
-            short.append(one)
+    for entry in buffers:
+        if len(entry) < _LONG:
+            short.append(entry)
             continue
         if short:
             yield b"".join(short)
             short = []
-        yield one
+        yield entry
     if short:
         yield b"".join(short)
 
@@ -422,10 +422,10 @@ def _raise_for(number: int, what: str) -> None:
 
 
 async def _token(settings: ClientSettings) -> str:
-    given = settings.sasl_oauthbearer_token
-    if not callable(given):
-        return given or ""
-    made = await asyncio.to_thread(given)
+    options = settings.sasl_oauthbearer_token
+    if not callable(options):
+        return options or ""
+    made = await asyncio.to_thread(options)
     return str(await made if inspect.isawaitable(made) else made)
 
 

@@ -23,27 +23,27 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 async def list_offsets(
-    cluster: ClusterClient, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    cluster: ClusterClient, requested: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Return for each partition the first offset whose record has the given time or a later one.
 
     Args:
         cluster: whom to ask; leaders are asked side by side.
-        wanted: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL`` (the
+        requested: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL`` (the
             first that is not only in a tiered store).
         read_committed: whether the latest is the last stable offset.
 
     Raises:
         BrokerError: a partition does not exist, may not be read, or nobody leads it for too long.
     """
-    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    result: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def step() -> None:
-        missing = [one for one in wanted if one not in found]
+        missing = [entry for entry in requested if entry not in result]
         for partition in missing:
             await cluster.leader_of(partition)
         asks = [
-            _ask(cluster, leader, {one: wanted[one] for one in partitions}, read_committed)
+            _ask(cluster, leader, {entry: requested[entry] for entry in partitions}, read_committed)
             for leader, partitions in cluster.cluster.by_leader(missing)
             if leader is not None
         ]
@@ -51,7 +51,7 @@ async def list_offsets(
         for answers in await asyncio.gather(*asks):
             for partition, answer in answers.items():
                 if isinstance(answer, OffsetAndTimestamp):
-                    found[partition] = answer
+                    result[partition] = answer
                 else:
                     if answer in LEADER_MOVED:
                         cluster.cluster.topics.pop(partition.topic, None)
@@ -59,46 +59,46 @@ async def list_offsets(
         if errors:
             raise errors[0]
 
-    if wanted:
+    if requested:
         await cluster.retried(step)
-    return {one: found[one] for one in wanted}
+    return {entry: result[entry] for entry in requested}
 
 
 async def _ask(
-    cluster: ClusterClient, leader: Broker, wanted: Mapping[TopicPartition, int], read_committed: bool
+    cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | int]:
     """Ask one leader; an int is an error code."""
     connection = await cluster.connection(leader)
     cls = cluster.settings.message("ListOffsetsRequest")
     body = cls(replica_id=-1, isolation_level=int(read_committed))
-    least = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(wanted.values()), 0)
+    least = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(requested.values()), 0)
     at = connection.version_of(body, least=least)
     topics: dict[str, list[Any]] = {}
-    for partition, timestamp in wanted.items():
-        one = cls.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+    for partition, timestamp in requested.items():
+        entry = cls.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
         if at == _OLD:
-            one.max_num_offsets = 1
-        topics.setdefault(partition.topic, []).append(one)
+            entry.max_num_offsets = 1
+        topics.setdefault(partition.topic, []).append(entry)
     body.topics = [cls.ListOffsetsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
     response = await connection.request(body, version=at)
     return {
-        TopicPartition(topic.name, one.partition_index): _answer(one, at)
+        TopicPartition(topic.name, entry.partition_index): _answer(entry, at)
         for topic in response.topics
-        for one in topic.partitions
+        for entry in topic.partitions
     }
 
 
-def _answer(one: Any, version: int) -> OffsetAndTimestamp | int:
-    if one.error_code:
-        return int(one.error_code)
+def _answer(entry: Any, version: int) -> OffsetAndTimestamp | int:
+    if entry.error_code:
+        return int(entry.error_code)
     if version == _OLD:
-        return OffsetAndTimestamp(one.old_style_offsets[0] if one.old_style_offsets else -1, -1, -1)
-    return OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch)
+        return OffsetAndTimestamp(entry.old_style_offsets[0] if entry.old_style_offsets else -1, -1, -1)
+    return OffsetAndTimestamp(entry.offset, entry.timestamp, entry.leader_epoch)
 
 
 async def ends(
     cluster: ClusterClient, partitions: Iterable[TopicPartition], which: int, *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
     """Return the earliest or the latest offset of each partition."""
-    found = await list_offsets(cluster, dict.fromkeys(partitions, which), read_committed=read_committed)
-    return {partition: one.offset for partition, one in found.items()}
+    result = await list_offsets(cluster, dict.fromkeys(partitions, which), read_committed=read_committed)
+    return {partition: entry.offset for partition, entry in result.items()}

@@ -49,29 +49,29 @@ async def reach(
         waits = _Waiting(waiting, servers, timeout_s)
 
         async def step() -> None:
-            asked = (await cluster.any_connection()).where
+            requested = (await cluster.any_connection()).where
             await cluster.refresh([])
-            await _reach_advertised(cluster, asked, waits)
+            await _reach_advertised(cluster, requested, waits)
             if new_topic is not None:
                 await _make_known(cluster, new_topic)
 
         await _until(step, cluster, waits)
 
 
-async def _reach_advertised(cluster: ClusterClient, asked: str, waiting: _Waiting) -> None:
+async def _reach_advertised(cluster: ClusterClient, requested: str, waiting: _Waiting) -> None:
     """Connect to one of the brokers, wherever the cluster says that they are, unless the one that was asked is one.
 
     Raises:
         NetworkError: none can be reached; it names their addresses, for nobody has typed them.
         BrokerError: one refuses us.
     """
-    brokers = {f"{one.host}:{one.port}": one for one in cluster.cluster.brokers.values()}
-    if not brokers or asked in brokers:
+    brokers = {f"{entry.host}:{entry.port}": entry for entry in cluster.cluster.brokers.values()}
+    if not brokers or requested in brokers:
         return
     where = ", ".join(brokers)
-    words = f"{asked} answers, and says that its brokers are at {where} (advertised.listeners)"
+    words = f"{requested} answers, and says that its brokers are at {where} (advertised.listeners)"
     waiting.error = NetworkError(f"{words}; none answers there")
-    connecting = [asyncio.ensure_future(cluster.connection(one)) for one in brokers.values()]
+    connecting = [asyncio.ensure_future(cluster.connection(entry)) for entry in brokers.values()]
     try:
         for done in asyncio.as_completed(connecting):
             try:
@@ -82,21 +82,21 @@ async def _reach_advertised(cluster: ClusterClient, asked: str, waiting: _Waitin
                 waiting.error = None
                 return
     finally:
-        for one in connecting:
-            one.cancel()
+        for entry in connecting:
+            entry.cancel()
         await asyncio.gather(*connecting, return_exceptions=True)
     raise waiting.error
 
 
 async def _make_known(cluster: ClusterClient, topic: str) -> None:
     await cluster.refresh([topic], create=True)
-    found = cluster.cluster.topics.get(topic)
-    if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    result = cluster.cluster.topics.get(topic)
+    if result is None or result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise broker_error(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}: there is none, and the brokers make none"
         )
-    if found.error:
-        raise broker_error(found.error, f"topic {topic}")
+    if result.error:
+        raise broker_error(result.error, f"topic {topic}")
 
 
 @dataclass
@@ -110,12 +110,12 @@ class _Waiting:
     say: Callable[[str], None]
     servers: str
     timeout_s: float
-    is_told: bool = False
+    is_reported: bool = False
     error: NetworkError | BrokerError | None = None
 
     def tell(self) -> None:
-        if not self.is_told and self.timeout_s > 0:
-            self.is_told = True
+        if not self.is_reported and self.timeout_s > 0:
+            self.is_reported = True
             reason = self.error or "no answer yet"
             self.say(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
 

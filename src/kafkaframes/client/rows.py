@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.records.columns import ReadOptions
 
-PLACE_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
+TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
 class ConsumerRecord(NamedTuple):
@@ -32,9 +32,9 @@ class ConsumerRecord(NamedTuple):
 @lru_cache(maxsize=64)
 def schema_of(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
     """Return the columns that are the records' own, and the schema of all."""
-    inner = tuple(name for name in columns if name not in PLACE_COLUMNS)
+    inner = tuple(name for name in columns if name not in TARGET_COLUMNS)
     known = ReadOptions(columns=inner).checked().schema
-    return inner, pa.schema([(name, PLACE_COLUMNS.get(name) or known.field(name).type) for name in columns])
+    return inner, pa.schema([(name, TARGET_COLUMNS.get(name) or known.field(name).type) for name in columns])
 
 
 def placed(
@@ -43,8 +43,8 @@ def placed(
     """Return these columns of a batch, with the partition that it is of where they name it."""
     if batch.schema.names == list(columns):
         return batch
-    place = {"topic": pa.scalar(partition.topic, pa.string()), "partition": pa.scalar(partition.partition, pa.int32())}
-    arrays = [pa.repeat(place[name], batch.num_rows) if name in place else batch.column(name) for name in columns]
+    index = {"topic": pa.scalar(partition.topic, pa.string()), "partition": pa.scalar(partition.partition, pa.int32())}
+    arrays = [pa.repeat(index[name], batch.num_rows) if name in index else batch.column(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -396,9 +396,9 @@ class Admin:
         """Delete what lies before an offset of each partition (-1: everything); return where the logs start then."""
         return self._loop.call(self._twin.delete_records(before))
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def list_offsets(self, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
-        return self._loop.call(self._twin.list_offsets(wanted))
+        return self._loop.call(self._twin.list_offsets(requested))
 
     def describe_configs(self, kind: str, name: str, *, keys: Sequence[str] | None = None) -> dict[str, ConfigEntry]:
         """Return the settings of a resource."""
@@ -426,9 +426,9 @@ class Admin:
         """Return what a group has committed, for all its partitions if none are named."""
         return self._loop.call(self._twin.group_offsets(group_id, partitions))
 
-    def alter_group_offsets(self, group_id: str, wanted: Mapping[TopicPartition, CommittedOffset | int]) -> None:
+    def alter_group_offsets(self, group_id: str, requested: Mapping[TopicPartition, CommittedOffset | int]) -> None:
         """Commit offsets for a group that has no members."""
-        self._loop.call(self._twin.alter_group_offsets(group_id, wanted))
+        self._loop.call(self._twin.alter_group_offsets(group_id, requested))
 
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""

@@ -151,7 +151,7 @@ class Transactions:
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
-        new = [one for one in partitions if one not in self._added]
+        new = [entry for entry in partitions if entry not in self._added]
         if new and self._form == 1:
             await self._add(new)
         self._added.update(new)
@@ -200,11 +200,11 @@ class Transactions:
         async def step() -> None:
             response = await self._ask(body)
             results = [
-                (result.partition_error_code, f"adding {one.name}-{result.partition_index} to the transaction")
-                for one in response.results_by_topic_v3_and_below
-                for result in one.results_by_partition
+                (result.partition_error_code, f"adding {entry.name}-{result.partition_index} to the transaction")
+                for entry in response.results_by_topic_v3_and_below
+                for result in entry.results_by_partition
             ]
-            for number, what in sorted(results, key=lambda one: one[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
+            for number, what in sorted(results, key=lambda entry: entry[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
                 self._check(number, what)
 
         await self._cluster.retried(step)
@@ -303,8 +303,8 @@ class Transactions:
         )
         topics: dict[str, list[Any]] = {}
         for partition, offset in offsets.items():
-            one = cls.TxnOffsetCommitRequestPartition(partition_index=partition.partition, committed_offset=offset)
-            topics.setdefault(partition.topic, []).append(one)
+            entry = cls.TxnOffsetCommitRequestPartition(partition_index=partition.partition, committed_offset=offset)
+            topics.setdefault(partition.topic, []).append(entry)
         body.topics = [cls.TxnOffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         if not isinstance(group, str):
             body.member_id, body.generation_id = group.member_id, group.generation_id
@@ -313,8 +313,8 @@ class Transactions:
         async def step() -> None:
             response = await self._ask(body, coordinator_of=group_id)
             for topic in response.topics:
-                for one in topic.partitions:
-                    self._check(one.error_code, f"offsets of {topic.name}-{one.partition_index}", group_id)
+                for entry in topic.partitions:
+                    self._check(entry.error_code, f"offsets of {topic.name}-{entry.partition_index}", group_id)
 
         await self._cluster.retried(step)
 

@@ -77,13 +77,13 @@ def _words(text: str) -> list[tuple[str, bool]]:
 
 
 def _options(words: list[tuple[str, bool]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for place in range(0, len(words), 3):
-        option = words[place : place + 3]
+    result: dict[str, str] = {}
+    for index in range(0, len(words), 3):
+        option = words[index : index + 3]
         if len(option) < 3 or option[1] != ("=", False) or option[0][1] or option[2] in (("=", False), (";", False)):
-            raise _bad(f'option {place // 3 + 1} of the login module is no name="value", or a second module follows')
-        found[option[0][0]] = option[2][0]
-    return found
+            raise _bad(f'option {index // 3 + 1} of the login module is no name="value", or a second module follows')
+        result[option[0][0]] = option[2][0]
+    return result
 
 
 def _bad(reason: str) -> OptionError:

@@ -29,8 +29,8 @@ def resolved(settings: Any) -> dict[str, Any]:
     _check_handler(settings.sasl_login_callback_handler_class)
     login = None if settings.sasl_jaas_config is None else jaas.parse(settings.sasl_jaas_config)
     if login is not None and settings.uses_sasl and settings.sasl_mechanism not in login.mechanisms:
-        wanted = " or ".join(login.mechanisms)
-        raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {wanted}")
+        requested = " or ".join(login.mechanisms)
+        raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {requested}")
     options = {} if login is None else dict(login.options)
     if settings.sasl_mechanism == "OAUTHBEARER":
         provider = _token_provider(settings, options)
@@ -39,10 +39,10 @@ def resolved(settings: Any) -> dict[str, Any]:
         return {}
     if options.get("tokenauth", "false").lower() == "true":
         raise OptionError("sasl.jaas.config: delegation tokens (tokenauth) are not supported")
-    found = {f"sasl_{name}": options[name] for name in ("username", "password") if name in options}
-    if len(found) < 2:
+    result = {f"sasl_{name}": options[name] for name in ("username", "password") if name in options}
+    if len(result) < 2:
         raise OptionError(f"sasl.jaas.config: {login.module} needs username and password")
-    return found
+    return result
 
 
 def _token_provider(settings: Any, options: dict[str, str]) -> Any:
@@ -77,7 +77,7 @@ def _endpoint_authorities(options: dict[str, str]) -> str | None:
         password=options.get("ssl.truststore.password"),
         text=options.get("ssl.truststore.certificates"),
     )
-    return stores.trusted(store) if store.is_given else None
+    return stores.trusted(store) if store.is_present else None
 
 
 def _check_handler(name: str | None) -> None:

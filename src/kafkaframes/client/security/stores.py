@@ -41,7 +41,7 @@ class Store:
     text: str | None = field(default=None, repr=False)
 
     @property
-    def is_given(self) -> bool:
+    def is_present(self) -> bool:
         """Whether there is one at all."""
         return self.location is not None or self.text is not None
 
@@ -62,10 +62,10 @@ def trusted(store: Store) -> str:
         OptionError: it cannot be read, has none, or the password is wrong.
         MissingExtraError: it is PKCS#12, and ``cryptography`` is absent.
     """
-    found = _opened(store, None).certificates
-    if "-----BEGIN CERTIFICATE" not in found:
+    result = _opened(store, None).certificates
+    if "-----BEGIN CERTIFICATE" not in result:
         raise _bad(store, "no certificates in it")
-    return found
+    return result
 
 
 def load_identity(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
@@ -78,13 +78,13 @@ def load_identity(context: ssl.SSLContext, store: Store, key_password: str | Non
         OptionError: the store cannot be read, has no key or several, or a password is wrong.
         MissingExtraError: it is PKCS#12, and ``cryptography`` is absent.
     """
-    found = _opened(store, key_password)
-    if found.key is None:
+    result = _opened(store, key_password)
+    if result.key is None:
         raise _bad(store, "no private key in it")
-    with _private_file(found.key + found.certificates) as path:
+    with _private_file(result.key + result.certificates) as path:
         try:
             # a callable would be asked on the terminal otherwise: an empty text never opens a key
-            context.load_cert_chain(path, password=found.key_password or "")
+            context.load_cert_chain(path, password=result.key_password or "")
         except (ssl.SSLError, ValueError) as error:
             raise _bad(store, f"key and certificate cannot be used: {error}") from None
 
@@ -139,18 +139,18 @@ def _pem(label: str, body: str) -> str:
 
 def _of_jks(store: Store, raw: bytes, key_password: str | None) -> Opened:
     try:
-        found = jks.read(raw, store.password)
-        if len(found.keys) > 1:
-            raise OptionError(f"has {len(found.keys)} private keys; it must have one")
-        if not found.keys:
-            return Opened(_certificates(found.certificates))
+        result = jks.read(raw, store.password)
+        if len(result.keys) > 1:
+            raise OptionError(f"has {len(result.keys)} private keys; it must have one")
+        if not result.keys:
+            return Opened(_certificates(result.certificates))
         password = key_password if key_password is not None else store.password
         if password is None:
             raise OptionError(f"a private key needs {store.option}.password or ssl.key.password")
-        key = jks.unhide(found.keys[0].protected, password)
+        key = jks.unhide(result.keys[0].protected, password)
     except (DecodeError, OptionError) as error:
         raise _bad(store, str(error)) from None
-    return Opened(_certificates((*found.keys[0].chain, *found.certificates)), _der("PRIVATE KEY", key))
+    return Opened(_certificates((*result.keys[0].chain, *result.certificates)), _der("PRIVATE KEY", key))
 
 
 def _of_pkcs12(store: Store, raw: bytes) -> Opened:
@@ -160,18 +160,18 @@ def _of_pkcs12(store: Store, raw: bytes) -> Opened:
         raise MissingExtraError("reading PKCS#12 stores", "tls", instead="convert it to PEM or JKS") from error
     password = None if store.password is None else store.password.encode()
     try:
-        found = pkcs12.load_pkcs12(raw, password)
+        result = pkcs12.load_pkcs12(raw, password)
     except ValueError as error:
         raise _bad(store, f"the password is wrong, or the store is damaged ({error})") from None
-    own = [] if found.cert is None else [found.cert]
-    certificates = [one.certificate.public_bytes(Encoding.DER) for one in (*own, *found.additional_certs)]
-    key = found.key
+    own = [] if result.cert is None else [result.cert]
+    certificates = [entry.certificate.public_bytes(Encoding.DER) for entry in (*own, *result.additional_certs)]
+    key = result.key
     made = None if key is None else key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return Opened(_certificates(certificates), made)
 
 
 def _certificates(all_: Iterable[bytes]) -> str:
-    return "".join(_der("CERTIFICATE", one) for one in all_)
+    return "".join(_der("CERTIFICATE", entry) for entry in all_)
 
 
 def _der(label: str, raw: bytes) -> str:

@@ -17,13 +17,13 @@ def context_of(settings: Any) -> ssl.SSLContext:
         MissingExtraError: a store is PKCS#12, and ``cryptography`` is absent.
     """
     if settings.ssl_context is not None:
-        given: ssl.SSLContext = settings.ssl_context
-        return given
+        options: ssl.SSLContext = settings.ssl_context
+        return options
     trust = _store(settings, "truststore", settings.ssl_truststore_certificates)
     own = _store(settings, "keystore", _chain(settings))
     try:
         context = ssl.create_default_context(
-            cafile=settings.ssl_cafile, cadata=trusted(trust) if trust.is_given else None
+            cafile=settings.ssl_cafile, cadata=trusted(trust) if trust.is_present else None
         )
         if settings.ssl_certfile:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
@@ -31,7 +31,7 @@ def context_of(settings: Any) -> ssl.SSLContext:
         raise OptionError(f"ssl: the certificates given cannot be used: {error}") from None
     _bound_versions(context, settings.tls_versions)
     context.check_hostname = settings.ssl_check_hostname and settings.ssl_endpoint_identification_algorithm != ""
-    if own.is_given:
+    if own.is_present:
         load_identity(context, own, settings.ssl_password)
     return context
 
@@ -48,11 +48,11 @@ def _bound_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _store(settings: Any, name: str, text: str | None) -> Store:
-    given = {
+    options = {
         field: getattr(settings, f"ssl_{name}_{setting}")
         for field, setting in (("location", "location"), ("kind", "type"), ("password", "password"))
     }
-    return Store(f"ssl.{name}", **given, text=text)
+    return Store(f"ssl.{name}", **options, text=text)
 
 
 def _chain(settings: Any) -> str | None:

@@ -87,8 +87,8 @@ class ClientCredentials:
         raise AssertionError("unreachable")
 
     def _ask(self) -> tuple[str, float]:
-        given = (self.client_id, self.client_secret)
-        quoted = [urllib.parse.quote_plus(one) for one in given] if self.encodes else given
+        options = (self.client_id, self.client_secret)
+        quoted = [urllib.parse.quote_plus(entry) for entry in options] if self.encodes else options
         secret = base64.b64encode(":".join(quoted).encode()).decode()
         form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
         request = urllib.request.Request(
@@ -123,14 +123,14 @@ def named_provider(name: str) -> Callable[[], Any]:
     if not (colon and module and attribute):
         raise OptionError(f"sasl.oauthbearer.token.provider={name}: must be module:function")
     try:
-        found: Any = importlib.import_module(module)
+        result: Any = importlib.import_module(module)
         for step in attribute.split("."):
-            found = getattr(found, step)
+            result = getattr(result, step)
     except (ImportError, AttributeError) as error:
         raise OptionError(f"sasl.oauthbearer.token.provider={name}: {error}") from None
-    if not callable(found):
+    if not callable(result):
         raise OptionError(f"sasl.oauthbearer.token.provider={name}: is no function")
-    provider: Callable[[], Any] = found
+    provider: Callable[[], Any] = result
     return provider
 
 
