@@ -196,21 +196,23 @@ class AsyncAdmin:
         for leader, partitions in list(self._cluster.cluster.by_leader(before)):
             topics: dict[str, list[Any]] = {}
             for entry in partitions:
-                index = cls.DeleteRecordsPartition(partition_index=entry.partition, offset=before[entry])
-                topics.setdefault(entry.topic, []).append(index)
+                target = cls.DeleteRecordsPartition(partition_index=entry.partition, offset=before[entry])
+                topics.setdefault(entry.topic, []).append(target)
             body = cls(timeout_ms=self.settings.request_timeout_ms)
             body.topics = [cls.DeleteRecordsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
             answer = await self._cluster.request(leader, body)
             for topic in answer.topics:
                 for entry in topic.partitions:
-                    index = TopicPartition(topic.name, entry.partition_index)
-                    _raise_first([(entry.error_code, None, f"partition {index}")])
-                    match[index] = entry.low_watermark
+                    target = TopicPartition(topic.name, entry.partition_index)
+                    _raise_first([(entry.error_code, None, f"partition {target}")])
+                    match[target] = entry.low_watermark
         return match
 
     async def list_offsets(self, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
-        return {index: entry.offset for index, entry in (await offsets.list_offsets(self._cluster, requested)).items()}
+        return {
+            target: entry.offset for target, entry in (await offsets.list_offsets(self._cluster, requested)).items()
+        }
 
     # ----------------------------------------------------------------------------------------------------- settings
 
@@ -350,8 +352,8 @@ class AsyncAdmin:
         cls = self.settings.message("OffsetDeleteRequest")
         topics: dict[str, list[Any]] = {}
         for entry in partitions:
-            index = cls.OffsetDeleteRequestPartition(partition_index=entry.partition)
-            topics.setdefault(entry.topic, []).append(index)
+            target = cls.OffsetDeleteRequestPartition(partition_index=entry.partition)
+            topics.setdefault(entry.topic, []).append(target)
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         answer = await self._coordinated(group_id, body, lambda entry: entry.error_code)

@@ -217,14 +217,14 @@ class AsyncConsumer:
         return list(self._fetcher.positions)
 
     async def _find_positions(self, partitions: list[TopicPartition]) -> None:
-        match: Mapping[TopicPartition, CommittedOffset] = {}
+        committed: Mapping[TopicPartition, CommittedOffset] = {}
         if self.settings.group_id is not None and partitions:
             stable = self.settings.isolation_level == "read_committed"
-            match = await group_offsets.committed(self._cluster, self.settings.group_id, partitions, stable=stable)
+            committed = await group_offsets.committed(self._cluster, self.settings.group_id, partitions, stable=stable)
         for partition in partitions:
-            if partition in match:
-                self._fetcher.set_position(partition, match[partition].offset)
-        await self._reset([entry for entry in partitions if entry not in match])
+            if partition in committed:
+                self._fetcher.set_position(partition, committed[partition].offset)
+        await self._reset([entry for entry in partitions if entry not in committed])
 
     async def _reset(self, partitions: list[TopicPartition]) -> None:
         """Begin where ``auto_offset_reset`` says.
@@ -242,8 +242,8 @@ class AsyncConsumer:
             )
         which = EARLIEST if policy == "earliest" else LATEST
         committed = self.settings.isolation_level == "read_committed"
-        match = await offsets.ends(self._cluster, partitions, which, read_committed=committed)
-        for partition, offset in match.items():
+        starts = await offsets.ends(self._cluster, partitions, which, read_committed=committed)
+        for partition, offset in starts.items():
             self._fetcher.set_position(partition, offset)
 
     def _lost(self, partition: TopicPartition, offset: int) -> None:
@@ -277,8 +277,8 @@ class AsyncConsumer:
     async def _seek_to(self, which: int, partitions: Sequence[TopicPartition]) -> None:
         committed = self.settings.isolation_level == "read_committed"
         requested = [self._checked(entry) for entry in partitions or self.assignment()]
-        match = await offsets.ends(self._cluster, requested, which, read_committed=committed)
-        for partition, offset in match.items():
+        starts = await offsets.ends(self._cluster, requested, which, read_committed=committed)
+        for partition, offset in starts.items():
             self.seek(partition, offset)
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> int:

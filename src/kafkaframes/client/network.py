@@ -213,8 +213,8 @@ class Connection:
             if settings.uses_sasl:
                 await connection._authenticate()
             elif settings.api_version is None:
-                requested = f"does this port want SASL? (security.protocol is {settings.security_protocol})"
-                wire.hint = f", although it has answered ApiVersions; {requested}"
+                question = f"does this port want SASL? (security.protocol is {settings.security_protocol})"
+                wire.hint = f", although it has answered ApiVersions; {question}"
         except BaseException:
             connection.close()
             raise
@@ -255,12 +255,12 @@ class Connection:
         Raises:
             BrokerError: there is none in common.
         """
-        requested = (body.spec.api_key or 0, most, least)
-        result = self._chosen.get(requested)
+        bounds = (body.spec.api_key or 0, most, least)
+        result = self._chosen.get(bounds)
         if result is None:
-            key = requested[0]
+            key = bounds[0]
             result = choose_version(key, self.ranges, most=most, least=least, specs=self._settings.specs)
-            self._chosen[requested] = result
+            self._chosen[bounds] = result
         return result
 
     async def request(self, body: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
@@ -422,10 +422,10 @@ def _raise_for(number: int, what: str) -> None:
 
 
 async def _token(settings: ClientSettings) -> str:
-    options = settings.sasl_oauthbearer_token
-    if not callable(options):
-        return options or ""
-    made = await asyncio.to_thread(options)
+    token = settings.sasl_oauthbearer_token
+    if not callable(token):
+        return token or ""
+    made = await asyncio.to_thread(token)
     return str(await made if inspect.isawaitable(made) else made)
 
 

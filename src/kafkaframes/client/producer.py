@@ -109,13 +109,13 @@ class AsyncProducer:
             raise OptionError(f"record_format {self._format}: {takes}")
         self._sender.record_format = self._format
         can_number = _INIT_PRODUCER_ID in connection.ranges and self._format == 2
-        requested = self.settings.enable_idempotence
-        if (requested or self.settings.transactional_id is not None) and not can_number:
+        is_idempotent = self.settings.enable_idempotence
+        if (is_idempotent or self.settings.transactional_id is not None) and not can_number:
             raise OptionError("idempotence and transactions need brokers of 0.11 or later and record format 2")
         if self.transactions.has_joined:
             pass
         elif self.settings.transactional_id is not None or (
-            requested is not False and can_number and self.settings.required_acks == -1
+            is_idempotent is not False and can_number and self.settings.required_acks == -1
         ):
             await self.transactions.init_producer_id()
         self._sender.start()

@@ -49,16 +49,16 @@ async def reach(
         waits = _Waiting(waiting, servers, timeout_s)
 
         async def step() -> None:
-            requested = (await cluster.any_connection()).where
+            address = (await cluster.any_connection()).where
             await cluster.refresh([])
-            await _reach_advertised(cluster, requested, waits)
+            await _reach_advertised(cluster, address, waits)
             if new_topic is not None:
                 await _make_known(cluster, new_topic)
 
         await _until(step, cluster, waits)
 
 
-async def _reach_advertised(cluster: ClusterClient, requested: str, waiting: _Waiting) -> None:
+async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Waiting) -> None:
     """Connect to one of the brokers, wherever the cluster says that they are, unless the one that was asked is one.
 
     Raises:
@@ -66,10 +66,10 @@ async def _reach_advertised(cluster: ClusterClient, requested: str, waiting: _Wa
         BrokerError: one refuses us.
     """
     brokers = {f"{entry.host}:{entry.port}": entry for entry in cluster.cluster.brokers.values()}
-    if not brokers or requested in brokers:
+    if not brokers or address in brokers:
         return
     where = ", ".join(brokers)
-    words = f"{requested} answers, and says that its brokers are at {where} (advertised.listeners)"
+    words = f"{address} answers, and says that its brokers are at {where} (advertised.listeners)"
     waiting.error = NetworkError(f"{words}; none answers there")
     connecting = [asyncio.ensure_future(cluster.connection(entry)) for entry in brokers.values()]
     try:

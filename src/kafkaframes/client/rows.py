@@ -43,8 +43,8 @@ def placed(
     """Return these columns of a batch, with the partition that it is of where they name it."""
     if batch.schema.names == list(columns):
         return batch
-    index = {"topic": pa.scalar(partition.topic, pa.string()), "partition": pa.scalar(partition.partition, pa.int32())}
-    arrays = [pa.repeat(index[name], batch.num_rows) if name in index else batch.column(name) for name in columns]
+    target = {"topic": pa.scalar(partition.topic, pa.string()), "partition": pa.scalar(partition.partition, pa.int32())}
+    arrays = [pa.repeat(target[name], batch.num_rows) if name in target else batch.column(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -29,12 +29,12 @@ class Sample(NamedTuple):
         return self.size_bytes / self.offsets
 
 
-def sample(consumer: Consumer, index: TopicPartition, offset: int, *, wait_ms: int = 2_000) -> Sample | None:
+def sample(consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: int = 2_000) -> Sample | None:
     """Return the batches at an offset; None where none came in time.
 
     Args:
         consumer: of no group; it is assigned anew. Its ``max_partition_fetch_bytes`` is about how much comes.
-        index: the partition.
+        target: the partition.
         offset: from which on.
         wait_ms: how long to wait.
 
@@ -42,9 +42,9 @@ def sample(consumer: Consumer, index: TopicPartition, offset: int, *, wait_ms: i
         BrokerError: the partition cannot be read from there.
         NetworkError: its leader cannot be reached.
     """
-    consumer.assign({index: offset})
+    consumer.assign({target: offset})
     fetched = consumer.fetch(wait_ms)
-    if fetched is None or fetched.partition != index or fetched.next_offset <= offset:
+    if fetched is None or fetched.partition != target or fetched.next_offset <= offset:
         return None
     batches, offsets = fetched.batches, fetched.next_offset - offset
     records = int(batches.column("count").clip(min=1).sum())

@@ -36,12 +36,12 @@ class Rules:
     silence_setting: str = ""
 
 
-def fetches(consumer: Consumer, index: TopicPartition, rules: Rules, *, first: int, end: int) -> Iterator[Fetched]:
+def fetches(consumer: Consumer, target: TopicPartition, rules: Rules, *, first: int, end: int) -> Iterator[Fetched]:
     """Yield the answers that hold the records from ``first`` up to ``end`` (exclusive), in order.
 
     Args:
         consumer: of no group, that resets nothing by itself (``auto_offset_reset="none"``); it is assigned anew.
-        index: the partition.
+        target: the partition.
         rules: for what goes wrong.
         first, end: offsets; the last answer may go beyond the end.
 
@@ -49,7 +49,7 @@ def fetches(consumer: Consumer, index: TopicPartition, rules: Rules, *, first: i
         BrokerError: the partition cannot be read.
         NetworkError: nothing came for ``rules.silence_ms``, although the log goes on.
     """
-    consumer.assign({index: first}, ends={index: end})
+    consumer.assign({target: first}, ends={target: end})
     reached = first
     deadline = time.monotonic() + rules.silence_ms / 1000
     while reached < end:
@@ -58,7 +58,7 @@ def fetches(consumer: Consumer, index: TopicPartition, rules: Rules, *, first: i
         except BrokerError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            reached = _after_loss(consumer, index, rules, reached, end)
+            reached = _after_loss(consumer, target, rules, reached, end)
             if time.monotonic() < deadline:
                 continue
             raise
@@ -68,38 +68,38 @@ def fetches(consumer: Consumer, index: TopicPartition, rules: Rules, *, first: i
             deadline = time.monotonic() + rules.silence_ms / 1000
             reached = fetched.next_offset
             yield fetched
-        elif consumer.skip_gap(index, end):  # the log's last batches were compacted away
+        elif consumer.skip_gap(target, end):  # the log's last batches were compacted away
             return
         elif time.monotonic() > deadline:
-            _after_silence(consumer, index, rules, reached, end)
+            _after_silence(consumer, target, rules, reached, end)
             return
 
 
-def _after_loss(consumer: Consumer, index: TopicPartition, rules: Rules, reached: int, end: int) -> int:
+def _after_loss(consumer: Consumer, target: TopicPartition, rules: Rules, reached: int, end: int) -> int:
     """Return where to go on after offsets that the log does not have: its start, or the stretch's end."""
-    first, last = _bounds(consumer, index)
+    first, last = _bounds(consumer, target)
     if first <= reached < last:  # there after all: the partition has a new leader, or was made anew
         time.sleep(_AGAIN_SECONDS)
-        consumer.seek(index, reached)
+        consumer.seek(target, reached)
         return reached
     rules.lost(f"has no offset {reached} (it has {first} to {last})")
     if reached >= first:
         return end
     following = min(first, end)
-    consumer.seek(index, following)
+    consumer.seek(target, following)
     return following
 
 
-def _after_silence(consumer: Consumer, index: TopicPartition, rules: Rules, reached: int, end: int) -> None:
+def _after_silence(consumer: Consumer, target: TopicPartition, rules: Rules, reached: int, end: int) -> None:
     """Say why nothing comes any more; return where the log ends before the stretch, and that is accepted."""
-    last = _bounds(consumer, index)[1]
+    last = _bounds(consumer, target)[1]
     setting = f" ({rules.silence_setting})" if rules.silence_setting else ""
     silence = f"nothing came from offset {reached} on for {rules.silence_ms} ms{setting}"
     if reached < last:
-        raise NetworkError(f"{index}: {silence}")
+        raise NetworkError(f"{target}: {silence}")
     rules.lost(f"ends at {last}, and was to be read up to {end}: {silence}")
 
 
-def _bounds(consumer: Consumer, index: TopicPartition) -> tuple[int, int]:
+def _bounds(consumer: Consumer, target: TopicPartition) -> tuple[int, int]:
     """Return the log's first offset, and the one behind its last."""
-    return consumer.beginning_offsets([index])[index], consumer.end_offsets([index])[index]
+    return consumer.beginning_offsets([target])[target], consumer.end_offsets([target])[target]

@@ -17,8 +17,8 @@ def context_of(settings: Any) -> ssl.SSLContext:
         MissingExtraError: a store is PKCS#12, and ``cryptography`` is absent.
     """
     if settings.ssl_context is not None:
-        options: ssl.SSLContext = settings.ssl_context
-        return options
+        context: ssl.SSLContext = settings.ssl_context
+        return context
     trust = _store(settings, "truststore", settings.ssl_truststore_certificates)
     own = _store(settings, "keystore", _chain(settings))
     try:
@@ -48,11 +48,11 @@ def _bound_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _store(settings: Any, name: str, text: str | None) -> Store:
-    options = {
+    parts = {
         field: getattr(settings, f"ssl_{name}_{setting}")
         for field, setting in (("location", "location"), ("kind", "type"), ("password", "password"))
     }
-    return Store(f"ssl.{name}", **options, text=text)
+    return Store(f"ssl.{name}", **parts, text=text)
 
 
 def _chain(settings: Any) -> str | None:

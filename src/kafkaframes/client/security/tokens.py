@@ -87,8 +87,8 @@ class ClientCredentials:
         raise AssertionError("unreachable")
 
     def _ask(self) -> tuple[str, float]:
-        options = (self.client_id, self.client_secret)
-        quoted = [urllib.parse.quote_plus(entry) for entry in options] if self.encodes else options
+        credentials = (self.client_id, self.client_secret)
+        quoted = [urllib.parse.quote_plus(entry) for entry in credentials] if self.encodes else credentials
         secret = base64.b64encode(":".join(quoted).encode()).decode()
         form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
         request = urllib.request.Request(
