@@ -53,26 +53,36 @@ def _condition(node: _Node, constant: Callable[[_Node], Any]) -> Where:
     binary, function = node.get("BinaryExpr"), node.get("Function")
     if isinstance(binary, dict) and binary.get("op") in _FLIPPED:
         left, right, comparison = binary["left"], binary["right"], binary["op"]
-        if "Column" not in left:
+        if _column(left) is None:
             left, right, comparison = right, left, _FLIPPED[comparison]
-        return _compared(left.get("Column"), comparison, constant(right))
+        return _compared(_column(left), comparison, constant(right))
     if isinstance(function, dict):
         return _of_function(function, constant)
     return EVERYTHING
+
+
+def _column(node: _Node) -> str | None:
+    """Return the column that an expression is, as it is or as 64-bit integers, which Polars before 2 compares."""
+    cast = node.get("Cast")
+    if isinstance(cast, dict) and cast.get("dtype") == {"Literal": "Int64"}:
+        node = cast.get("expr", {})
+    name = node.get("Column")
+    return name if isinstance(name, str) else None
 
 
 def _of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
     called = function.get("function", {})
     name = called.get("Boolean") if isinstance(called, dict) else None
     column, *values = function.get("input", [{}])
-    if not isinstance(name, dict) or "Column" not in column:
+    compared_column = _column(column)
+    if not isinstance(name, dict) or compared_column is None:
         return EVERYTHING
     if "IsIn" in name and len(values) == 1:
-        return _among(column["Column"], constant(values[0]))
+        return _among(compared_column, constant(values[0]))
     if "IsBetween" in name and len(values) == 2:
         least, most = _BETWEEN.get(name["IsBetween"].get("closed"), ("", ""))
         compared = (
-            _compared(column["Column"], *part) for part in zip((least, most), map(constant, values), strict=True)
+            _compared(compared_column, *part) for part in zip((least, most), map(constant, values), strict=True)
         )
         return next(compared) & next(compared)
     return EVERYTHING

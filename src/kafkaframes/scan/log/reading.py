@@ -193,7 +193,8 @@ class OpenSlice:
         def warn(gap: Gap) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
-        for run in self.segment.runs(start=self.piece.start, end=self.piece.end, mode=mode, on_gap=on_gap or warn):
+        end = self.piece.end if on_gap is None else None  # else the reader itself reports that it was cut, as damage
+        for run in self.segment.runs(start=self.piece.start, end=end, mode=mode, on_gap=on_gap or warn):
             yield run
             if self.healer is not None:
                 for text in self.healer.healed:
