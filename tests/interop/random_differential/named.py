@@ -117,6 +117,12 @@ NAMED = (
         "Kafka fails (UNKNOWN_SERVER_ERROR) with read_committed where a group stands inside an aborted batch",
         failed_inside,
     ),
+    Named(
+        "ShareFetch",
+        r"^\$$",
+        "Kafka fails (UNKNOWN_SERVER_ERROR) where a session begins with an id that no topic has; here its row says so",
+        failed_inside,
+    ),
     Named("CreateTopics", r"\.topicId$", "Kafka gives an id to a topic that it only validates"),
     Named("ListOffsets", r"\.timestamp$", "a marker's time", both_now),
 )
