@@ -11,3 +11,9 @@ def test_settings_are_shown_and_changed(run):
     assert (row["name"], row["value"]) == ("cleanup.policy", "compact")
     everything = json.loads(run("configs show topic kept --all --json").output)
     assert {"retention.ms", "segment.bytes"} <= {one["name"] for one in everything if one["default"] == "yes"}
+
+
+def test_a_topic_without_settings_of_its_own_has_defaults_only(run):
+    run("topics create plain --partitions 1")
+    assert run("configs show topic plain").output == "topic plain has defaults only; --all shows them\n"
+    assert json.loads(run("configs show topic plain --json").output) == []

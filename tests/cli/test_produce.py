@@ -13,7 +13,7 @@ def test_lines_in_and_out_in_kcats_format(run):
     run("produce lines -K : -H h=1 -z lz4", stdin=b"a:first\nb:second\n:third\n")
     out = run("consume lines -e", "-f", r"%t/%p@%o %k(%K)=%s %h\n").output
     assert out == "lines/0@0 a(1)=first h=1\nlines/0@1 b(1)=second h=1\nlines/0@2 (0)=third h=1\n"
-    assert run("consume lines -e -o -1").output == "third\n"
+    assert run("consume lines -e --offset -1").output == "third\n"
     assert run("consume lines -c 2").output == "first\nsecond\n"
 
 
@@ -32,7 +32,7 @@ def test_records_in_the_format_of_old_clients(run):
 @pytest.mark.parametrize(
     ("command", "stdin", "reason"),
     [
-        ("produce t -K :", b"no key\n", "line 1 has no ':'"),
+        ("produce t -K :", b"no key\n", "line 1 has no ':' .*; nothing is written"),
         ("produce t --format jsonl", b"{]\n", "line 1 is no record"),
         ("produce t --format jsonl", b'{"value": "?"}\n', "line 1 is no record"),
         ("produce t --format parquet", None, "name it"),
@@ -42,6 +42,12 @@ def test_records_in_the_format_of_old_clients(run):
 def test_mistakes_are_one_line(run, command, stdin, reason):
     with pytest.raises(OptionError, match=reason):
         run(command, stdin=stdin)
+
+
+def test_what_stands_before_a_bad_line_is_written_and_counted(run):
+    with pytest.raises(OptionError, match=r"line 3 has no ':' .*; the 2 records before it are written"):
+        run("produce half -K :", stdin=b"a:1\nb:2\nno key\nc:3\n")
+    assert sorted(run("consume half -e").output.split()) == ["1", "2"]
 
 
 @pytest.mark.parametrize("values", [["x"], [1.5], [True], [[1]], [{"a": 1}]], ids=str)

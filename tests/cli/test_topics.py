@@ -29,3 +29,12 @@ def test_a_deleted_topic_is_not_listed(run):
 def test_an_offset_that_is_not_one_is_refused(run):
     with pytest.raises(OptionError, match="an offset or latest"):
         run("topics delete-records t:0=x --yes")
+
+
+def test_without_a_terminal_a_deletion_names_the_flag(run):
+    run("topics create kept --partitions 1")
+    with pytest.raises(OptionError, match="nothing is deleted: without a terminal, --yes confirms it"):
+        run("topics delete kept", stdin=b"")
+    assert "kept" in run("topics list").output
+    run("topics delete kept", stdin=b"y\n")
+    assert "kept" not in run("topics list").output

@@ -65,6 +65,7 @@ def test_offsets_are_sparks_json():
     ("options", "message"),
     [
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"topic": "orders"}, "unknown option topic: did you mean subscribe"),
         ({"includeheader": "true"}, "did you mean includeHeaders"),
         ({"zzz": "1"}, "unknown option zzz; kafka-log knows path"),
         ({"kafka.bootstrap.servers": "localhost:9092"}, "asks no broker"),

@@ -39,6 +39,7 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
         ),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets says where"),
         ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
+        ({"topic": "orders"}, r"unknown option topic: did you mean subscribe\?"),
         ({"startingOffsets": "group: "}, "must be the name of a group"),
         ({"assign": '{"t": [0]}'}, "not subscribe and assign together"),
         ({"endingOffsets": "latest"}, "a stream has no end"),

@@ -173,7 +173,7 @@ def test_groups_and_transactions_over_http(call, broker):
         ("PUT", "/topics", None, "only GET, POST"),
         ("POST", "/topics", {"name": ".."}, "'..'"),
         ("POST", "/topics", {"name": "a", "partitions": 0}, "at least one partition"),
-        ("GET", "/topics/none/records", None, "no partition"),
+        ("GET", "/topics/none/records", None, "no topic"),
         ("GET", "/topics/none/records?partition=x", None, "is a number"),
         ("POST", "/topics/a/records", {"records": [{"value": 1}]}, "record 0: bytes"),
         ("POST", "/topics/a/records", {"records": [{"value": {"base64": "?"}}]}, "record 0: bytes"),

@@ -55,8 +55,11 @@ def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
         OptionError: there is none.
     """
     found = state.partition(topic, partition)
+    if found is None and topic in state.topics:
+        count = len(state.topics[topic].partitions)
+        raise OptionError(f"topic {topic!r} has no partition {partition}; it has {count}, counted from 0")
     if found is None:
-        raise OptionError(f"no partition {partition} of topic {topic!r} here; there are {', '.join(state.topics)}")
+        raise OptionError(f"no topic {topic!r} in this broker; its topics: {', '.join(state.topics) or 'none'}")
     return found
 
 

@@ -31,6 +31,8 @@ def show_configs(
         for one in sorted(found.values())
         if given["everything"] or not one.is_default
     ]
+    if not rows and not given["as_json"]:
+        say(f"{kind} {name} has defaults only; --all shows them")
     print_rows(rows, given["as_json"])
 
 

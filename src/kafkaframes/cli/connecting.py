@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -114,6 +115,24 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
     """
     known = {"bootstrap.servers": servers or os.environ.get(SERVERS) or "localhost:9092"}
     return known | pairs_of(properties, option="-X ")
+
+
+def confirmed(question: str) -> Callable[[Function], Function]:
+    """Have a command ask before it deletes; ``--yes`` is the answer where nobody sits at a terminal."""
+
+    def ask(context: click.Context, option: click.Parameter, is_sure: bool) -> None:
+        if is_sure or context.resilient_parsing:
+            return
+        try:
+            agreed = click.confirm(question, err=True)
+        except click.Abort:
+            if sys.stdin.isatty():
+                raise
+            raise OptionError("nothing is deleted: without a terminal, --yes confirms it") from None
+        if not agreed:
+            raise click.Abort
+
+    return click.option("--yes", is_flag=True, expose_value=False, callback=ask, help="Delete without a question.")
 
 
 def place_of(text: str) -> tuple[str, int]:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, as_json_option, connecting, connecting_group, print_rows, reached
+from kafkaframes.cli.connecting import (
+    HELP,
+    as_json_option,
+    confirmed,
+    connecting,
+    connecting_group,
+    print_rows,
+    reached,
+)
 from kafkaframes.cli.group_resets import Wanted, resets
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
@@ -187,7 +195,7 @@ def delete_offsets(
 @command.command("delete", context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @connecting
-@click.confirmation_option(prompt="Delete these groups and their offsets?")
+@confirmed("Delete these groups and their offsets?")
 def delete_groups(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
     """Delete groups that have no members."""
     from kafkaframes.client import Admin

@@ -81,7 +81,13 @@ def _tables(file: str | None, given: dict[str, Any]) -> Iterator[pa.Table]:
         read = _json_row if form == "jsonl" else _line_reader(given)
         rows: list[dict[str, Any]] = []
         for number, line in enumerate(stream, 1):
-            rows.append(read(line.rstrip(b"\n"), number))
+            try:
+                rows.append(read(line.rstrip(b"\n"), number))
+            except OptionError as error:
+                if rows:
+                    yield pa.Table.from_pylist(rows, _schema())
+                written = f"the {number - 1:,} records before it are" if number > 1 else "nothing is"
+                raise OptionError(f"{error}; {written} written") from None
             if len(rows) == _AT_ONCE:
                 yield pa.Table.from_pylist(rows, _schema())
                 rows = []

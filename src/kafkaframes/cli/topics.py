@@ -9,6 +9,7 @@ import click
 from kafkaframes.cli.connecting import (
     HELP,
     as_json_option,
+    confirmed,
     connecting,
     connecting_group,
     pairs_of,
@@ -138,7 +139,7 @@ def alter_topic(name: str, servers: str | None, properties: tuple[str, ...], tim
 @command.command("delete-records", context_settings=HELP)
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET...")
 @connecting
-@click.confirmation_option(prompt="Delete all records before these offsets?")
+@confirmed("Delete all records before these offsets?")
 def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
     """Delete the records before an offset, or all with latest."""
     from kafkaframes.client import Admin, TopicPartition
@@ -156,7 +157,7 @@ def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tu
 @command.command("delete", context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @connecting
-@click.confirmation_option(prompt="Delete these topics and all their records?")
+@confirmed("Delete these topics and all their records?")
 def delete_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
     """Delete topics, records and all."""
     from kafkaframes.client import Admin

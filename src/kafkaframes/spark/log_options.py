@@ -200,7 +200,8 @@ def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
 def _unknown(name: str, lower: str) -> str:
     if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
         return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
-    near = difflib.get_close_matches(lower, [*OPTIONS, *STORAGE_NAMES], n=1, cutoff=0.6)
+    meant = "subscribe" if lower in ("topic", "topics") else lower
+    near = difflib.get_close_matches(meant, [*OPTIONS, *STORAGE_NAMES], n=1, cutoff=0.6)
     if near:
         known = OPTIONS[near[0]].name if near[0] in OPTIONS else near[0]
         return f"unknown option {name}: did you mean {known}?"

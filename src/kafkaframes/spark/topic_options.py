@@ -208,7 +208,8 @@ def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dic
         elif lower in known:
             given[lower] = text
         elif lower not in _SPARKS:
-            near = difflib.get_close_matches(lower, known, n=1, cutoff=0.6)
+            meant = "subscribe" if lower in ("topic", "topics") else lower  # nearer by letters: topicColumn and such
+            near = difflib.get_close_matches(meant, known, n=1, cutoff=0.6)
             hint = f": did you mean {known[near[0]].name}?" if near else ""
             raise OptionError(f"unknown option {name}{hint or '; kafka-topic knows ' + ', '.join(_names(known))}")
     if "bootstrap.servers" not in client:
