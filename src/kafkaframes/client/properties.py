@@ -38,7 +38,7 @@ class Property:
 
 
 _CLIENTS: Final = {"c": "consumer", "p": "producer", "a": "admin"}
-# The names in Kafka 4.3.1's ConfigDefs, by the clients that take them; tests/interop reads them of the jar.
+# The names in Kafka 4.3.1's ConfigDefs, by the clients that take them, as its own classes printed them.
 _JAVA_NAMES: Final = {
     "cpa": """
         bootstrap.servers client.dns.lookup client.id config.providers connections.max.idle.ms
