@@ -28,14 +28,6 @@ def test_locks_of_share_groups_time_out_as_kafkas_do(oracle):
         assert judge.episode(lock_episode()) is None
 
 
-# Not there yet; strict, so that this mark goes on the day that it is.
-_OPEN = (
-    "one request in 400: the nil id beside other ids in Fetch and ShareFetch, offsets and assignments of share"
-    " groups, JoinGroup in groups of other kinds, which of two errors a produced batch gets"
-)
-
-
-@pytest.mark.xfail(reason=_OPEN, strict=True)
 @pytest.mark.timeout(3600)
 def test_random_requests_are_answered_as_by_kafka(oracle, capsys):
     status = command.main(["--seed", "1", "--requests", str(REQUESTS)])

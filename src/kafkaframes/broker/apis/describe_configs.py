@@ -67,7 +67,7 @@ def _row(request: Request, row: ConfigRow) -> DescribeConfigsResponse.DescribeCo
             types.DescribeConfigsSynonym(name=name, value=None if is_sensitive else value, source=by)
             for name, value, by in synonyms
         ],
-        documentation=TEXTS.get(row.name) if request.body.include_documentation else None,
+        documentation=TEXTS.get(row.name) if row.is_known and request.body.include_documentation else None,
     )
 
 
