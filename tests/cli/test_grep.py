@@ -94,10 +94,10 @@ def test_lines_are_printable_and_limits_hold(log):
         r"t-0@10 2023-11-14 22:13:20 k10 v\x1b10",
     ]
     assert ask("k1", log, "--from-offset", "11", "--until-offset", "13", "--count").stdout == "2\n"
-    assert ask("k", log, "--from-time", "1700000000018", "-c").stdout == "2\n"
+    assert ask("k", log, "--from-time", "1700000000018", "--count").stdout == "2\n"
     assert ask("k", log, "--partition", "1").exit_code == 1
     assert ask("K1", log).exit_code == 1
-    assert ask("K1", log, "-i", "-c").stdout == "11\n"
+    assert ask("K1", log, "-i", "--count").stdout == "11\n"
 
 
 def test_mistakes_and_damage_are_told(log):
