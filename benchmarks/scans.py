@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import kafkaframes
-from client import in_turn, values
+from clients import in_turn, values
 from kafkaframes.client import Admin, NewTopic, Producer
 
 ROWS = 500_000  # of a segment

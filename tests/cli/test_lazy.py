@@ -21,7 +21,7 @@ LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
         ("infos", "did you mean info"),
         ("Verfy", "did you mean verify"),
         ("dumplog", "did you mean dump-log?"),
-        ("xyzzy", "there are decode"),
+        ("xyzzy", "there are info"),
     ],
 )
 def test_a_misspelt_command_is_answered_with_the_nearest(typed, hint):

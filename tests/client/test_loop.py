@@ -37,20 +37,22 @@ def test_topics_are_mirrored_while_a_loop_runs(tmp_path):
 
 def test_who_waits_for_tasks_to_end_can_be_cancelled():
     async def run() -> None:
+        is_cancelled = asyncio.Event()
+
         async def stubborn() -> None:
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             except asyncio.CancelledError:
-                await asyncio.sleep(60)
+                is_cancelled.set()
+                await asyncio.sleep(600)
 
         task = asyncio.ensure_future(stubborn())
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(cancelled(task, None))
-        await asyncio.sleep(0)
+        await is_cancelled.wait()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        task.cancel()
 
     asyncio.run(run())
 

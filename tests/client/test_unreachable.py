@@ -45,7 +45,7 @@ def closed_port():
 
 def test_the_error_names_every_address_and_the_log_the_first_of_them(closed_port, caplog):
     servers = [f"127.0.0.1:{closed_port}", "127.0.0.1:1"]
-    consumer = Consumer(servers, default_api_timeout_ms=1_500)
+    consumer = Consumer(servers, default_api_timeout_ms=3_000)
     with caplog.at_level(logging.WARNING), closing(consumer), pytest.raises(NetworkError) as error:
         consumer.assign([TopicPartition("numbers", 0)])
     assert all(server in str(error.value) for server in servers)

@@ -212,8 +212,11 @@ class Sink:
         """
         with self._opened() as producer:
             before = None if batch is None else self._newest(producer.producer, batch)
+            is_there = (
+                batch is not None and before is not None and is_written(before.batch, batch, self._transactional_id)
+            )
             self._topic_id(producer, before)
-            if batch is not None and before is not None and is_written(before.batch, batch, self._transactional_id):
+            if is_there:
                 return
             if (warning := self._times.warning(0 if before is None else before.open_ms)) is not None:
                 log.warning(

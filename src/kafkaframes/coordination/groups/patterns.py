@@ -6,12 +6,13 @@ Kafka reads them with RE2/J, which differs in a few expressions: ``docs/broker.m
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def matching(text: str, names: Iterable[str]) -> frozenset[str]:
@@ -20,6 +21,9 @@ def matching(text: str, names: Iterable[str]) -> frozenset[str]:
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION.
     """
+    import pyarrow as pa  # here: a broker answers its first requests without
+    import pyarrow.compute as pc
+
     column = pa.array(["", *names], pa.string())  # an expression is not even read for no names
     try:
         pc.match_substring_regex(column, text)  # alone, so that `a)|(b` stays wrong
@@ -32,6 +36,9 @@ def matching(text: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def _whole(column: pa.Array, text: str) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     try:
         return pc.match_substring_regex(column, rf"\A(?:{text})\z")
     except pa.ArrowInvalid:  # a quotation that the text leaves open reaches to its end

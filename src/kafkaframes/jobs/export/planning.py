@@ -118,4 +118,4 @@ def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
     accepted = {name.lower() for name in known}
     for name in names:
         if name.lower() not in accepted:
-            raise OptionError(f"--option {name}: an export {'to a table ' if to_table else ''}takes {', '.join(known)}")
+            raise OptionError(f"option {name}: an export {'to a table ' if to_table else ''}takes {', '.join(known)}")

@@ -65,8 +65,8 @@ def missing_columns(there: pa.Schema, wanted: pa.Schema, *, place: str) -> list[
 def _check_can_stay_empty(field: pa.Field, place: str) -> None:
     if field.name == HEADERS_COLUMN.name:
         raise OptionError(
-            f"{place}: has the column headers, which this run leaves out: without --option includeHeaders=false it is "
-            "filled; a table without it is a new table"
+            f"{place}: has the column headers, which this run leaves out: without includeHeaders=false it is filled; "
+            "a table without it is a new table"
         )
     if not field.nullable:
         raise OptionError(

@@ -4,7 +4,7 @@ Every client runs in this process, in turn, against one embedded broker in a pro
 time of this process, and of several runs the median with the least and the largest. A ratio is that of two clients in
 one turn. Ours goes from fetched bytes to Arrow and back, the others to their own objects.
 
-Run:  python benchmarks/client.py [--records 400000] [--runs 5] [--core 1] [--peers NAME,NAME] [--servers HOST:PORT]
+Run:  python benchmarks/clients.py [--records 400000] [--runs 5] [--core 1] [--peers NAME,NAME] [--servers HOST:PORT]
 """
 
 from __future__ import annotations
