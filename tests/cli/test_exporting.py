@@ -25,7 +25,7 @@ def test_filters_and_options(tmp_path):
     [
         (["/no/such/place", "--to", "{tmp}/out"], "no such file"),
         ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "no topic order"),
-        ([SHOP, "--to", "{tmp}/out", "--option", "columns=key"], "--option columns: an export takes"),
+        ([SHOP, "--to", "{tmp}/out", "--option", "columns=key"], "option columns: an export takes"),
         ([SHOP, "--to", "{tmp}/out", "--option", "mode"], "NAME=VALUE"),
         ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
         ([SHOP, "--to", "{tmp}/out", "--from-time", "soon"], "no time"),
