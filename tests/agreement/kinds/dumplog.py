@@ -128,7 +128,7 @@ def _as_it_was(path: Path, *, trimmed: bool) -> Iterator[Path]:
         copy.write_bytes(path.read_bytes()[:-odd])
         for sibling in path.parent.glob(f"{path.stem}.*"):
             if sibling != path:
-                (Path(directory) / sibling.name).symlink_to(sibling)
+                (Path(directory) / sibling.name).symlink_to(sibling.resolve())
         yield copy
 
 
