@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -16,16 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOG = next((ROOT / "examples" / "logs").glob("*/*/*.log"))
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+MATRIX = runpy.run_path(str(ROOT / "tools" / "matrix.py"))
 FIRST_ANSWER_SECONDS = 2
-
-
-def python(version: str) -> str | None:
-    """Return an interpreter of a version: on PATH, beside this one, or among pyenv's."""
-    if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
-        return sys.executable
-    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
-    return str(found[-1]) if found else shutil.which(f"python{version}")
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +39,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MATRIX["PYTHONS"])
 def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_path: Path, version: str) -> None:
-    interpreter = python(version)
+    interpreter = MATRIX["interpreter_of"](version)
     if interpreter is None:
         pytest.skip(f"no Python {version} on this machine")
     subprocess.run([interpreter, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)

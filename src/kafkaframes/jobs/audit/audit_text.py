@@ -118,10 +118,14 @@ def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
             yield f"{finding.verdict:10}  {finding.what}: {_often(finding)}; {finding.reason}"
     if shown and not verbose:
         yield "-v lists each request with its reason."
-    if audit.brokers:
-        names = ", ".join(sorted({client_text(judged.client) for judged in audit.brokers}))
-        yield f"note: brokers of the cluster, which the upgrade replaces, are not judged: {names}"
-    yield from (f"note: {note}" for note in audit.notes)
+    yield from (f"note: {note}" for note in notes(audit))
+
+
+def notes(audit: Audit) -> list[str]:
+    """Return what a reader of the verdicts has to know, the brokers that are not judged first."""
+    names = ", ".join(sorted({client_text(judged.client) for judged in audit.brokers}))
+    brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
+    return [*brokers, *audit.notes]
 
 
 def _columns(judged: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from kafkaframes.jobs.audit.audit import FINE, Audit, ClientAudit, Finding
-from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, client_text, library_text, time_text
+from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text, notes, time_text
 from kafkaframes.jobs.report.markup import Markup, join, tag
 from kafkaframes.jobs.report.sections import card, empty
 
 _HERE: Final = Path(__file__).parent
 _MOST_PATHS: Final = 4
-STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
+_STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
 
 
 def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     """Return the page."""
-    tiles = tag("div", (_tile(verdict, audit) for verdict in STATES), class_="tiles")
+    tiles = tag("div", (_tile(verdict, audit) for verdict in _STATES), class_="tiles")
     names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     where = tag("p", tag("code", names), more, class_="paths")
@@ -28,12 +28,8 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
         _clients(audit),
         card("disk", "Record formats on disk", _table(audit.disk) if audit.disk else empty("No log was given.")),
     ]
-    notes = list(audit.notes)
-    if audit.brokers:
-        names = ", ".join(sorted({client_text(judged.client) for judged in audit.brokers}))
-        notes.insert(0, f"Brokers of the cluster, which the upgrade replaces, are not judged: {names}")
-    if notes:
-        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in notes))))
+    if said := notes(audit):
+        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in said))))
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -46,7 +42,7 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
 
 def _tile(verdict: str, audit: Audit) -> Markup:
     count = sum(judged.verdict == verdict for judged in audit.clients)
-    state = STATES[verdict] if count else ""
+    state = _STATES[verdict] if count else ""
     return tag(
         "div",
         tag("span", verdict.capitalize(), class_="name"),
@@ -75,10 +71,15 @@ def _client_rows(judged: ClientAudit, audit: Audit) -> Markup:
         tag("td", tag("b", judged.client.client_id or NOBODY), class_="name"),
         tag("td", library_text(judged)),
         tag("td", judged.client.address or "", class_="short"),
-        tag("td", tag("span", judged.verdict, class_=f"badge {STATES[judged.verdict]}".strip()), class_="short"),
+        tag("td", verdict_badge(judged), class_="short"),
         tag("td", action_text(judged, audit.target)),
     )
     return join([tag("tr", cells, class_="client"), tag("tr", tag("td", details, colspan="5"))])
+
+
+def verdict_badge(judged: ClientAudit) -> Markup:
+    """Return a client's verdict, red where the upgrade breaks it."""
+    return tag("span", judged.verdict, class_=f"badge {_STATES[judged.verdict]}".strip())
 
 
 def _table(findings: Sequence[Finding]) -> Markup:

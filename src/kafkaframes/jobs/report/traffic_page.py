@@ -10,7 +10,7 @@ from typing import Final
 from kafkaframes.jobs.audit.audit import REMOVED
 from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text
 from kafkaframes.jobs.report import charts
-from kafkaframes.jobs.report.audit_page import STATES
+from kafkaframes.jobs.report.audit_page import verdict_badge
 from kafkaframes.jobs.report.charts import Bar, Column, Part
 from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
 from kafkaframes.jobs.report.sections import card, empty, time_ticks
@@ -205,7 +205,7 @@ def _clients(report: TrafficReport) -> Markup:
     if found is None or not found.clients:
         return card("clients", "What an upgrade would break", empty("There is no client."))
     fields = [
-        Field("Verdict", lambda judged: tag("span", judged.verdict, class_=f"badge {STATES[judged.verdict]}".strip())),
+        Field("Verdict", verdict_badge),
         Field("Client", lambda judged: tag("b", judged.client.client_id or NOBODY), wide=True),
         Field("Library", library_text, wide=True),
         Field("Host", lambda judged: judged.client.address or "", is_minor=True),
