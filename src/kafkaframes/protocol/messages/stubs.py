@@ -14,22 +14,34 @@ _TYPES: Final = {
     "uuid": "UUID",
     "string": "str",
     "bytes": "bytes",
-    "records": "bytes",
 }
-_PARTS: Final = {"records": " | Part"}  # what a message is made of can lie in a file until it is sent
 _HEADER: Final = '''\
 """Written by `kafkaframes spec stubs` from the catalog; do not edit."""
 
 from collections.abc import Iterable
-from typing import Literal, overload
+from typing import Any, Literal, dataclass_transform, overload
 from uuid import UUID
 
-from kafkaframes.protocol.messages.objects import Message
-from kafkaframes.protocol.messages.structs import Struct
+from kafkaframes.protocol.messages import objects, structs
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.wire.parts import Part
 
-_Tags = Iterable[tuple[int, bytes]]
+class _Tags:
+    def __get__(self, value: object, owner: Any = None) -> list[tuple[int, bytes]]: ...
+    def __set__(self, value: object, tags: Iterable[tuple[int, bytes]]) -> None: ...
+
+class _Records:  # they may lie in a file until the message is sent
+    def __get__(self, value: object, owner: Any = None) -> bytes | None: ...
+    def __set__(self, value: object, records: bytes | Part | None) -> None: ...
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class _Fields: ...
+
+class _Struct(structs.Struct, _Fields):
+    unknown_tags: _Tags = ...  # type: ignore[override]
+
+class _Message(objects.Message, _Fields):
+    unknown_tags: _Tags = ...  # type: ignore[override]
 '''
 
 
@@ -69,27 +81,28 @@ def stub_text(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
             "@overload",
             f'def message(name: Literal["{spec.name}"], *, specs: None = None) -> type[{spec.name}]: ...',
         ]
-    lines += ["@overload", "def message(name: str, *, specs: Specs | None = None) -> type[Message]: ...", ""]
+    lines += ["@overload", "def message(name: str, *, specs: Specs | None = None) -> type[objects.Message]: ...", ""]
     return "\n".join(lines)
 
 
 def _message(spec: MessageSpec) -> Iterator[str]:
-    yield f"class {spec.name}(Message):"
+    yield f"class {spec.name}(_Message):"
     for struct in spec.structs.values():
-        yield f"    class {struct.name}(Struct):"
+        yield f"    class {struct.name}(_Struct):"
         yield from _body(spec, struct, "        ")
     yield from _body(spec, spec.struct, "    ")
 
 
 def _body(spec: MessageSpec, struct: StructSpec, indent: str) -> Iterator[str]:
-    typed = [(attribute_of(field), _type(spec, field), _PARTS.get(field.type.name, "")) for field in struct.fields]
-    for name, type_, _ in typed:
-        yield f"{indent}{name}: {type_}"
-    keywords = "".join(f"{name}: {type_}{parts} = ..., " for name, type_, parts in typed)
-    yield f"{indent}def __init__(self, *, {keywords}unknown_tags: _Tags = ...) -> None: ..."
+    if not struct.fields:
+        yield f"{indent}pass"
+    for field in struct.fields:
+        yield f"{indent}{attribute_of(field)}: {_type(spec, field)} = ..."
 
 
 def _type(spec: MessageSpec, field: FieldSpec) -> str:
+    if field.type.name == "records":
+        return "_Records"
     name = f"{spec.name}.{field.type.name}" if field.type.is_struct else _TYPES.get(field.type.name, "int")
     text = f"list[{name}]" if field.type.is_array else name
     nullable = not field.nullable_versions.is_empty or field.default is None
