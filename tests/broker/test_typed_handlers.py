@@ -37,8 +37,8 @@ def said_by_mypy(path: Path) -> list[str]:
 @pytest.mark.timeout(600)
 def test_mypy_knows_the_messages_of_every_handler(tmp_path):
     apis = sorted(all_apis().values(), key=lambda api: api.name)
-    modules = [api.handle.__module__ for api in apis]
-    lines = [*(f"import {module}" for module in modules), *(f"reveal_type({module}.handle)" for module in modules)]
+    handlers = [(api.handle.__module__, api.handle.__qualname__) for api in apis]
+    lines = [*(f"import {module}" for module, _ in handlers), *(f"reveal_type({'.'.join(one)})" for one in handlers)]
     path = tmp_path / "handlers_under_mypy.py"
     path.write_text(WRONG + "\n".join(lines))
     said = said_by_mypy(path)

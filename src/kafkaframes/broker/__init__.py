@@ -6,16 +6,18 @@ How it is put together, from the wire inwards:
    ``dispatch.py``.
 2. ``dispatch.py`` reads a request's header, runs the hooks (journal, faults), and calls the handler of its API. No I/O.
    Where nobody looks on, an ordinary Produce or Fetch is answered by ``short.py`` instead, with the same bytes.
-3. ``apis/`` has **one file per API**. Its ``API`` (an ``api.Api``) has all facts: versions, rights, behaviour, what
-   changes with a version, gaps. ``table.py`` lists the files: ApiVersions and the tables of ``docs/broker-support.md``
-   are made from them. To add an API, add its file; nothing else names it.
+3. ``apis/`` has a file for each family of APIs, in it a handler for each API. Its decorator (an ``api.Api``) says all
+   of the API: versions, rights, behaviour, what changes with a version, gaps. ``table.py`` collects the handlers:
+   ApiVersions and the tables of ``docs/broker-support.md`` are made from them. To add an API, add its handler; nothing
+   else names it.
 4. ``state.py`` is what a handler works on: topics and partitions, settings, the one clock, the coordinators.
 
 The contract of a handler::
 
-    def handle(request: Request, broker: BrokerState) -> Answer
+    @Api(name="Fetch", ...)
+    def _fetch(request: RequestOf[FetchRequest, FetchResponse], broker: BrokerState) -> Answer
 
-* ``Request`` is the alias of the file, ``RequestOf[FetchRequest, FetchResponse]``: mypy knows each field.
+* The request's type names its messages: mypy knows each field.
 * ``request.body`` is the decoded request, ``request.version`` its version; ``request.response(...)`` makes the answer,
   ``request.response.SomeStruct(...)`` the structs in it. A field that a version lacks is simply not written, if it is
   at its default or ignorable.
@@ -26,7 +28,7 @@ The contract of a handler::
   ``Later.when_abandoned`` tells that the connection was closed before the answer.
 * Everything runs on one thread, the event loop's; no locks.
 
-Coordinators (``groups/``, ``transactions/``) are state machines that get ``BrokerState`` and use of it: ``clock``,
+Coordinators (package ``coordination``) are state machines that get ``BrokerState`` and use of it: ``clock``,
 ``topics``, and ``internal``: ``append`` writes records into a partition of an internal topic (with markers and producer
 fields if asked), ``replay`` gives them all back after a restart. ``assembly.py`` makes them and calls their ``load``.
 """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
@@ -88,6 +88,7 @@ class Later:
 
 Answer: TypeAlias = "Message | Encoded | Later | None"
 Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the BrokerState, which stand above this file
+HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 @cache
@@ -133,13 +134,16 @@ def refuse_whole(request: Any, code: int) -> Message:
     return answer
 
 
+def _answers_nothing(request: Any, broker: Any) -> Answer:
+    raise NotImplementedError("an API without a handler")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """The declarative head of an API's file.
+    """What is to know of an API, as the decorator of its handler; ``table.py`` collects them.
 
     Attributes:
         name: Kafka's (``Metadata``); key, versions and headers are the catalog's.
-        handle: answers a request.
         tier: T0 (every client) to T6, for the support table.
         behaviour: what it does here, in a sentence or two.
         notes: what changes with a version: ``{"v4+": "..."}``.
@@ -152,10 +156,10 @@ class Api:
         rewritten: what specs of a user's own say of it, instead of the catalog (``own_specs.py``).
         on_unknown_version: answers a request of a version that is not served, at version 0 (KIP-511); None: the
             connection is closed, as Kafka does.
+        handle: answers a request: the function that is decorated.
     """
 
     name: str
-    handle: Handler
     tier: str
     behaviour: str
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -167,6 +171,12 @@ class Api:
     refuse: Callable[[Any, int], Answer] = refuse_whole
     rewritten: catalog.Api | None = None
     on_unknown_version: Handler | None = None
+    handle: Handler = _answers_nothing
+
+    def __call__(self, handle: HandlerT) -> HandlerT:
+        """Declare ``handle`` the API's handler: its attribute ``api`` says so."""
+        vars(handle)["api"] = replace(self, handle=handle)
+        return handle
 
     @property
     def key(self) -> int:

@@ -1,4 +1,4 @@
-"""The table of APIs: every file of ``apis/`` has one; ApiVersions and the support table come from here."""
+"""The table of APIs, of the handlers in ``apis/``; ApiVersions and the support table come from here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from inspect import isfunction
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -24,9 +25,8 @@ class ServedApis(NamedTuple):
 
 @cache
 def all_apis() -> Mapping[int, Api]:
-    """Return every API that has a file, by key."""
-    found: list[Api] = []
-    for info in pkgutil.iter_modules(apis.__path__):
-        if not info.name.startswith("_"):
-            found.append(importlib.import_module(f"{apis.__name__}.{info.name}").API)
-    return MappingProxyType({api.key: api for api in sorted(found, key=lambda api: api.key)})
+    """Return every API that has a handler, by key."""
+    modules = [importlib.import_module(f"{apis.__name__}.{info.name}") for info in pkgutil.iter_modules(apis.__path__)]
+    handlers = [value for module in modules for value in vars(module).values() if isfunction(value)]
+    served = {api.key: api for handler in handlers if isinstance(api := vars(handler).get("api"), Api)}
+    return MappingProxyType(dict(sorted(served.items())))

@@ -1,1 +1,1 @@
-"""One file per API; see ``kafkaframes.broker`` for what a file declares, and ``table.py`` for who finds it."""
+"""The handlers, a file for each family of APIs; each is decorated with what is to know of its API (``Api``)."""

@@ -1,8 +1,4 @@
-"""Fetch: read records.
-
-Where an older format has nothing of all that was read (control batches at the end of a segment), what follows is
-read. Kafka 3.9 gives twelve bytes of no batch there (``LazyDownConversionRecords``): an old consumer stands still.
-"""
+"""Fetch: read records."""
 
 from __future__ import annotations
 
@@ -34,9 +30,9 @@ from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 
 if TYPE_CHECKING:
-    from kafkaframes.protocol.messages.kafka import FetchRequest, FetchResponse
+    from kafkaframes.protocol.messages import kafka
 
-    Request: TypeAlias = RequestOf[FetchRequest, FetchResponse]
+    _Fetch: TypeAlias = RequestOf[kafka.FetchRequest, kafka.FetchResponse]
 
 _FIRST_WITH_LIMIT = 3
 _FIRST_WITH_SESSIONS = 7
@@ -56,103 +52,12 @@ _LAST_IN_ANSWERS: dict[int, int] = {
 _WITHOUT_READING = frozenset(_LAST_IN_ANSWERS)
 
 
-def handle(request: Request, broker: BrokerState) -> Answer:
-    """Answer at once with what there is, or wait for more."""
-    known = broker.fetch_sessions.count(request.body.session_id)
-    if broker.store is None and (request.may_be_long or known > _AT_ONCE):
-        return broker.changes.beside(_answered(request, broker))
-    return finished(_answered(request, broker))
-
-
-def _answered(request: Request, broker: BrokerState) -> Steps[Answer]:
-    """Answer, some partitions at a step; what others append between is seen when the wait is over."""
-    body = request.body
-    session, code = yield from _session_of(request, broker)
-    if code != ErrorCode.NONE:
-        return request.response(error_code=code)
-    asked = session.partitions if session is not None else (yield from _asked_by(request))
-    fetch = Fetch(request, broker, session, asked)
-    must_answer = body.max_wait_ms <= 0 or not asked
-
-    def wait() -> Answer:
-        return Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
-
-    if broker.store is not None:
-        return when_read(broker, lambda: fetch.attempt(must_answer) or wait())
-    return (yield from fetch.attempting(must_answer)) or wait()
-
-
-def _failed(request: Request) -> Message:
-    """Answer UNKNOWN_SERVER_ERROR; where topics have names, for each partition too."""
-    code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
-    topics = request.body.topics if request.version < _FIRST_BY_ID else []
-    row = types.PartitionData
-    rows = [
-        types.FetchableTopicResponse(
-            topic=topic.topic,
-            partitions=[
-                row(
-                    partition_index=one.partition,
-                    error_code=code,
-                    high_watermark=-1,
-                    aborted_transactions=[],
-                    records=b"",
-                )
-                for one in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
-    return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
-
-
-def _has_no_name_to_compare(rows: list[tuple[Key, Asked, Any]]) -> bool:
-    """Return whether something follows the nil id: Kafka's FetchResponse looks for that topic's name, and fails."""
-    return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in rows[:-1])
-
-
-def _asked_by(request: Request) -> Steps[OrderedDict[Key, Asked]]:
-    found: OrderedDict[Key, Asked] = OrderedDict()
-    for topic in request.body.topics:
-        for number, one in enumerate(topic.partitions, start=1):
-            found[topic.topic, topic.topic_id, one.partition] = Asked(one)
-            if number % _AT_ONCE == 0:
-                yield
-    return found
-
-
-def _session_of(request: Request, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
-    """Return the session that the request is part of, if it is of one, and an error code."""
-    body, by_id = request.body, request.version >= _FIRST_BY_ID
-    if request.version < _FIRST_WITH_SESSIONS or body.session_epoch == SESSIONLESS:
-        if body.session_id:
-            broker.fetch_sessions.end(body.session_id)
-        return None, ErrorCode.NONE
-    asked = yield from _asked_by(request)
-    if body.session_epoch == FIRST:
-        broker.fetch_sessions.end(body.session_id)
-        return broker.fetch_sessions.begin(asked, uses_ids=by_id, principal=request.session.principal), ErrorCode.NONE
-    session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
-    if session is None:
-        return None, code
-    for key, one in asked.items():
-        known = session.partitions.get(key)
-        if known is None:
-            session.partitions[key] = one
-        else:
-            known.fields = one.fields
-    for topic in body.forgotten_topics_data:
-        for index in topic.partitions:
-            session.partitions.pop((topic.topic, topic.topic_id, index), None)
-    return broker.fetch_sessions.drop_empty(session), ErrorCode.NONE
-
-
 class Fetch:
     """One request: what it asks for, and the attempts to answer it."""
 
     def __init__(
         self,
-        request: Request,
+        request: _Fetch,
         broker: BrokerState,
         session: FetchSession | None,
         asked: OrderedDict[Key, Asked],
@@ -261,7 +166,7 @@ class Fetch:
             limits = limits._replace(max_bytes=0)  # a negative limit is the first partition's
         return read_partition(self._broker, partition, asked, limits, first=not size), partition
 
-    def _row(self, index: int, read: Read, partition: Partition | None) -> FetchResponse.PartitionData:
+    def _row(self, index: int, read: Read, partition: Partition | None) -> kafka.FetchResponse.PartitionData:
         types = self._request.response
         row = types.PartitionData(
             partition_index=index,
@@ -326,14 +231,13 @@ class Fetch:
         if rows:
             yield self._topic(last, rows)
 
-    def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> FetchResponse.FetchableTopicResponse:
+    def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> kafka.FetchResponse.FetchableTopicResponse:
         name, topic_id = key or ("", NO_UUID)
         return self._request.response.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
 
 
-API = Api(
+@Api(
     name="Fetch",
-    handle=handle,
     tier="T0",
     behaviour="Whole batches from the one that holds the offset; long polls; sessions; formats converted down.",
     notes={
@@ -357,3 +261,94 @@ API = Api(
         ),
     ),
 )
+def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
+    """Where an older format has nothing of all that was read (control batches at the end of a segment), what follows is
+    read. Kafka 3.9 gives twelve bytes of no batch there (``LazyDownConversionRecords``): an old consumer stands still.
+    """
+    known = broker.fetch_sessions.count(request.body.session_id)
+    if broker.store is None and (request.may_be_long or known > _AT_ONCE):
+        return broker.changes.beside(_answered(request, broker))
+    return finished(_answered(request, broker))
+
+
+def _answered(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
+    """Answer, some partitions at a step; what others append between is seen when the wait is over."""
+    body = request.body
+    session, code = yield from _session_of(request, broker)
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code)
+    asked = session.partitions if session is not None else (yield from _asked_by(request))
+    fetch = Fetch(request, broker, session, asked)
+    must_answer = body.max_wait_ms <= 0 or not asked
+
+    def wait() -> Answer:
+        return Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
+
+    if broker.store is not None:
+        return when_read(broker, lambda: fetch.attempt(must_answer) or wait())
+    return (yield from fetch.attempting(must_answer)) or wait()
+
+
+def _failed(request: _Fetch) -> Message:
+    """Answer UNKNOWN_SERVER_ERROR; where topics have names, for each partition too."""
+    code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
+    topics = request.body.topics if request.version < _FIRST_BY_ID else []
+    row = types.PartitionData
+    rows = [
+        types.FetchableTopicResponse(
+            topic=topic.topic,
+            partitions=[
+                row(
+                    partition_index=one.partition,
+                    error_code=code,
+                    high_watermark=-1,
+                    aborted_transactions=[],
+                    records=b"",
+                )
+                for one in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+    return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
+
+
+def _has_no_name_to_compare(rows: list[tuple[Key, Asked, Any]]) -> bool:
+    """Return whether something follows the nil id: Kafka's FetchResponse looks for that topic's name, and fails."""
+    return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in rows[:-1])
+
+
+def _asked_by(request: _Fetch) -> Steps[OrderedDict[Key, Asked]]:
+    found: OrderedDict[Key, Asked] = OrderedDict()
+    for topic in request.body.topics:
+        for number, one in enumerate(topic.partitions, start=1):
+            found[topic.topic, topic.topic_id, one.partition] = Asked(one)
+            if number % _AT_ONCE == 0:
+                yield
+    return found
+
+
+def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
+    """Return the session that the request is part of, if it is of one, and an error code."""
+    body, by_id = request.body, request.version >= _FIRST_BY_ID
+    if request.version < _FIRST_WITH_SESSIONS or body.session_epoch == SESSIONLESS:
+        if body.session_id:
+            broker.fetch_sessions.end(body.session_id)
+        return None, ErrorCode.NONE
+    asked = yield from _asked_by(request)
+    if body.session_epoch == FIRST:
+        broker.fetch_sessions.end(body.session_id)
+        return broker.fetch_sessions.begin(asked, uses_ids=by_id, principal=request.session.principal), ErrorCode.NONE
+    session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
+    if session is None:
+        return None, code
+    for key, one in asked.items():
+        known = session.partitions.get(key)
+        if known is None:
+            session.partitions[key] = one
+        else:
+            known.fields = one.fields
+    for topic in body.forgotten_topics_data:
+        for index in topic.partitions:
+            session.partitions.pop((topic.topic, topic.topic_id, index), None)
+    return broker.fetch_sessions.drop_empty(session), ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, partitions and their leaders."""
+"""Brokers, topics, partitions and their leaders: Metadata, DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,45 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
 
 if TYPE_CHECKING:
-    from kafkaframes.protocol.messages.kafka import MetadataRequest, MetadataResponse
+    from kafkaframes.protocol.messages import kafka
 
-    Request: TypeAlias = RequestOf[MetadataRequest, MetadataResponse]
+    _Metadata: TypeAlias = RequestOf[kafka.MetadataRequest, kafka.MetadataResponse]
+    _DescribeTopicPartitions: TypeAlias = RequestOf[
+        kafka.DescribeTopicPartitionsRequest, kafka.DescribeTopicPartitionsResponse
+    ]
 
 _FIRST_WITH_NULL = 1
 _FIRST_WITHOUT_NAME = 12
 NOT_ASKED = -(2**31)
+_MOST_ROWS = 2_000
 
 
-def handle(request: Request, broker: BrokerState) -> Answer:
-    """Answer with the cluster, and the topics that are asked for; those that are to be made are made before."""
+@Api(
+    name="Metadata",
+    tier="T0",
+    behaviour="Every node with its address on the listener of the request; unknown topics are made at once and "
+    "answered whole, where Kafka answers LEADER_NOT_AVAILABLE first.",
+    notes={
+        "v0": "an empty list asks for all topics",
+        "v1+": "null asks for all topics",
+        "v0-v3": "unknown topics are made if auto.create.topics.enable",
+        "v4+": "... and if the request allows it",
+        "v8+": "authorized operations: topics, and up to v10 the cluster",
+        "v10+": "topic ids; v12+ by topic id alone",
+    },
+    rights=(
+        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
+        Right("CREATE", "TOPIC", each="each topic that is made", or_cluster="CREATE"),
+    ),
+)
+def _metadata(request: _Metadata, broker: BrokerState) -> Answer:
     names, failed = _to_make(request, broker)
     return (
         broker.changes.run(_made_first(request, broker, names, failed)) if names else _answer(request, broker, failed)
     )
 
 
-def _to_make(request: Request, broker: BrokerState) -> tuple[list[str], dict[str, int]]:
+def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[str, int]]:
     """Return the names of topics that are to be made, and the error codes of those that may not be."""
     names: dict[str, None] = {}
     failed: dict[str, int] = {}
@@ -52,7 +73,7 @@ def _to_make(request: Request, broker: BrokerState) -> tuple[list[str], dict[str
     return list(names), failed
 
 
-def _made_first(request: Request, broker: BrokerState, names: list[str], failed: dict[str, int]) -> Steps[Answer]:
+def _made_first(request: _Metadata, broker: BrokerState, names: list[str], failed: dict[str, int]) -> Steps[Answer]:
     made = [topic for topic in (yield from each(_making(broker, name, failed) for name in names)) if topic is not None]
     try:
         if made:
@@ -75,7 +96,7 @@ def _making(broker: BrokerState, name: str, failed: dict[str, int]) -> Steps[Top
         return None
 
 
-def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) -> Message:
+def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Message:
     """Answer with the cluster and its topics, and the error codes of those that could not be made."""
     body, version = request.body, request.version
     if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NO_UUID for one in body.topics or ()):
@@ -107,20 +128,20 @@ def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) ->
     )
 
 
-def _refuse_ids(request: Request) -> Message:
+def _refuse_ids(request: _Metadata) -> Message:
     """Answer ids at versions 10 and 11, which carry them and have no meaning for them yet."""
     code = ErrorCode.INVALID_REQUEST
     rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics or ()]
     return request.response(topics=rows, cluster_id=None, controller_id=-1)
 
 
-def _all_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
+def _all_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
     for topic in broker.topics.values():
         if may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
             yield topic_row(request, broker, topic)
 
 
-def _asked_topics(request: Request, broker: BrokerState, failed: Mapping[str, int]) -> Iterator[Any]:
+def _asked_topics(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Iterator[Any]:
     ids = _ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)
@@ -138,12 +159,12 @@ def _asked_topics(request: Request, broker: BrokerState, failed: Mapping[str, in
             yield _by_name(request, broker, name, failed)
 
 
-def _ids(request: Request) -> list[UUID]:
+def _ids(request: _Metadata) -> list[UUID]:
     """Return the ids that are asked for; where there are some, names are not looked at, as in Kafka."""
     return list(dict.fromkeys(one.topic_id for one in request.body.topics or () if one.topic_id != NO_UUID))
 
 
-def _by_name(request: Request, broker: BrokerState, name: str, failed: Mapping[str, int]) -> Any:
+def _by_name(request: _Metadata, broker: BrokerState, name: str, failed: Mapping[str, int]) -> Any:
     code = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
     if code != ErrorCode.NONE:
         return _missing(request, name, code)
@@ -160,12 +181,12 @@ def _code_for(name: str) -> int:
 
 
 def _missing(
-    request: Request, name: str | None, code: int, topic_id: Any = NO_UUID
-) -> MetadataResponse.MetadataResponseTopic:
+    request: _Metadata, name: str | None, code: int, topic_id: Any = NO_UUID
+) -> kafka.MetadataResponse.MetadataResponseTopic:
     return request.response.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 
 
-def topic_row(request: Request, broker: BrokerState, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.MetadataResponse.MetadataResponseTopic:
     """Return a topic as Metadata answers it."""
     up = set(broker.nodes.ids)
     partitions = []
@@ -188,24 +209,87 @@ def topic_row(request: Request, broker: BrokerState, topic: Topic) -> MetadataRe
     )
 
 
-API = Api(
-    name="Metadata",
-    handle=handle,
-    tier="T0",
-    behaviour=(
-        "Every node with its address on the listener of the request; unknown topics are made at once and "
-        "answered whole, where Kafka answers LEADER_NOT_AVAILABLE first."
-    ),
-    notes={
-        "v0": "an empty list asks for all topics",
-        "v1+": "null asks for all topics",
-        "v0-v3": "unknown topics are made if auto.create.topics.enable",
-        "v4+": "... and if the request allows it",
-        "v8+": "authorized operations: topics, and up to v10 the cluster",
-        "v10+": "topic ids; v12+ by topic id alone",
-    },
-    rights=(
-        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
-        Right("CREATE", "TOPIC", each="each topic that is made", or_cluster="CREATE"),
-    ),
+@Api(
+    name="DescribeTopicPartitions",
+    tier="T3",
+    behaviour="Topics by name, page by page: all of them where the request names none; a cursor says where the next"
+    " page begins.",
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),),
 )
+def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: BrokerState) -> Answer:
+    body, types = request.body, request.response
+    requested = {one.name for one in body.topics}
+    names = sorted(requested or _visible(request, broker))
+    start = 0
+    if body.cursor is not None:
+        names = [name for name in names if name >= body.cursor.topic_name]
+        start = body.cursor.partition_index
+    is_elsewhere = body.cursor is not None and body.topics and body.cursor.topic_name not in names
+    if start < 0 or is_elsewhere or "" in requested:
+        row = types.DescribeTopicPartitionsResponseTopic
+        return request.response(
+            topics=[row(name=one.name, error_code=ErrorCode.INVALID_REQUEST) for one in body.topics]
+        )
+    left = min(max(body.response_partition_limit, 1), _MOST_ROWS)
+    topics, cursor = [], None
+    for name in names:
+        first = start if body.cursor is not None and name == body.cursor.topic_name else 0
+        row, taken, after = _topic(request, broker, name, first, left)
+        if left <= 0 and row.partitions == []:
+            cursor = types.Cursor(topic_name=name, partition_index=0)
+            break
+        topics.append(row)
+        left -= taken
+        if after is not None:
+            cursor = types.Cursor(topic_name=name, partition_index=after)
+            break
+    return request.response(topics=topics, next_cursor=cursor)
+
+
+def _visible(request: _DescribeTopicPartitions, broker: BrokerState) -> list[str]:
+    return [name for name in broker.topics if may(request, broker.access, "TOPIC", name)]
+
+
+def _topic(
+    request: _DescribeTopicPartitions, broker: BrokerState, name: str, first: int, most: int
+) -> tuple[Any, int, int | None]:
+    """Return a topic's row, how many partitions it has, and where its next page begins."""
+    row = request.response.DescribeTopicPartitionsResponseTopic(name=name)
+    row.error_code = denied(request, broker.access, "TOPIC", name)
+    if row.error_code != ErrorCode.NONE:
+        return row, 0, None
+    if name:
+        row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
+    topic = broker.topics.get(name)
+    if topic is None:
+        is_wrong = name and not is_topic(name)
+        row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return row, 0, None
+    row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
+    last = min(_int32(first + most), len(topic.partitions))
+    row.partitions = [_partition(request, broker, topic, index) for index in range(first, last)]
+    return row, len(row.partitions), last if last < len(topic.partitions) else None
+
+
+def _int32(value: int) -> int:
+    """Return a sum as Kafka has it: a page that begins near 2^31 ends at a negative number, and is empty."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _partition(
+    request: _DescribeTopicPartitions, broker: BrokerState, topic: Topic, index: int
+) -> kafka.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
+    one = topic.partitions[index]
+    is_led = one.leader_id in broker.nodes.ids
+    replicas = [one.leader_id]
+    return request.response.DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=one.leader_id if is_led else -1,
+        leader_epoch=one.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=replicas if is_led else [],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[] if is_led else replicas,
+    )

@@ -1,7 +1,4 @@
-"""Produce: append records to partitions.
-
-acks 0: nothing is answered, and an error closes the connection. acks 1 and -1 are the same on one node.
-"""
+"""Produce: append records to partitions."""
 
 from __future__ import annotations
 
@@ -25,9 +22,9 @@ from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.limits import ContentBudget
 
 if TYPE_CHECKING:
-    from kafkaframes.protocol.messages.kafka import ProduceRequest, ProduceResponse
+    from kafkaframes.protocol.messages import kafka
 
-    Request: TypeAlias = RequestOf[ProduceRequest, ProduceResponse]
+    _Produce: TypeAlias = RequestOf[kafka.ProduceRequest, kafka.ProduceResponse]
 
 _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 10
@@ -47,12 +44,35 @@ class TopicOutcomes(NamedTuple):
     partitions: list[tuple[int, Outcome]]
 
 
-def handle(request: Request, broker: BrokerState) -> Answer:
-    """Append partition by partition; one that is refused does not touch the others."""
+@Api(
+    name="Produce",
+    tier="T0",
+    behaviour="Formats 0, 1 and 2, in place wherever KIP-31 lets it, else converted to the topic's format.",
+    notes={
+        "v0-v1": "message sets of format 0",
+        "v2": "message sets of format 1",
+        "v3+": "exactly one batch of format 2 for a partition",
+        "v7+": "zstd",
+        "v8+": "errors of single records (KIP-467)",
+        "v10+": "the current leader (KIP-951)",
+        "v12+": "a transaction's partition is added by the append (KIP-890)",
+        "v13+": "topics by id",
+    },
+    gaps=(
+        "records without one whole message (v0-v2) are CORRUPT_MESSAGE: Kafka 3.9 writes nothing and answers no error",
+        "null records are refused: Kafka 3.9 never answers them",
+    ),
+    rights=(
+        Right("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is of a transaction"),
+        Right("WRITE", "TOPIC", each="each topic"),
+    ),
+)
+def _produce(request: _Produce, broker: BrokerState) -> Answer:
+    """acks 0: nothing is answered, and an error closes the connection. acks 1 and -1 are the same on one node."""
     return broker.changes.beside(_answering(request, broker))
 
 
-def _answering(request: Request, broker: BrokerState) -> Waiting[Answer]:
+def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     body = request.body
     sent = [[produce.produced(row.records) for row in topic.partition_data] for topic in body.topic_data]
     refusal = _refusal(request, broker, sent)
@@ -88,7 +108,7 @@ def _answering(request: Request, broker: BrokerState) -> Waiting[Answer]:
     return respond(request, broker, done)
 
 
-def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) -> Message:
+def respond(request: _Produce, broker: BrokerState, done: list[TopicOutcomes]) -> Message:
     """Return the answer that tells the outcomes."""
     leaders: set[int] = set()
     rows = [
@@ -106,7 +126,7 @@ def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) ->
 
 
 def _outcome(
-    request: Request,
+    request: _Produce,
     broker: BrokerState,
     topic: Topic | None,
     code: int,
@@ -134,11 +154,11 @@ def _outcome(
     return produce.append(broker, partition, sent, acks=body.acks, content=content)
 
 
-def _may_write_internal(request: Request) -> bool:
+def _may_write_internal(request: _Produce) -> bool:
     return request.client_id == "__admin_client"  # Kafka's AuthHelper: tools that write internal topics
 
 
-def _refusal(request: Request, broker: BrokerState, sent: list[list[Produced]]) -> int:
+def _refusal(request: _Produce, broker: BrokerState, sent: list[list[Produced]]) -> int:
     """Return why a request with a batch of a transaction is refused whole: nobody's id, or another's.
 
     Copies need no id: a mirror writes batches of transactions that others have coordinated, into topics that keep
@@ -162,7 +182,7 @@ def _takes_copies(broker: BrokerState, name: str) -> bool:
     return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
 
-def _transaction_code(request: Request, broker: BrokerState, name: str, partition: Partition, sent: Produced) -> int:
+def _transaction_code(request: _Produce, broker: BrokerState, name: str, partition: Partition, sent: Produced) -> int:
     """Ask the coordinator about a batch with which a transaction begins in a partition (KIP-890); others pass."""
     transactional_id = request.body.transactional_id
     if transactional_id is None or sent.header is None or not sent.is_transactional or sent.header.producer_id < 0:
@@ -185,8 +205,8 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, partitio
 
 
 def _row(
-    request: Request, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]
-) -> ProduceResponse.PartitionProduceResponse:
+    request: _Produce, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]
+) -> kafka.ProduceResponse.PartitionProduceResponse:
     types = request.response
     row = types.PartitionProduceResponse(
         index=index,
@@ -206,29 +226,3 @@ def _row(
             row.current_leader = current_leader(request, partition)
             leaders.add(partition.leader_id)
     return row
-
-
-API = Api(
-    name="Produce",
-    handle=handle,
-    tier="T0",
-    behaviour="Formats 0, 1 and 2, in place wherever KIP-31 lets it, else converted to the topic's format.",
-    notes={
-        "v0-v1": "message sets of format 0",
-        "v2": "message sets of format 1",
-        "v3+": "exactly one batch of format 2 for a partition",
-        "v7+": "zstd",
-        "v8+": "errors of single records (KIP-467)",
-        "v10+": "the current leader (KIP-951)",
-        "v12+": "a transaction's partition is added by the append (KIP-890)",
-        "v13+": "topics by id",
-    },
-    gaps=(
-        "records without one whole message (v0-v2) are CORRUPT_MESSAGE: Kafka 3.9 writes nothing and answers no error",
-        "null records are refused: Kafka 3.9 never answers them",
-    ),
-    rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is of a transaction"),
-        Right("WRITE", "TOPIC", each="each topic"),
-    ),
-)

@@ -1,7 +1,4 @@
-"""ShareFetch: a member of a share group acquires records, and acknowledges earlier ones (KIP-932).
-
-Version 0 was Kafka 4.0's early access.
-"""
+"""Members of share groups acquire and acknowledge records (KIP-932): ShareFetch, ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -28,9 +25,10 @@ from kafkaframes.storage.files.headers import BatchHeader, headers_of
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
 
 if TYPE_CHECKING:
-    from kafkaframes.protocol.messages.kafka import ShareFetchRequest, ShareFetchResponse
+    from kafkaframes.protocol.messages import kafka
 
-    Request: TypeAlias = RequestOf[ShareFetchRequest, ShareFetchResponse]
+    _ShareFetch: TypeAlias = RequestOf[kafka.ShareFetchRequest, kafka.ShareFetchResponse]
+    _ShareAcknowledge: TypeAlias = RequestOf[kafka.ShareAcknowledgeRequest, kafka.ShareAcknowledgeResponse]
 
 _RENEWS_FROM: Final = 2
 _RECORD_LIMIT: Final = 1  # ShareAcquireMode
@@ -60,8 +58,22 @@ class _Read(NamedTuple):
     code: int = ErrorCode.NONE
 
 
-def handle(request: Request, broker: BrokerState) -> Answer:
-    """Take acknowledgements, then acquire records, at once or when there are some."""
+@Api(
+    name="ShareFetch",
+    tier="T6",
+    versions=(1, 2),
+    behaviour="Records are locked for a member until it acknowledges them or the lock times out; then others get "
+    "them, share.delivery.count.limit times at most. Whole batches are acquired, beyond MaxRecords if need be.",
+    notes={
+        "v2+": "never more than MaxRecords in the mode record_limit (KIP-1206); renewing locks (KIP-1222)",
+    },
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+)
+def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
+    """Version 0 was Kafka 4.0's early access."""
     body, epoch = request.body, request.body.share_session_epoch
     code = _share.refusal(request)
     is_renewal = request.version >= _RENEWS_FROM and body.is_renew_ack
@@ -81,7 +93,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _answering(
-    request: Request, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
+    request: _ShareFetch, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
 ) -> Steps[Answer]:
     acknowledged = dict[Place, int]()
     for number, word in enumerate(_share.words_of(request, broker) if has_words else (), 1):
@@ -107,7 +119,7 @@ def _answering(
 
 
 def _fetch(
-    request: Request,
+    request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
     partitions: dict[Place, Partition],
@@ -140,7 +152,7 @@ def _rotated(places: list[Place], epoch: int) -> list[Place]:
 
 
 def _acquired(
-    request: Request, broker: BrokerState, opened: dict[Place, _Opened], *, is_last: bool
+    request: _ShareFetch, broker: BrokerState, opened: dict[Place, _Opened], *, is_last: bool
 ) -> dict[Place, _Row] | None:
     """Acquire records; None where there are fewer bytes than the request waits for."""
     body = request.body
@@ -176,7 +188,7 @@ def _read(one: _Opened, isolation: str, max_bytes: int, *, is_first: bool) -> _R
         return _Read(offset, code=code_of(error))
 
 
-def _taken(request: Request, state: SharePartition, read: _Read, most: int) -> _Row:
+def _taken(request: _ShareFetch, state: SharePartition, read: _Read, most: int) -> _Row:
     """Acquire records of what was read; return them with the batches that have them."""
     assert read.data is not None
     body, records = request.body, read.data.records
@@ -239,7 +251,7 @@ def _without(run: Acquired, spans: Sequence[Span]) -> Iterator[Acquired]:
 
 
 def _answer(
-    request: Request,
+    request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
     rows: dict[Place, _Row],
@@ -248,7 +260,7 @@ def _answer(
     types = request.response
     if request.body.share_session_epoch != INITIAL:
         rows = {place: row for place, row in rows.items() if session.answers(place, row.code, bool(row.records))}
-    by_topic: dict[UUID, list[ShareFetchResponse.PartitionData]] = {}
+    by_topic: dict[UUID, list[kafka.ShareFetchResponse.PartitionData]] = {}
     for place in {**acknowledged, **rows}:
         row = rows.get(place, _Row())
         partition = types.PartitionData(
@@ -272,20 +284,37 @@ def _answer(
     return answer
 
 
-API = Api(
-    name="ShareFetch",
-    handle=handle,
+@Api(
+    name="ShareAcknowledge",
     tier="T6",
     versions=(1, 2),
-    behaviour=(
-        "Records are locked for a member until it acknowledges them or the lock times out; then others get "
-        "them, share.delivery.count.limit times at most. Whole batches are acquired, beyond MaxRecords if need be."
-    ),
+    behaviour="Each run of records is accepted, released, rejected or a gap, whole or not at all.",
     notes={
-        "v2+": "never more than MaxRecords in the mode record_limit (KIP-1206); renewing locks (KIP-1222)",
+        "v2+": "renewing locks (KIP-1222)",
     },
     rights=(
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),
     ),
 )
+def _share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answer:
+    """Version 0 was Kafka 4.0's early access."""
+    types, epoch = request.response, request.body.share_session_epoch
+    code = _share.refusal(request) or (ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL else ErrorCode.NONE)
+    if code == ErrorCode.NONE:
+        code, _ = _share.enter(request, broker)
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code)
+    rows: dict[UUID, list[kafka.ShareAcknowledgeResponse.PartitionData]] = {}
+    for word in _share.words_of(request, broker):
+        row = types.PartitionData(partition_index=word.place[1], error_code=_share.acknowledge(request, broker, word))
+        rows.setdefault(word.place[0], []).append(row)
+    if epoch == FINAL:
+        _share.end(request, broker)
+    return request.response(
+        acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
+        responses=[
+            types.ShareAcknowledgeTopicResponse(topic_id=topic, partitions=some) for topic, some in rows.items()
+        ],
+        node_endpoints=_share.leaders(request, broker, rows.items()),
+    )

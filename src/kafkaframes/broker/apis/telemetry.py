@@ -1,7 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics a client shall push (KIP-714).
-
-Not advertised until somebody sets a subscription: a client that sees this API begins to push.
-"""
+"""Clients' own metrics (KIP-714): GetTelemetrySubscriptions, PushTelemetry."""
 
 from __future__ import annotations
 
@@ -15,25 +12,36 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkaframes.protocol.messages.kafka import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
+    from kafkaframes.protocol.messages import kafka
 
-    Request: TypeAlias = RequestOf[GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse]
+    _GetTelemetrySubscriptions: TypeAlias = RequestOf[
+        kafka.GetTelemetrySubscriptionsRequest, kafka.GetTelemetrySubscriptionsResponse
+    ]
+    _PushTelemetry: TypeAlias = RequestOf[kafka.PushTelemetryRequest, kafka.PushTelemetryResponse]
 
 _DEFAULT_INTERVAL_MS = 300_000
 _MOST_BYTES = 1_048_576
-_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy, as Kafka orders them
+_ACCEPTED_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy, as Kafka orders them
 _NOBODY = UUID(int=0)
+_KNOWN_CODECS = range(5)
 
 
-def handle(request: Request, broker: BrokerState) -> Answer:
-    """Answer with what is subscribed to."""
+@Api(
+    name="GetTelemetrySubscriptions",
+    tier="T6",
+    behaviour="Those of the client-metrics resources; advertised once there are some.",
+    gaps=("a subscription's match is not looked at",),
+    is_advertised=False,
+)
+def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
+    """Not advertised until somebody sets a subscription: a client that sees this API begins to push."""
     metrics, interval_ms = subscription(broker)
     asked = request.body.client_instance_id
     return request.response(
         error_code=ErrorCode.NONE,
         client_instance_id=uuid4() if asked == _NOBODY else asked,
         subscription_id=subscription_id(metrics, interval_ms),
-        accepted_compression_types=list(_CODECS),
+        accepted_compression_types=list(_ACCEPTED_CODECS),
         push_interval_ms=interval_ms,
         telemetry_max_bytes=_MOST_BYTES,
         delta_temporality=True,
@@ -57,11 +65,22 @@ def subscription_id(metrics: list[str], interval_ms: int) -> int:
     return zlib.crc32(f"{metrics} {interval_ms}".encode()) & 0x7FFFFFFF
 
 
-API = Api(
-    name="GetTelemetrySubscriptions",
-    handle=handle,
+@Api(
+    name="PushTelemetry",
     tier="T6",
-    behaviour="Those of the client-metrics resources; advertised once there are some.",
-    gaps=("a subscription's match is not looked at",),
+    behaviour="Counted; the last of each client is in the journal.",
+    gaps=("the metrics (OTLP) are not decoded",),
     is_advertised=False,
 )
+def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:
+    body = request.body
+    code = ErrorCode.NONE
+    if body.subscription_id != subscription_id(*subscription(broker)):
+        code = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    elif body.compression_type not in _KNOWN_CODECS:
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    elif len(body.metrics) > _MOST_BYTES:
+        code = ErrorCode.TELEMETRY_TOO_LARGE
+    else:
+        broker.counters["client_metrics_pushed"] += 1
+    return request.response(error_code=code)

@@ -1,0 +1,139 @@
+"""Access rules: DescribeAcls, CreateAcls, DeleteAcls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.security.acls import Acl, AclAccess, acl_of, check_elements, filter_of, mistake_in
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _DescribeAcls: TypeAlias = RequestOf[kafka.DescribeAclsRequest, kafka.DescribeAclsResponse]
+    _CreateAcls: TypeAlias = RequestOf[kafka.CreateAclsRequest, kafka.CreateAclsResponse]
+    _DeleteAcls: TypeAlias = RequestOf[kafka.DeleteAclsRequest, kafka.DeleteAclsResponse]
+
+
+@Api(
+    name="DescribeAcls",
+    tier="T4",
+    behaviour="The rules that fit; SECURITY_DISABLED without an authorizer.",
+    notes={
+        "v0": "literal names only",
+        "v1+": "prefixed patterns",
+    },
+    rights=(Right("DESCRIBE", "CLUSTER"),),
+)
+def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
+    access, types, wanted = broker.access, request.response, filter_of(request.body)
+    check_elements([wanted])
+    if not isinstance(access, AclAccess):
+        return request.response(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
+        )
+    by_resource: dict[Any, list[Acl]] = {}
+    for acl in access:
+        if wanted.takes(acl):
+            by_resource.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)
+    rows = [
+        types.DescribeAclsResource(
+            resource_type=kind,
+            resource_name=name,
+            pattern_type=pattern,
+            acls=[
+                types.AclDescription(
+                    principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+                )
+                for acl in acls
+            ],
+        )
+        for (kind, name, pattern), acls in by_resource.items()
+    ]
+    return request.response(error_message=None, resources=rows)
+
+
+def _refuse_creations(request: _CreateAcls, code: int) -> Answer:
+    return request.response(
+        results=[request.response.AclCreationResult(error_code=code) for _ in request.body.creations]
+    )
+
+
+@Api(
+    name="CreateAcls",
+    tier="T4",
+    behaviour="Rules are stored, and in force at once; SECURITY_DISABLED without an authorizer.",
+    notes={"v1+": "prefixed patterns"},
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse_creations,
+)
+def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
+    check_elements(acl_of(one) for one in request.body.creations)
+    rows = []
+    for asked in request.body.creations:
+        code, message = _create(request, broker, asked)
+        rows.append(request.response.AclCreationResult(error_code=code, error_message=message))
+    broker.save_acls()
+    return request.response(results=rows)
+
+
+def _create(
+    request: _CreateAcls, broker: BrokerState, asked: kafka.CreateAclsRequest.AclCreation
+) -> tuple[int, str | None]:
+    access = broker.access
+    if not isinstance(access, AclAccess):
+        return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+    acl = acl_of(asked)
+    mistake = mistake_in(acl)
+    if mistake is not None:
+        return ErrorCode.INVALID_REQUEST, mistake
+    access.add(acl)
+    return ErrorCode.NONE, None
+
+
+def _refuse_deletions(request: _DeleteAcls, code: int) -> Answer:
+    row = request.response.DeleteAclsFilterResult
+    return request.response(filter_results=[row(error_code=code) for _ in request.body.filters])
+
+
+@Api(
+    name="DeleteAcls",
+    tier="T4",
+    behaviour="Removes what fits; SECURITY_DISABLED without an authorizer.",
+    notes={"v1+": "prefixed patterns"},
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse_deletions,
+)
+def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
+    check_elements(filter_of(one) for one in request.body.filters)
+    rows = [_delete(request, broker, asked) for asked in request.body.filters]
+    broker.save_acls()
+    return request.response(filter_results=rows)
+
+
+def _delete(
+    request: _DeleteAcls, broker: BrokerState, asked: kafka.DeleteAclsRequest.DeleteAclsFilter
+) -> kafka.DeleteAclsResponse.DeleteAclsFilterResult:
+    access, types = broker.access, request.response
+    if not isinstance(access, AclAccess):
+        return types.DeleteAclsFilterResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
+        )
+    matching = [
+        types.DeleteAclsMatchingAcl(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=acl.resource_type,
+            resource_name=acl.resource_name,
+            pattern_type=acl.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+        for acl in access.remove(filter_of(asked))
+    ]
+    return types.DeleteAclsFilterResult(error_message=None, matching_acls=matching)

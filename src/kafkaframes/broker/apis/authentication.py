@@ -1,0 +1,245 @@
+"""SASL, and the users who have SCRAM credentials: SaslHandshake, SaslAuthenticate, DescribeUserScramCredentials,
+AlterUserScramCredentials.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.api import Answer, Api, Later, Right
+from kafkaframes.broker.request import RequestOf, Session
+from kafkaframes.broker.security.mechanisms import Exchange
+from kafkaframes.broker.security.scram import (
+    LEAST_ITERATIONS,
+    MOST_ITERATIONS,
+    NUMBERS,
+    AuthenticationError,
+    credential_of_salted,
+)
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.messages import Message
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _SaslHandshake: TypeAlias = RequestOf[kafka.SaslHandshakeRequest, kafka.SaslHandshakeResponse]
+    _SaslAuthenticate: TypeAlias = RequestOf[kafka.SaslAuthenticateRequest, kafka.SaslAuthenticateResponse]
+    _DescribeUserScramCredentials: TypeAlias = RequestOf[
+        kafka.DescribeUserScramCredentialsRequest, kafka.DescribeUserScramCredentialsResponse
+    ]
+    _AlterUserScramCredentials: TypeAlias = RequestOf[
+        kafka.AlterUserScramCredentialsRequest, kafka.AlterUserScramCredentialsResponse
+    ]
+
+_NUMBER = {name: number for number, name in NUMBERS.items()}
+
+
+@Api(
+    name="SaslHandshake",
+    tier="T4",
+    behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, as far as the broker offers them.",
+    notes={
+        "v0": "tokens follow as frames without headers; failures close the connection as late as in v1",
+        "v1": "tokens come in SaslAuthenticate",
+    },
+    gaps=("GSSAPI", "delegation tokens"),
+    before_authentication=True,
+)
+def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
+    session, offered = request.session, list(broker.credentials.mechanisms)
+    mechanism = request.body.mechanism
+    is_again = session.is_authenticated and session.memory.get("mechanism") == mechanism and request.version > 0
+    if "sasl" in session.memory or (session.is_authenticated and not is_again):
+        return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    if mechanism not in offered:
+        session.memory["close"] = True
+        return request.response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
+    exchange = broker.credentials.exchange(mechanism, lambda: broker.clock.now_ms)
+    session.memory |= {"sasl": exchange, "mechanism": mechanism}
+    if request.version == 0:
+        session.memory["raw"] = _raw(session, exchange, broker)
+    return request.response(error_code=ErrorCode.NONE, mechanisms=offered)
+
+
+def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], list[bytes] | Later]:
+    """Return what takes a token without a header and answers with one; nothing, later, to one that is refused."""
+
+    def answer(token: bytes) -> list[bytes] | Later:
+        try:
+            reply = exchange.respond(token)
+        except AuthenticationError:
+            return refused(session, broker, None)
+        if exchange.user is not None:
+            finish(session, exchange, broker)
+        return [len(reply).to_bytes(4, "big"), reply]
+
+    return answer
+
+
+def refused(session: Session, broker: BrokerState, answer: Message | None) -> Later:
+    """Answer later, and close the connection then: guessing passwords takes its time."""
+    later = Later()
+    session.memory.pop("sasl", None)
+
+    def complete() -> None:
+        session.memory["close"] = True
+        later.complete(answer)
+
+    timer = broker.waits.call_later(broker.settings.number("connection.failed.authentication.delay.ms"), complete)
+    later.when_abandoned(timer.cancel)
+    return later
+
+
+def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
+    """Let a client in who has proven who it is, until its token or ``connections.max.reauth.ms`` ends (KIP-368)."""
+    session.principal, session.is_authenticated = f"User:{exchange.user}", True
+    ends = [] if exchange.expires_ms is None else [exchange.expires_ms]
+    longest_ms = broker.settings.number("connections.max.reauth.ms")
+    if longest_ms > 0:
+        ends.append(broker.clock.now_ms + longest_ms)
+    session.expires_ms = min(ends, default=None)
+    session.memory.pop("raw", None)
+    session.memory.pop("sasl", None)
+
+
+@Api(
+    name="SaslAuthenticate",
+    tier="T4",
+    behaviour=(
+        "A failure is answered after a delay, and closes the connection. When a session is over its connection is "
+        "closed with the next request, unless it has authenticated anew, as the same user."
+    ),
+    notes={
+        "v1+": (
+            "how long the session lasts (KIP-368): as long as the token of OAUTHBEARER, and connections.max.reauth.ms "
+            "at most; 0: for ever"
+        ),
+    },
+    gaps=("connections.max.reauth.ms of one listener or mechanism",),
+    before_authentication=True,
+)
+def _sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answer:
+    session = request.session
+    exchange = session.memory.get("sasl")
+    if exchange is None:
+        session.memory["close"] = not session.is_authenticated
+        return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first")
+    try:
+        reply = exchange.respond(request.body.auth_bytes)
+        if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
+            raise AuthenticationError("Cannot change principals during re-authentication")
+    except AuthenticationError as error:
+        code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        return refused(session, broker, request.response(error_code=code, error_message=str(error)))
+    lifetime_ms = 0
+    if exchange.user is not None:
+        finish(session, exchange, broker)
+        lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.now_ms, 1)
+    return request.response(
+        error_code=ErrorCode.NONE, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms
+    )
+
+
+def _refuse_description(request: _DescribeUserScramCredentials, code: int) -> Answer:
+    row = request.response.DescribeUserScramCredentialsResult
+    rows = [row(error_code=code) for _ in request.body.users or ()]
+    return request.response(error_code=code, results=rows)
+
+
+@Api(
+    name="DescribeUserScramCredentials",
+    tier="T4",
+    behaviour="Mechanisms and iterations of each user.",
+    rights=(Right("DESCRIBE", "CLUSTER"),),
+    refuse=_refuse_description,
+)
+def _describe_user_scram_credentials(request: _DescribeUserScramCredentials, broker: BrokerState) -> Answer:
+    scram = broker.credentials.scram
+    names = [one.name for one in request.body.users or ()] or sorted({user for user, _ in scram})
+    return broker.changes.rows(
+        Counter(names).items(),
+        lambda asked: _row(request, broker, asked[0], is_twice=asked[1] > 1),
+        lambda rows: request.response(error_message=None, results=rows),
+    )
+
+
+def _row(
+    request: _DescribeUserScramCredentials, broker: BrokerState, user: str, *, is_twice: bool
+) -> kafka.DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult:
+    types = request.response
+    row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
+    infos = [
+        types.CredentialInfo(mechanism=number, iterations=one.iterations)
+        for mechanism, number in sorted(_NUMBER.items())
+        if (one := broker.credentials.scram.get((user, mechanism))) is not None
+    ]
+    if is_twice:
+        row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is asked for twice"
+    elif not infos:
+        row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credentials"
+    else:
+        row.error_code, row.credential_infos = ErrorCode.NONE, infos
+    return row
+
+
+def _refuse_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
+    body = request.body
+    users = dict.fromkeys([*(one.name for one in body.deletions), *(one.name for one in body.upsertions)])
+    row = request.response.AlterUserScramCredentialsResult
+    return request.response(results=[row(user=user, error_code=code) for user in users])
+
+
+@Api(
+    name="AlterUserScramCredentials",
+    tier="T4",
+    behaviour="Stored, and in force at once.",
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse_changes,
+)
+def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: BrokerState) -> Answer:
+    body = request.body
+    changes: dict[str, tuple[list[Any], list[Any]]] = {}
+    for deletion in body.deletions:
+        changes.setdefault(deletion.name, ([], []))[0].append(deletion)
+    for upsertion in body.upsertions:
+        changes.setdefault(upsertion.name, ([], []))[1].append(upsertion)
+
+    def row(
+        change: tuple[str, tuple[list[Any], list[Any]]],
+    ) -> kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult:
+        user, (deletions, upsertions) = change
+        code, message = _change(broker, user, deletions, upsertions)
+        return request.response.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+
+    def answer(rows: list[kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]) -> Answer:
+        broker.save_credentials()
+        return request.response(results=rows)
+
+    return broker.changes.rows(changes.items(), row, answer, is_change=True)
+
+
+def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]) -> tuple[int, str | None]:
+    if not user:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name"
+    scram = broker.credentials.scram
+    for place, one in enumerate((*deletions, *upsertions)):  # the first that is wrong is answered, in Kafka's order
+        if place:
+            return ErrorCode.DUPLICATE_RESOURCE, "a user is changed once in a request"
+        if one.mechanism not in NUMBERS:
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {one.mechanism}"
+        is_deletion = place < len(deletions)
+        if is_deletion and (user, NUMBERS[one.mechanism]) not in scram:
+            return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
+        if not is_deletion and not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+        if not is_deletion and not one.salted_password:  # Java's HMAC takes no empty key: Kafka answers -1
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
+    for one in deletions:
+        del scram[user, NUMBERS[one.mechanism]]
+    for one in upsertions:
+        name = NUMBERS[one.mechanism]
+        scram[user, name] = credential_of_salted(name, one.salt, one.iterations, one.salted_password)
+    return ErrorCode.NONE, None

@@ -1,0 +1,262 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkaframes.broker.api import Answer, Api, Later, Right
+from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, client_host, elsewhere, error_of, refused
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.classic import GroupState, JoinResult, SyncResult
+from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _JoinGroup: TypeAlias = RequestOf[kafka.JoinGroupRequest, kafka.JoinGroupResponse]
+    _SyncGroup: TypeAlias = RequestOf[kafka.SyncGroupRequest, kafka.SyncGroupResponse]
+    _Heartbeat: TypeAlias = RequestOf[kafka.HeartbeatRequest, kafka.HeartbeatResponse]
+    _LeaveGroup: TypeAlias = RequestOf[kafka.LeaveGroupRequest, kafka.LeaveGroupResponse]
+    _DescribeGroups: TypeAlias = RequestOf[kafka.DescribeGroupsRequest, kafka.DescribeGroupsResponse]
+
+_FIRST_WITH_REBALANCE_TIMEOUT = 1
+_FIRST_WITH_REQUIRED_ID = 4
+_FIRST_WITH_NULL_PROTOCOL = 7
+_FIRST_WITH_SKIP = 9
+_FIRST_WITH_NAMES = 5
+_FIRST_WITH_MANY = 3
+_FIRST_WITH_ERROR = 6
+_DEAD = "Dead"
+
+
+def _refuse(request: _JoinGroup, code: int) -> Answer:
+    name = "" if request.version < _FIRST_WITH_NULL_PROTOCOL else None
+    return request.response(error_code=code, generation_id=-1, protocol_name=name)
+
+
+@Api(
+    name="JoinGroup",
+    tier="T1",
+    behaviour="Answers when every member has joined, or the rebalance timeout is over. A new group waits "
+    "group.initial.rebalance.delay.ms first: 0 here, 3000 in Kafka.",
+    notes={
+        "v0": "the session timeout is the rebalance timeout",
+        "v4+": "MEMBER_ID_REQUIRED, with an id to join with (KIP-394)",
+        "v5+": "static members (KIP-345)",
+        "v7+": "the protocol's type, and null for a protocol that is not known",
+        "v8+": "the reason is not kept",
+        "v9+": "a static leader that comes back may skip the assignment (KIP-814)",
+    },
+    rights=(Right("READ", "GROUP", "group_id"),),
+    refuse=_refuse,
+)
+def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
+    body, version = request.body, request.version
+    later = Later()
+
+    def reply(result: JoinResult) -> None:
+        name = result.protocol_name
+        later.complete(
+            request.response(
+                error_code=result.error,
+                generation_id=result.generation,
+                protocol_type=result.protocol_type,
+                protocol_name="" if name is None and version < _FIRST_WITH_NULL_PROTOCOL else name,
+                leader=result.leader,
+                skip_assignment=result.skip_assignment,
+                member_id=result.member_id,
+                members=[
+                    request.response.JoinGroupResponseMember(
+                        member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
+                    )
+                    for one in result.members
+                ],
+            )
+        )
+
+    code = elsewhere(request, broker, GROUP, body.group_id)
+    if code != ErrorCode.NONE:
+        reply(JoinResult(code, body.member_id))
+        return later
+    has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
+    join = Join(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=body.rebalance_timeout_ms if has_timeout else body.session_timeout_ms,
+        protocol_type=body.protocol_type,
+        protocols=tuple((one.name, one.metadata) for one in body.protocols),
+        needs_member_id=version >= _FIRST_WITH_REQUIRED_ID,
+        may_skip_assignment=version >= _FIRST_WITH_SKIP,
+    )
+    try:
+        broker.groups.join(join, reply)
+    except KafkaframesError as error:
+        reply(JoinResult(error_of(error), body.member_id))
+    return later
+
+
+@Api(
+    name="SyncGroup",
+    tier="T1",
+    behaviour="Answers with the member's assignment once the leader has sent it and it is in the log.",
+    notes={
+        "v3+": "static members",
+        "v5+": "the protocol's type and name must be in it, and are checked",
+    },
+    rights=(Right("READ", "GROUP", "group_id"),),
+)
+def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
+    """A rebalance in between ends the wait with REBALANCE_IN_PROGRESS. Who has joined and does not send it within the
+    rebalance timeout is out.
+    """
+    body = request.body
+    later = Later()
+
+    def reply(result: SyncResult) -> None:
+        later.complete(
+            request.response(
+                error_code=result.error,
+                protocol_type=result.protocol_type,
+                protocol_name=result.protocol_name,
+                assignment=result.assignment,
+            )
+        )
+
+    code = elsewhere(request, broker, GROUP, body.group_id)
+    if (
+        code == ErrorCode.NONE
+        and request.version >= _FIRST_WITH_NAMES
+        and None in (body.protocol_type, body.protocol_name)
+    ):
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if code != ErrorCode.NONE:
+        reply(SyncResult(code))
+        return later
+    sync = Sync(
+        body.group_id,
+        body.generation_id,
+        body.member_id,
+        body.group_instance_id,
+        {one.member_id: one.assignment for one in body.assignments},
+        body.protocol_type,
+        body.protocol_name,
+    )
+    broker.groups.sync(sync, reply)
+    return later
+
+
+@Api(
+    name="Heartbeat",
+    tier="T1",
+    behaviour="Begins the member's session timeout anew; REBALANCE_IN_PROGRESS while the group waits for joins.",
+    notes={"v3+": "static members"},
+    rights=(Right("READ", "GROUP", "group_id"),),
+)
+def _heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
+    body = request.body
+    code = elsewhere(request, broker, GROUP, body.group_id)
+    if code == ErrorCode.NONE:
+        code = broker.groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+    return request.response(error_code=code)
+
+
+@Api(
+    name="LeaveGroup",
+    tier="T1",
+    behaviour="Removes members; the others are told by their next heartbeat.",
+    notes={
+        "v0-v2": "one member; its error is the request's",
+        "v3+": "many, with an error each; static ones by their instance id (KIP-345)",
+        "v5+": "the reason is not kept",
+    },
+    rights=(Right("READ", "GROUP", "group_id"),),
+)
+def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
+    body = request.body
+    code = elsewhere(request, broker, GROUP, body.group_id)
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code)
+    has_many = request.version >= _FIRST_WITH_MANY
+    leaving = (
+        [Leaving(one.member_id, one.group_instance_id) for one in body.members]
+        if has_many
+        else [Leaving(body.member_id)]
+    )
+    try:
+        codes = broker.groups.leave(body.group_id, leaving)
+    except KafkaframesError as error:
+        return request.response(error_code=error_of(error))
+    if not has_many:
+        return request.response(error_code=codes[0])
+    rows = [
+        request.response.MemberResponse(member_id=one.member_id, group_instance_id=one.instance_id, error_code=code)
+        for one, code in zip(leaving, codes, strict=True)
+    ]
+    return request.response(members=rows)
+
+
+@Api(
+    name="DescribeGroups",
+    tier="T1",
+    behaviour="State and members of classic groups; subscriptions and assignments while the group is stable.",
+    notes={
+        "v0-v5": "a group that there is not is Dead, without an error",
+        "v3+": "authorized operations",
+        "v4+": "instance ids",
+        "v6+": "GROUP_ID_NOT_FOUND, with a message",
+    },
+    rights=(Right("DESCRIBE", "GROUP", each="each group"),),
+)
+def _describe_groups(request: _DescribeGroups, broker: BrokerState) -> Answer:
+
+    def answer(rows: list[kafka.DescribeGroupsResponse.DescribedGroup]) -> Answer:
+        return request.response(groups=rows)
+
+    return broker.changes.rows(request.body.groups, lambda name: _described(request, broker, name), answer)
+
+
+def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafka.DescribeGroupsResponse.DescribedGroup:
+    types = request.response
+    code = refused(request, broker, GROUP, name)
+    if code != ErrorCode.NONE:
+        return types.DescribedGroup(group_id=name, error_code=code)
+    try:
+        group = broker.groups.classic_group(name)
+    except RefusedError as error:
+        if request.version < _FIRST_WITH_ERROR:
+            return types.DescribedGroup(
+                group_id=name, group_state=_DEAD, authorized_operations=_may(request, broker, name)
+            )
+        return types.DescribedGroup(group_id=name, group_state=_DEAD, error_code=error.code, error_message=error.reason)
+    is_stable = group.state is GroupState.STABLE
+    return types.DescribedGroup(
+        group_id=name,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type_name,
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        authorized_operations=_may(request, broker, name),
+        members=[
+            types.DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=one.assignment if is_stable else b"",
+            )
+            for one in group.members.values()
+        ],
+    )
+
+
+def _may(request: _DescribeGroups, broker: BrokerState, name: str) -> int:
+    if not request.body.include_authorized_operations:
+        return NOT_ASKED
+    return broker.access.operations(request.session, "GROUP", name)

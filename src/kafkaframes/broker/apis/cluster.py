@@ -1,0 +1,199 @@
+"""What the cluster serves and what it is made of: ApiVersions, DescribeCluster, DescribeQuorum, UpdateFeatures."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.access import CLUSTER_NAME
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _ApiVersions: TypeAlias = RequestOf[kafka.ApiVersionsRequest, kafka.ApiVersionsResponse]
+    _DescribeCluster: TypeAlias = RequestOf[kafka.DescribeClusterRequest, kafka.DescribeClusterResponse]
+    _DescribeQuorum: TypeAlias = RequestOf[kafka.DescribeQuorumRequest, kafka.DescribeQuorumResponse]
+    _UpdateFeatures: TypeAlias = RequestOf[kafka.UpdateFeaturesRequest, kafka.UpdateFeaturesResponse]
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_ZERO_FEATURES = 4
+_BROKERS, _CONTROLLERS = 1, 2
+_TOPIC = "__cluster_metadata"
+_FIRST_WITH_NODES = 2
+_FIRST_WITHOUT_ROWS = 2
+
+
+def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
+    """Answer a version that is not known, at version 0."""
+    low, high = broker.advertised.get(request.api.key, request.api.range)
+    return request.response(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range_row(request, request.api.key, low, high)]
+    )
+
+
+@Api(
+    name="ApiVersions",
+    on_unknown_version=_unknown_version,
+    tier="T0",
+    behaviour="The ranges of the files of this folder, or of the release that is played.",
+    notes={
+        "unknown": "answered at v0 with UNSUPPORTED_VERSION and the range of this API alone",
+        "v0-v3": ("features whose lowest version is 0 are left out: older Java clients cannot read them (KAFKA-17011)"),
+        "v3+": "the client's software is remembered; a name that breaks KIP-511's rule is INVALID_REQUEST",
+    },
+    before_authentication=True,
+)
+def _api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
+    body = request.body
+    if request.version >= _FIRST_WITH_SOFTWARE:
+        names = body.client_software_name, body.client_software_version
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return request.response(error_code=ErrorCode.INVALID_REQUEST)
+        request.session.software = names
+    return request.response(
+        error_code=ErrorCode.NONE,
+        api_keys=[_range_row(request, key, low, high) for key, (low, high) in sorted(broker.advertised.items())],
+        finalized_features_epoch=0 if broker.features else -1,
+        supported_features=[
+            request.response.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high, _) in broker.features.items()
+            if low > 0 or request.version >= _FIRST_WITH_ZERO_FEATURES
+        ],
+        finalized_features=[
+            request.response.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, (_, _, level) in broker.features.items()
+            if level
+        ],
+    )
+
+
+def _range_row(request: _ApiVersions, key: int, low: int, high: int) -> kafka.ApiVersionsResponse.ApiVersion:
+    return request.response.ApiVersion(api_key=key, min_version=low, max_version=high)
+
+
+@Api(
+    name="DescribeCluster",
+    tier="T3",
+    behaviour="The nodes that are up, the controller, the cluster's id.",
+    notes={"v1+": "controllers are refused, as brokers do", "v2+": "there are no fenced brokers"},
+)
+def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
+    body, nodes = request.body, broker.nodes
+    if body.endpoint_type not in (_BROKERS, _CONTROLLERS):
+        return request.response(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+    if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not tell those either
+        return request.response(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+    rows = []
+    for node_id in nodes.ids:
+        node = nodes.by_id[node_id]
+        at = nodes.endpoint(node, request.session.listener)
+        rows.append(
+            request.response.DescribeClusterBroker(broker_id=node_id, host=at.host, port=at.port, rack=node.rack)
+        )
+    answer = request.response(cluster_id=broker.cluster_id, controller_id=nodes.controller_id, brokers=rows)
+    if body.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
+    return answer
+
+
+@Api(
+    name="DescribeQuorum",
+    tier="T3",
+    behaviour="The first node is the only voter.",
+    gaps=("there is no __cluster_metadata log: its end is told as 0",),
+    rights=(Right("DESCRIBE", "CLUSTER"),),
+)
+def _describe_quorum(request: _DescribeQuorum, broker: BrokerState) -> Answer:
+    is_right = [(one.topic_name, [row.partition_index for row in one.partitions]) for one in request.body.topics] == [
+        (_TOPIC, [0])
+    ]
+    indexes = [row.partition_index for asked in request.body.topics for row in asked.partitions]
+    return broker.changes.rows(
+        indexes,
+        lambda index: _quorum_row(request, broker, index, is_right=is_right),
+        lambda rows: _answer(request, broker, rows, is_right=is_right),
+    )
+
+
+def _answer(
+    request: _DescribeQuorum,
+    broker: BrokerState,
+    rows: list[kafka.DescribeQuorumResponse.PartitionData],
+    *,
+    is_right: bool,
+) -> Answer:
+    types, left = request.response, iter(rows)
+    topics = [
+        types.TopicData(topic_name=asked.topic_name, partitions=list(islice(left, len(asked.partitions))))
+        for asked in request.body.topics
+    ]
+    controller = broker.nodes.controller_id
+    node = broker.nodes.by_id.get(controller)
+    nodes = []
+    if is_right and node is not None and request.version >= _FIRST_WITH_NODES:
+        at = broker.nodes.endpoint(node, request.session.listener)
+        listener = types.Listener(name=request.session.listener, host=at.host, port=max(at.port, 0))
+        nodes = [types.Node(node_id=controller, listeners=[listener])]
+    return request.response(error_message=None, topics=topics, nodes=nodes)
+
+
+def _quorum_row(
+    request: _DescribeQuorum, broker: BrokerState, index: int, *, is_right: bool
+) -> kafka.DescribeQuorumResponse.PartitionData:
+    types = request.response
+    if not is_right:
+        return types.PartitionData(
+            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
+        )
+    controller = broker.nodes.controller_id
+    voter = types.ReplicaState(replica_id=controller, log_end_offset=0)
+    return types.PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        leader_id=controller,
+        leader_epoch=1,
+        current_voters=[voter],
+    )
+
+
+@Api(
+    name="UpdateFeatures",
+    tier="T3",
+    behaviour="Levels within what is supported are taken, and told by ApiVersions.",
+    notes={
+        "v0": "allow_downgrade",
+        "v1+": "an upgrade type, and validate_only",
+        "v2+": "no rows for single features",
+    },
+    gaps=("levels are kept until the broker stops",),
+    rights=(Right("ALTER", "CLUSTER"),),
+)
+def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
+    updates = request.body.feature_updates
+    wrong = next((reason for one in updates if (reason := _reason(broker, one)) is not None), None)
+    if wrong is not None:
+        return request.response(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=wrong)
+    if not request.body.validate_only:
+        for one in updates:
+            low, high, _ = broker.features[one.feature]
+            broker.features[one.feature] = low, high, one.max_version_level
+    rows: list[Any] = []
+    if request.version < _FIRST_WITHOUT_ROWS:
+        rows = [request.response.UpdatableFeatureResult(feature=one.feature, error_message=None) for one in updates]
+    return request.response(error_message=None, results=rows)
+
+
+def _reason(broker: BrokerState, one: kafka.UpdateFeaturesRequest.FeatureUpdateKey) -> str | None:
+    if one.feature not in broker.features:
+        return f"there is no feature {one.feature!r} here"
+    low, high, _ = broker.features[one.feature]
+    if not min(low, 0) <= one.max_version_level <= high:
+        return f"{one.feature} has the levels {low} to {high}, not {one.max_version_level}"
+    return None

@@ -1,0 +1,340 @@
+"""Committed offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, OffsetRows, by_topic, elsewhere, error_of, refused, refused_offsets
+from kafkaframes.broker.apis.transactions import offsets_partition
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.coordination.groups.commits import Fetched, Producer
+from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.storage.files.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _OffsetCommit: TypeAlias = RequestOf[kafka.OffsetCommitRequest, kafka.OffsetCommitResponse]
+    _TxnOffsetCommit: TypeAlias = RequestOf[kafka.TxnOffsetCommitRequest, kafka.TxnOffsetCommitResponse]
+    _OffsetFetch: TypeAlias = RequestOf[kafka.OffsetFetchRequest, kafka.OffsetFetchResponse]
+    _Topic: TypeAlias = (
+        kafka.OffsetFetchRequest.OffsetFetchRequestTopic | kafka.OffsetFetchRequest.OffsetFetchRequestTopics
+    )
+    _OffsetDelete: TypeAlias = RequestOf[kafka.OffsetDeleteRequest, kafka.OffsetDeleteResponse]
+
+_FIRST_WITH_EPOCHS = 9
+_FIRST_COMMIT_BY_ID = 10
+_FIRST_ABORTABLE = 4
+_FIRST_WITH_IMPLICIT_ADD = 5
+_FIRST_STAGED_BY_ID = 6
+_NOT_THE_CLIENT_S = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+_NOT_ADDED = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+_FIRST_WITH_ERROR = 2
+_FIRST_WITH_GROUPS = 8
+_FIRST_FETCH_BY_ID = 10
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refuse_commit(request: _OffsetCommit, code: int) -> Answer:
+    types = request.response
+    return request.response(
+        topics=refused_offsets(request, types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, code)
+    )
+
+
+@Api(
+    name="OffsetCommit",
+    tier="T1",
+    behaviour="Offsets and metadata are in the log before the answer; replayed after a restart.",
+    notes={
+        "v0": "Kafka wrote these to ZooKeeper; here they are like the others",
+        "v1+": "member and generation are checked; -1 and no member id may commit while the group is empty",
+        "v2-v4": "the client's own retention is kept",
+        "v6+": "leader epochs",
+        "v7+": "static members",
+        "v9+": "member epochs (KIP-848)",
+        "v10+": "topic ids",
+    },
+    gaps=("the commit time of a v1 client is replaced by the broker's",),
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+    refuse=_refuse_commit,
+)
+def _offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
+    rows = OffsetRows(request, broker, by_id_since=_FIRST_COMMIT_BY_ID)
+    return rows.answered(lambda: _committed(request, broker, rows))
+
+
+def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
+    body = request.body
+    code = elsewhere(request, broker, GROUP, body.group_id)
+    done: dict[TopicPartition, int] | int = code
+    if code == ErrorCode.NONE:
+        who = Committer(
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id_or_member_epoch,
+            knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
+        )
+        try:
+            if rows.offsets:
+                done = broker.groups.commit(who, rows.offsets, retention_ms=body.retention_time_ms)
+        except KafkaframesError as error:
+            done = error_of(error)
+    types = request.response
+    return request.response(
+        topics=rows.answer(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, done)
+    )
+
+
+def _refuse_staging(request: _TxnOffsetCommit, code: int) -> Answer:
+    types = request.response
+    made = refused_offsets(request, types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, code)
+    return request.response(topics=made)
+
+
+@Api(
+    name="TxnOffsetCommit",
+    tier="T2",
+    behaviour="Stages offsets in the transaction; until its marker is written, OffsetFetch with require_stable "
+    "answers UNSTABLE_OFFSET_COMMIT.",
+    notes={
+        "v0-v4": (
+            "AddOffsetsToTxn must have added the group: else v4 hears TRANSACTION_ABORTABLE, the others "
+            "INVALID_TXN_STATE"
+        ),
+        "v2+": "leader epochs",
+        "v3+": "member, generation and instance id are checked (KIP-447)",
+        "v5+": "adds the group itself (KIP-890)",
+        "v6+": "topic ids",
+    },
+    rights=(
+        Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+    refuse=_refuse_staging,
+)
+def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
+    rows = OffsetRows(request, broker, by_id_since=_FIRST_STAGED_BY_ID)
+    return rows.answered(lambda: _staged_answer(request, broker, rows))
+
+
+def _staged_answer(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
+    body, types = request.body, request.response
+    done: dict[TopicPartition, int] | int
+    done = elsewhere(request, broker, GROUP, body.group_id)
+    if done == ErrorCode.NONE and not body.group_id:
+        done = ErrorCode.INVALID_GROUP_ID
+    if done == ErrorCode.NONE and rows.offsets:
+        done = _staged(request, broker, rows)
+    return request.response(
+        topics=rows.answer(types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, done)
+    )
+
+
+def _staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> dict[TopicPartition, int] | int:
+    body = request.body
+    producer = Producer(body.producer_id, body.producer_epoch)
+    where = offsets_partition(broker, body.group_id)
+    try:
+        if request.version >= _FIRST_WITH_IMPLICIT_ADD:
+            broker.transactions.add_partitions(body.transactional_id, *producer, [where], version=2)
+        else:
+            broker.transactions.verify_partition(body.transactional_id, *producer, where)
+    except KafkaframesError as error:
+        code = _NOT_THE_CLIENT_S.get(error_of(error), error_of(error))
+        return code if request.version >= _FIRST_ABORTABLE else _NOT_ADDED.get(code, code)
+    who = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
+    try:
+        return broker.groups.commits.commit_in_transaction(who, rows.offsets, producer)
+    except KafkaframesError as error:
+        return error_of(error)
+
+
+@Api(
+    name="OffsetFetch",
+    tier="T1",
+    behaviour="Committed offsets with their metadata; -1 without an error where there is none.",
+    notes={
+        "v0": (
+            "Kafka looked into ZooKeeper; here it is like v1, but what was never committed is "
+            "UNKNOWN_TOPIC_OR_PARTITION"
+        ),
+        "v2+": "null asks for everything; the group's error has a field",
+        "v7+": "require_stable: UNSTABLE_OFFSET_COMMIT while a transaction has staged an offset (KIP-447)",
+        "v8+": "several groups",
+        "v9+": "member epochs (KIP-848)",
+        "v10+": "topic ids",
+    },
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
+    ),
+)
+def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
+    body, types = request.body, request.response
+    if request.version >= _FIRST_WITH_GROUPS:
+
+        def answer(rows: list[kafka.OffsetFetchResponse.OffsetFetchResponseGroup]) -> Answer:
+            return request.response(groups=rows)
+
+        return broker.changes.rows(body.groups, lambda one: _group(request, broker, one), answer)
+    who = Committer(body.group_id, knows_epochs=False)
+    partition_type = types.OffsetFetchResponsePartition
+    error, found = _fetch(request, broker, who, body.topics)
+    if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
+        found = {
+            TopicPartition(topic.name, index): Fetched(error=error)
+            for topic in body.topics or ()
+            for index in topic.partition_indexes
+        }
+    if request.version == 0:
+        found = {where: one._replace(error=_UNKNOWN) if one.offset < 0 else one for where, one in found.items()}
+    topics = [
+        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, found))
+        for name, indexes in _listed(body.topics if error == ErrorCode.NONE or found else [], found)
+    ]
+    return request.response(topics=topics, error_code=error)
+
+
+def _listed(topics: Iterable[_Topic] | None, found: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
+    """Yield topics and partitions as they were requested, those without any too; all that are there if none were."""
+    if topics is None:
+        yield from by_topic(found)
+    else:
+        yield from ((topic.name, topic.partition_indexes) for topic in topics)
+
+
+def _fetch(
+    request: _OffsetFetch, broker: BrokerState, who: Committer, topics: Iterable[_Topic] | None
+) -> tuple[int, dict[TopicPartition, Fetched]]:
+    """Return a group's error, and its offsets of these topics; of all topics if they are None."""
+    error = refused(request, broker, GROUP, who.group_id)
+    if error != ErrorCode.NONE:
+        return error, {}
+    wanted = (
+        None
+        if topics is None
+        else [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+    )
+    try:
+        found = broker.groups.commits.fetch(who, wanted, require_stable=request.body.require_stable)
+    except KafkaframesError as failed:
+        return error_of(failed), {}
+    codes = {name: denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in found}}
+    if wanted is None:
+        return ErrorCode.NONE, {where: one for where, one in found.items() if codes[where.topic] == ErrorCode.NONE}
+    return ErrorCode.NONE, {
+        where: Fetched(error=codes[where.topic]) if codes[where.topic] else one for where, one in found.items()
+    }
+
+
+def _group(
+    request: _OffsetFetch, broker: BrokerState, asked: kafka.OffsetFetchRequest.OffsetFetchRequestGroup
+) -> kafka.OffsetFetchResponse.OffsetFetchResponseGroup:
+    types = request.response
+    who = Committer(
+        asked.group_id,
+        asked.member_id or "",
+        None,
+        asked.member_epoch,
+        knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
+    )
+    topics, unknown = asked.topics, []
+    if request.version >= _FIRST_FETCH_BY_ID and topics is not None:
+        unknown = [one for one in topics if one.topic_id not in broker.topics_by_id]
+        topics = [one for one in topics if one.topic_id in broker.topics_by_id]
+        for one in topics:
+            one.name = broker.topics_by_id[one.topic_id].name
+    error, found = _fetch(request, broker, who, topics)
+    partition_type = types.OffsetFetchResponsePartitions
+    rows = [
+        types.OffsetFetchResponseTopics(
+            name=name,
+            topic_id=broker.topics[name].topic_id if name in broker.topics else NO_UUID,
+            partitions=_rows(partition_type, name, indexes, found),
+        )
+        for name, indexes in _listed(topics if error == ErrorCode.NONE else [], found)
+    ]
+    missing = Fetched(error=ErrorCode.UNKNOWN_TOPIC_ID)
+    if request.version >= _FIRST_FETCH_BY_ID:
+        rows = [row for row in rows if row.topic_id != NO_UUID]
+    for one in unknown if error == ErrorCode.NONE else ():
+        partitions = [_row(partition_type, index, missing) for index in one.partition_indexes]
+        rows.append(types.OffsetFetchResponseTopics(topic_id=one.topic_id, partitions=partitions))
+    return types.OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error)
+
+
+def _rows(struct: Any, name: str, indexes: list[int], found: dict[TopicPartition, Fetched]) -> list[Any]:
+    return [_row(struct, index, found[TopicPartition(name, index)]) for index in indexes]
+
+
+def _row(struct: Any, index: int, one: Fetched) -> Any:
+    return struct(
+        partition_index=index,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=one.error,
+    )
+
+
+@Api(
+    name="OffsetDelete",
+    tier="T1",
+    behaviour="Forgets committed offsets of topics that no member reads (else GROUP_SUBSCRIBED_TO_TOPIC); a group "
+    "of other members than consumers must be empty.",
+    rights=(
+        Right("DELETE", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+)
+def _offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
+    body = request.body
+    code = elsewhere(request, broker, GROUP, body.group_id)
+    if code == ErrorCode.NONE and not body.group_id:
+        code = ErrorCode.INVALID_GROUP_ID
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code)
+    requested = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
+    return broker.changes.rows(
+        dict.fromkeys(requested),
+        lambda where: (where, _why_not(request, broker, where.topic, where.partition)),
+        lambda rows: _deleted(request, broker, dict(rows)),
+    )
+
+
+def _deleted(request: _OffsetDelete, broker: BrokerState, codes: dict[TopicPartition, int]) -> Answer:
+    types, topics = request.response, []
+    there = {where: None for where, code in codes.items() if code == ErrorCode.NONE}
+    try:
+        codes |= broker.groups.commits.delete(request.body.group_id, list(there))
+    except KafkaframesError as error:
+        return request.response(error_code=error_of(error))
+    for topic in request.body.topics:
+        if not topic.partitions and topic.name in broker.topics:
+            continue  # Kafka answers partition by partition, and an unknown topic as a whole
+        places = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
+        places.sort(key=there.__contains__)  # those that are refused come first, as in Kafka's answers
+        rows = [
+            types.OffsetDeleteResponsePartition(partition_index=where.partition, error_code=codes[where])
+            for where in places
+        ]
+        topics.append(types.OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
+    return request.response(topics=topics)
+
+
+def _why_not(request: _OffsetDelete, broker: BrokerState, topic: str, index: int) -> int:
+    code = denied(request, broker.access, "TOPIC", topic)
+    return code or (
+        ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )

@@ -1,0 +1,158 @@
+"""Settings of topics, brokers, groups and client metrics: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs,
+ListConfigResources.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.config_changes import alter_resources, altered, replaced
+from kafkaframes.broker.config_types import PASSWORD, UNKNOWN
+from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigRow, is_type, rows_of
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.setting_texts import TEXTS
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _DescribeConfigs: TypeAlias = RequestOf[kafka.DescribeConfigsRequest, kafka.DescribeConfigsResponse]
+    _AlterConfigs: TypeAlias = RequestOf[kafka.AlterConfigsRequest, kafka.AlterConfigsResponse]
+    _IncrementalAlterConfigs: TypeAlias = RequestOf[
+        kafka.IncrementalAlterConfigsRequest, kafka.IncrementalAlterConfigsResponse
+    ]
+    _ListConfigResources: TypeAlias = RequestOf[kafka.ListConfigResourcesRequest, kafka.ListConfigResourcesResponse]
+
+_ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+@Api(
+    name="DescribeConfigs",
+    tier="T3",
+    behaviour="Every setting with a meaning here, and those that were set, with where a value comes from; passwords"
+    " have no value.",
+    notes={
+        "v0": "isDefault is always false, as in Kafka",
+        "v1+": "sources, and synonyms on request",
+        "v3+": "types, and documentation on request",
+    },
+    gaps=("levels of loggers are nominal",),
+    rights=(
+        Right("DESCRIBE_CONFIGS", "TOPIC", each="each topic"),
+        Right("DESCRIBE_CONFIGS", "GROUP", each="each group"),
+        Right("DESCRIBE_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+    ),
+)
+def _describe_configs(request: _DescribeConfigs, broker: BrokerState) -> Answer:
+    if not all(is_type(one.resource_type) for one in request.body.resources):
+        return _refuse(request, ErrorCode.INVALID_REQUEST)
+    return broker.changes.rows(
+        request.body.resources, partial(_result, request, broker), lambda rows: request.response(results=rows)
+    )
+
+
+def _result(
+    request: _DescribeConfigs, broker: BrokerState, asked: kafka.DescribeConfigsRequest.DescribeConfigsResource
+) -> kafka.DescribeConfigsResponse.DescribeConfigsResult:
+    code, message, rows = rows_of(request, broker, asked.resource_type, asked.resource_name)
+    if asked.configuration_keys is not None and code == ErrorCode.NONE:
+        wanted = set(asked.configuration_keys)
+        rows = [row for row in rows if row.name in wanted]
+    return request.response.DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=[_row(request, row) for row in rows],
+    )
+
+
+def _refuse(request: _DescribeConfigs, code: int) -> Answer:
+    row = request.response.DescribeConfigsResult
+    rows = [
+        row(error_code=code, resource_type=one.resource_type, resource_name=one.resource_name)
+        for one in request.body.resources
+    ]
+    return request.response(results=rows)
+
+
+def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResponse.DescribeConfigsResourceResult:
+    types, is_sensitive = request.response, row.kind in (PASSWORD, UNKNOWN)
+    synonyms = row.synonyms if request.body.include_synonyms else ()
+    return types.DescribeConfigsResourceResult(
+        name=row.name,
+        value=None if is_sensitive else row.value,
+        is_sensitive=is_sensitive,
+        read_only=row.is_read_only,
+        config_source=row.source,
+        config_type=row.kind,
+        synonyms=[
+            types.DescribeConfigsSynonym(name=name, value=None if is_sensitive else value, source=by)
+            for name, value, by in synonyms
+        ],
+        documentation=TEXTS.get(row.name) if row.is_known and request.body.include_documentation else None,
+    )
+
+
+@Api(
+    name="AlterConfigs",
+    tier="T3",
+    behaviour="Replaces all settings of a resource; what is not named goes back to its default.",
+    rights=(
+        Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
+        Right("ALTER_CONFIGS", "GROUP", each="each group"),
+        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, and client metrics"),
+    ),
+)
+def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
+    return alter_resources(request, broker, replaced)
+
+
+@Api(
+    name="IncrementalAlterConfigs",
+    tier="T3",
+    behaviour="SET, DELETE, APPEND and SUBTRACT of single settings.",
+    rights=(
+        Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
+        Right("ALTER_CONFIGS", "GROUP", each="each group"),
+        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+    ),
+)
+def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: BrokerState) -> Answer:
+    return alter_resources(request, broker, altered)
+
+
+@Api(
+    name="ListConfigResources",
+    tier="T3",
+    behaviour="Topics, brokers, client metrics and groups that have settings.",
+    notes={
+        "v0": "client metrics only",
+        "v1+": "the types of the request, or all",
+    },
+    rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
+)
+def _list_config_resources(request: _ListConfigResources, broker: BrokerState) -> Answer:
+    kinds = set(request.body.resource_types or _ALL) if request.version else {CLIENT_METRICS}
+    if not kinds.issubset(_ALL):
+        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    nodes = [str(node_id) for node_id in broker.nodes.by_id]
+    stored = broker.metadata.entities
+    names: dict[int, Any] = {
+        TOPIC: broker.topics,
+        BROKER: nodes,
+        BROKER_LOGGER: nodes,
+        CLIENT_METRICS: stored.get("client_metrics", {}),
+        GROUP: stored.get("group_configs", {}),
+    }
+    return request.response(
+        config_resources=[
+            request.response.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in _ALL
+            if kind in kinds
+            for name in names[kind]
+        ]
+    )

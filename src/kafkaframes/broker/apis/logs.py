@@ -1,0 +1,309 @@
+"""Questions to partitions' logs: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.errors import code_of
+from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
+from kafkaframes.broker.find import FoundTopic, find_topic, led_here
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.store_reads import when_read
+from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.protocol.messages import Message
+from kafkaframes.storage.files.names import is_topic
+from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _ListOffsets: TypeAlias = RequestOf[kafka.ListOffsetsRequest, kafka.ListOffsetsResponse]
+    _OffsetForLeaderEpoch: TypeAlias = RequestOf[kafka.OffsetForLeaderEpochRequest, kafka.OffsetForLeaderEpochResponse]
+    _DeleteRecords: TypeAlias = RequestOf[kafka.DeleteRecordsRequest, kafka.DeleteRecordsResponse]
+    _DescribeProducers: TypeAlias = RequestOf[kafka.DescribeProducersRequest, kafka.DescribeProducersResponse]
+
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_NONE = -1
+_FIRST_WITH_EPOCH = 4
+
+
+@Api(
+    name="ListOffsets",
+    tier="T0",
+    behaviour="By time and all special offsets; a time after the last record is offset -1 without an error.",
+    notes={
+        "v0": "a list of the base offsets of segments, latest first, up to max_num_offsets",
+        "v2+": "read_committed ends at the last stable offset",
+        "v4+": "leader epochs are checked and answered",
+        "v7+": "-3 is the largest timestamp (KIP-734)",
+        "v8+": "-4 is the earliest local offset: the start",
+        "v9+": "-5 is the latest tiered one",
+        "v11+": "-6 is the earliest pending upload",
+    },
+    gaps=("nothing is tiered: -5 and -6 are answered with offset -1",),
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic"),),
+)
+def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
+    return when_read(broker, lambda: _answer(request, broker))
+
+
+def _answer(request: _ListOffsets, broker: BrokerState) -> Message:
+    if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
+    rows: dict[str, dict[int, Any]] = {}  # Kafka answers partition by partition
+    for topic in request.body.topics:
+        if not topic.partitions:
+            continue
+        known = find_topic(request, broker, topic.name)
+        of_topic = rows.setdefault(topic.name, {})
+        for row in topic.partitions:
+            is_twice = times[topic.name, row.partition_index] > 1
+            of_topic[row.partition_index] = _answer_of(request, broker, known, row, is_twice=is_twice)
+    of = request.response.ListOffsetsTopicResponse
+    return request.response(topics=[of(name=name, partitions=list(some.values())) for name, some in rows.items()])
+
+
+def _answer_of(
+    request: _ListOffsets,
+    broker: BrokerState,
+    known: FoundTopic,
+    row: kafka.ListOffsetsRequest.ListOffsetsPartition,
+    *,
+    is_twice: bool,
+) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
+    partition, code = None, known.code
+    if is_twice and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        code = ErrorCode.INVALID_REQUEST
+    elif not _is_known(row.timestamp, request.version):
+        code = ErrorCode.UNSUPPORTED_VERSION
+    elif known.topic is not None:
+        epoch = row.current_leader_epoch
+        partition, code = led_here(request, known.topic, row.partition_index, current_leader_epoch=epoch)
+    return _offset_row(request, row, partition, code, broker.clock.now_ms)
+
+
+def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
+    """Answer every partition with one error."""
+    types = request.response
+    rows = [
+        types.ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                types.ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.body.topics
+    ]
+    return request.response(topics=rows)
+
+
+def _is_known(timestamp: int, version: int) -> bool:
+    """Return whether a time is one, or a special one that the version knows."""
+    return timestamp >= 0 or version >= _SINCE.get(timestamp, version + 1)
+
+
+def _offset_row(
+    request: _ListOffsets,
+    asked: kafka.ListOffsetsRequest.ListOffsetsPartition,
+    partition: Partition | None,
+    code: int,
+    now_ms: int,
+) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
+    row = request.response.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+    if partition is None:
+        return row
+    try:
+        if request.version == 0:
+            row.old_style_offsets = _old_style(partition, asked.timestamp, asked.max_num_offsets, now_ms)
+        else:
+            _look_up(request, row, partition, asked.timestamp)
+            if request.version < _FIRST_WITH_EPOCH:
+                row.leader_epoch = _NONE
+    except KafkaframesError as error:
+        row.error_code = code_of(error)
+    return row
+
+
+def _look_up(
+    request: _ListOffsets,
+    row: kafka.ListOffsetsResponse.ListOffsetsPartitionResponse,
+    partition: Partition,
+    timestamp: int,
+) -> None:
+    log = partition.log
+    if timestamp == LATEST:
+        committed = request.body.isolation_level == READ_COMMITTED
+        row.offset = log.last_stable_offset if committed else log.high_watermark
+        row.leader_epoch = partition.leader_epoch
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        row.offset, row.leader_epoch = _NONE, _NONE
+    else:
+        wanted = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
+        found = log.offset_for_timestamp(wanted)
+        if found is None or found.offset >= _end(request, partition):
+            return
+        row.offset, row.timestamp = found.offset, found.timestamp
+        row.leader_epoch = found.leader_epoch if log.leader_epochs.entries else partition.leader_epoch
+        if wanted >= 0 or wanted == MAX_TIMESTAMP:
+            row.leader_epoch = log.leader_epochs.epoch_of(found.offset)
+
+
+def _end(request: _ListOffsets, partition: Partition) -> int:
+    """Return the offset that no answer by time reaches; the start of an empty log is one all the same."""
+    log = partition.log
+    if request.body.isolation_level == READ_COMMITTED:
+        return max(log.last_stable_offset, log.log_start_offset + 1)
+    return max(log.high_watermark, log.log_start_offset + 1)
+
+
+def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> list[int]:
+    """Answer as brokers did before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore): the starts of segments, latest first.
+
+    The end of the log counts as one that is written just now, if there is anything in the last segment.
+    """
+    log = partition.log
+    starts = [(max(base, log.log_start_offset), modified_ms) for base, modified_ms in log.segment_times()]
+    if log.log_end_offset > starts[-1][0]:
+        starts.append((log.log_end_offset, now_ms))
+    if timestamp == EARLIEST:
+        starts = starts[:1]
+    elif timestamp != LATEST:
+        starts = [start for start in starts if start[1] <= timestamp]
+    found = [min(offset, log.high_watermark) for offset, _ in reversed(starts)]
+    return list(dict.fromkeys(sorted(found, reverse=True)))[: max(most, 0)]
+
+
+@Api(
+    name="OffsetForLeaderEpoch",
+    tier="T2",
+    behaviour="The largest epoch up to that of the request, and where it ends, from the log's own epochs; -1 and -1"
+    " if it is not known.",
+    notes={"v2+": "the client's leader epoch is checked"},
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="CLUSTER_ACTION"),),
+)
+def _offset_for_leader_epoch(request: _OffsetForLeaderEpoch, broker: BrokerState) -> Answer:
+    topics = []
+    for asked in request.body.topics:
+        found = find_topic(request, broker, asked.topic)
+        rows = [_epoch_row(request, found.topic, found.code, one) for one in asked.partitions]
+        topics.append(request.response.OffsetForLeaderTopicResult(topic=asked.topic, partitions=rows))
+    return request.response(topics=topics)
+
+
+def _epoch_row(
+    request: _OffsetForLeaderEpoch,
+    topic: Topic | None,
+    code: int,
+    asked: kafka.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
+) -> kafka.OffsetForLeaderEpochResponse.EpochEndOffset:
+    partition = None
+    if topic is not None:
+        partition, code = led_here(request, topic, asked.partition, current_leader_epoch=asked.current_leader_epoch)
+    row = request.response.EpochEndOffset(error_code=code, partition=asked.partition)
+    if partition is not None:
+        end = partition.end_of_epoch(asked.leader_epoch)
+        row.error_code, row.leader_epoch, row.end_offset = ErrorCode.NONE, end.leader_epoch, end.end_offset
+    return row
+
+
+@Api(
+    name="DeleteRecords",
+    tier="T3",
+    behaviour="The log's start moves up, for good; -1 is the high watermark. A topic that is only compacted is "
+    "refused, as in Kafka.",
+    rights=(Right("DELETE", "TOPIC", each="each topic"),),
+)
+def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
+    topics = []
+    for asked in request.body.topics:
+        if not asked.partitions:
+            continue  # Kafka answers partition by partition
+        found = find_topic(request, broker, asked.name)
+        rows = [_deletion_row(request, broker, found.topic, found.code, one) for one in asked.partitions]
+        topics.append(request.response.DeleteRecordsTopicResult(name=asked.name, partitions=rows))
+    broker.logs.checkpoint_start_offsets()
+    return request.response(topics=topics)
+
+
+def _deletion_row(
+    request: _DeleteRecords,
+    broker: BrokerState,
+    topic: Topic | None,
+    code: int,
+    asked: kafka.DeleteRecordsRequest.DeleteRecordsPartition,
+) -> kafka.DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    low, partition = -1, None
+    if topic is not None and topic.is_internal:
+        code, topic = ErrorCode.INVALID_TOPIC_EXCEPTION, None
+    if topic is not None:
+        partition, code = led_here(request, topic, asked.partition_index)
+    if partition is not None:
+        code, low = _delete(broker, partition.log, asked.offset)
+        partition.notify()
+    return request.response.DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=low, error_code=code
+    )
+
+
+def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
+    if broker.is_read_only:
+        return ErrorCode.POLICY_VIOLATION, -1
+    if "delete" not in log.settings.policies:
+        return ErrorCode.POLICY_VIOLATION, -1
+    try:
+        return ErrorCode.NONE, log.delete_records(offset)
+    except KafkaframesError as error:
+        return code_of(error), -1
+
+
+@Api(
+    name="DescribeProducers",
+    tier="T2",
+    behaviour="Id, epoch, last sequence and open transaction of each producer, from the log.",
+    rights=(Right("READ", "TOPIC", each="each topic"),),
+)
+def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Answer:
+
+    def topic_row(asked: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
+        found = find_topic(request, broker, asked.name)
+        code = found.code
+        if found.topic is None and not is_topic(asked.name):
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        rows = [_producers_row(request, found.topic, code, index) for index in asked.partition_indexes]
+        return request.response.TopicResponse(name=asked.name, partitions=rows)
+
+    def answer(rows: list[kafka.DescribeProducersResponse.TopicResponse]) -> Answer:
+        return request.response(topics=rows)
+
+    return broker.changes.rows(request.body.topics, topic_row, answer)
+
+
+def _producers_row(
+    request: _DescribeProducers, topic: Topic | None, code: int, index: int
+) -> kafka.DescribeProducersResponse.PartitionResponse:
+    types = request.response
+    partition = None
+    if topic is not None:
+        partition, code = led_here(request, topic, index)
+    row = types.PartitionResponse(partition_index=index, error_code=code)
+    if partition is not None:
+        row.error_code = ErrorCode.NONE
+        row.active_producers = [
+            types.ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp=one.timestamp,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=one.current_txn_first_offset,
+            )
+            for one in partition.log.producers.entries()
+        ]
+    return row

@@ -1,0 +1,180 @@
+"""Quotas of users, client ids and addresses (KIP-546): DescribeClientQuotas, AlterClientQuotas."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _DescribeClientQuotas: TypeAlias = RequestOf[kafka.DescribeClientQuotasRequest, kafka.DescribeClientQuotasResponse]
+    _AlterClientQuotas: TypeAlias = RequestOf[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
+
+EXACT, DEFAULT, ANY = range(3)
+TYPES = ("user", "client-id", "ip")
+Entity = dict[str, str | None]
+_TYPES = ("user", "client-id", "ip")
+# Of users and clients, and of addresses; whether a value is a whole number.
+_KEYS = {
+    "producer_byte_rate": True,
+    "consumer_byte_rate": True,
+    "request_percentage": False,
+    "controller_mutation_rate": False,
+}
+_Quotas: TypeAlias = dict[frozenset[tuple[str, str | None]], dict[str, Any]]
+_KEYS_OF_ADDRESSES = {"connection_creation_rate": True}
+
+
+def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
+    return request.response(error_code=code, entries=None)
+
+
+@Api(
+    name="DescribeClientQuotas",
+    tier="T3",
+    behaviour="The quotas that were set.",
+    gaps=("quotas are stored and told, and throttle nobody",),
+    rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
+    refuse=_refuse_description,
+)
+def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState) -> Answer:
+    body, types = request.body, request.response
+    kinds = [one.entity_type for one in body.components]
+    code = _code(body.components)
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code, error_message=f"entity types {kinds}", entries=None)
+    rows = []
+    for stored in broker.metadata.entities.get("quotas", []):
+        entity: Entity = stored["entity"]
+        if _matches(entity, body.components, is_strict=body.strict):
+            rows.append(
+                types.EntryData(
+                    entity=[types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                    values=[types.ValueData(key=key, value=value) for key, value in stored["values"].items()],
+                )
+            )
+    return request.response(error_message=None, entries=rows)
+
+
+def _code(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> int:
+    """Return the error of the first component that is wrong, or of two that do not go together."""
+    seen: set[str] = set()
+    for one in components:
+        if one.entity_type in ("", *seen):
+            return ErrorCode.INVALID_REQUEST
+        if one.entity_type not in TYPES:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if one.match_type not in (EXACT, DEFAULT, ANY) or (one.match is None) == (one.match_type == EXACT):
+            return ErrorCode.INVALID_REQUEST
+        seen.add(one.entity_type)
+    return ErrorCode.INVALID_REQUEST if "ip" in seen and len(seen) > 1 else ErrorCode.NONE
+
+
+def _matches(
+    entity: Entity, components: list[kafka.DescribeClientQuotasRequest.ComponentData], *, is_strict: bool
+) -> bool:
+    for one in components:
+        if one.entity_type not in entity:
+            return False
+        name = entity[one.entity_type]
+        if one.match_type == EXACT and name != one.match:
+            return False
+        if one.match_type == DEFAULT and name is not None:
+            return False
+    return not is_strict or len(components) == len(entity)
+
+
+def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
+    return request.response(entries=[_row(request, asked, code, None) for asked in request.body.entries])
+
+
+@Api(
+    name="AlterClientQuotas",
+    tier="T3",
+    behaviour="Sets and removes quotas; they are stored.",
+    gaps=("quotas throttle nobody",),
+    rights=(Right("ALTER_CONFIGS", "CLUSTER"),),
+    refuse=_refuse_changes,
+)
+def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
+    changed: list[_Quotas] = []  # none before the first row: changes that came earlier are done then
+
+    def row(entry: kafka.AlterClientQuotasRequest.EntryData) -> kafka.AlterClientQuotasResponse.EntryData:
+        if not changed:
+            changed.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
+        return _row(request, entry, *_change(request, changed[0], entry))
+
+    def answer(rows: list[kafka.AlterClientQuotasResponse.EntryData]) -> Answer:
+        if not request.body.validate_only:
+            if changed:
+                broker.metadata.entities["quotas"] = list(changed[0].values())
+            broker.save()
+        return request.response(entries=rows)
+
+    return broker.changes.rows(request.body.entries, row, answer, is_change=True)
+
+
+def _key(entity: Mapping[str, str | None]) -> frozenset[tuple[str, str | None]]:
+    return frozenset(entity.items())
+
+
+def _row(
+    request: _AlterClientQuotas, asked: kafka.AlterClientQuotasRequest.EntryData, code: int, message: str | None
+) -> kafka.AlterClientQuotasResponse.EntryData:
+    types = request.response
+    entity = [types.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in asked.entity]
+    return types.EntryData(error_code=code, error_message=message, entity=entity)
+
+
+def _change(
+    request: _AlterClientQuotas, quotas: _Quotas, asked: kafka.AlterClientQuotasRequest.EntryData
+) -> tuple[int, str | None]:
+    entity = {one.entity_type: one.entity_name for one in asked.entity}
+    wrong = _why_not(entity, asked.ops)
+    if wrong is not None:
+        return ErrorCode.INVALID_REQUEST, wrong
+    if request.body.validate_only:
+        return ErrorCode.NONE, None
+    stored = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
+    for one in asked.ops:
+        if one.remove:
+            stored["values"].pop(one.key, None)
+        else:
+            stored["values"][one.key] = one.value
+    if not stored["values"]:
+        del quotas[_key(entity)]
+    return ErrorCode.NONE, None
+
+
+def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
+    """Return why an entity's quotas cannot be changed so; None if they can."""
+    if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
+        return f"no such entity: {', '.join(entity) or 'nobody'}"
+    if "ip" in entity and not _is_address(entity["ip"]):
+        return f"{entity['ip']} is no address"
+    if "" in entity.values():
+        return "an entity has a name, or is the default"
+    if len({one.key for one in ops}) < len(ops):
+        return "a quota has two values"
+    wrong = next((one for one in ops if not one.remove and not _is_quota(one, entity)), None)
+    return None if wrong is None else f"no such quota: {wrong.key} = {wrong.value}"
+
+
+def _is_address(text: str | None) -> bool:
+    """Return whether an address is one, or the default; Kafka would also resolve names."""
+    try:
+        return text is None or bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
+def _is_quota(asked: Any, entity: dict[str, Any]) -> bool:
+    is_whole = (_KEYS_OF_ADDRESSES if "ip" in entity else _KEYS).get(asked.key)
+    return is_whole is not None and asked.value > 0 and (not is_whole or asked.value == int(asked.value))

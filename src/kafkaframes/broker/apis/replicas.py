@@ -1,0 +1,221 @@
+"""Replicas: leaders, moves between nodes and directories: ElectLeaders, AlterPartitionReassignments,
+ListPartitionReassignments, AlterReplicaLogDirs, DescribeLogDirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _ElectLeaders: TypeAlias = RequestOf[kafka.ElectLeadersRequest, kafka.ElectLeadersResponse]
+    _AlterPartitionReassignments: TypeAlias = RequestOf[
+        kafka.AlterPartitionReassignmentsRequest, kafka.AlterPartitionReassignmentsResponse
+    ]
+    _ListPartitionReassignments: TypeAlias = RequestOf[
+        kafka.ListPartitionReassignmentsRequest, kafka.ListPartitionReassignmentsResponse
+    ]
+    _AlterReplicaLogDirs: TypeAlias = RequestOf[kafka.AlterReplicaLogDirsRequest, kafka.AlterReplicaLogDirsResponse]
+    _DescribeLogDirs: TypeAlias = RequestOf[kafka.DescribeLogDirsRequest, kafka.DescribeLogDirsResponse]
+
+_PREFERRED, _UNCLEAN = 0, 1
+# The directory of a partition on its way is its name, an id and "-future".
+_LONGEST_FUTURE = len(".") + 32 + len("-future")
+_LONGEST_NAME = 255
+
+
+def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
+    """Refuse every partition; version 0 has no error beside them."""
+    types = request.response
+    rows = [
+        types.ReplicaElectionResult(
+            topic=asked.topic,
+            partition_result=[types.PartitionResult(partition_id=index, error_code=code) for index in asked.partitions],
+        )
+        for asked in request.body.topic_partitions or ()
+    ]
+    return request.response(error_code=code if request.version else ErrorCode.NONE, replica_election_results=rows)
+
+
+@Api(
+    name="ElectLeaders",
+    tier="T3",
+    behaviour="Each partition has one replica: no election is needed, or its node is down.",
+    notes={
+        "v0": "preferred elections only",
+        "v1+": "unclean ones, and an error of its own",
+    },
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse_elections,
+)
+def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
+    body = request.body
+    if body.topic_partitions == []:  # Kafka's QuorumController.electLeaders looks at nothing else then
+        return request.response()
+    if body.election_type not in (_PREFERRED, _UNCLEAN):
+        return _refuse_elections(request, ErrorCode.INVALID_REQUEST)
+    results = []
+    if body.topic_partitions is None:  # Kafka names every topic, and no partition that needed no election
+        every = [request.response.ReplicaElectionResult(topic=name) for name in broker.topics]
+        return request.response(replica_election_results=every)
+    for asked in body.topic_partitions:
+        rows: list[Any] = [_row(request, broker, asked.topic, index) for index in asked.partitions]
+        results.append(request.response.ReplicaElectionResult(topic=asked.topic, partition_result=rows))
+    return request.response(replica_election_results=results)
+
+
+def _row(
+    request: _ElectLeaders, broker: BrokerState, topic: str, index: int
+) -> kafka.ElectLeadersResponse.PartitionResult:
+    partition = broker.partition(topic, index)
+    code, message = ErrorCode.ELECTION_NOT_NEEDED, "the replica leads already"
+    if partition is None:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
+    elif partition.leader_id not in broker.nodes.ids:
+        is_preferred, message = request.body.election_type == _PREFERRED, "the node is down"
+        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return request.response.PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
+    return _moved(request, code, lambda *_: (code, None))
+
+
+@Api(
+    name="AlterPartitionReassignments",
+    tier="T3",
+    behaviour="A partition moves to the first node of the list at once; there is nothing to copy.",
+    gaps=("replicas beside the first are nominal", "no move is ever under way, so none can be cancelled"),
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse_moves,
+)
+def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker: BrokerState) -> Answer:
+    return _moved(request, ErrorCode.NONE, lambda topic, one: _move(broker, topic, one.partition_index, one.replicas))
+
+
+def _moved(
+    request: _AlterPartitionReassignments, code: int, move: Callable[[str, Any], tuple[int, str | None]]
+) -> Answer:
+    types = request.response
+    topics = []
+    for asked in request.body.topics:
+        moves = [(one.partition_index, *move(asked.name, one)) for one in asked.partitions]
+        rows = [
+            types.ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
+            for index, code, message in moves
+        ]
+        topics.append(types.ReassignableTopicResponse(name=asked.name, partitions=rows))
+    allows = request.body.allow_replication_factor_change or not topics  # without topics Kafka tells the default
+    return request.response(
+        error_code=code, error_message=None, responses=topics, allow_replication_factor_change=bool(code) or allows
+    )
+
+
+def _move(broker: BrokerState, topic: str, index: int, replicas: list[int] | None) -> tuple[int, str | None]:
+    partition = broker.partition(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
+    if replicas is None:
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no move is under way"
+    if not replicas or not set(replicas).issubset(broker.nodes.by_id) or len(set(replicas)) < len(replicas):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {list(replicas)}"
+    if partition.leader_id not in replicas:
+        broker.move_leader(partition, replicas[0])
+    return ErrorCode.NONE, None
+
+
+@Api(
+    name="ListPartitionReassignments",
+    tier="T3",
+    behaviour="Always none: partitions move at once.",
+    rights=(Right("DESCRIBE", "CLUSTER"),),
+)
+def _list_partition_reassignments(request: _ListPartitionReassignments, broker: BrokerState) -> Answer:
+    return request.response(error_message=None)
+
+
+def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
+    return _with_codes(request, lambda *_: code)
+
+
+@Api(
+    name="AlterReplicaLogDirs",
+    tier="T3",
+    behaviour="There is one log directory: to move a partition there changes nothing, any other is unknown.",
+    gaps=("several log directories",),
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse_log_dirs,
+)
+def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) -> Answer:
+
+    def code_of(path: str, topic: str, index: int) -> int:
+        if len(f"{topic}-{index}") + _LONGEST_FUTURE > _LONGEST_NAME:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if path != broker.logs.path:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        return ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    return _with_codes(request, code_of)
+
+
+def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int], int]) -> Answer:
+    types = request.response
+    codes: dict[str, dict[int, int]] = {}
+    for one in request.body.dirs:
+        for topic in one.topics:
+            for index in topic.partitions:
+                codes.setdefault(topic.name, {})[index] = code_of(one.path, topic.name, index)
+    return request.response(
+        results=[
+            types.AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    types.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    for index, code in rows.items()
+                ],
+            )
+            for name, rows in codes.items()
+        ]
+    )
+
+
+@Api(
+    name="DescribeLogDirs",
+    tier="T3",
+    behaviour="The one log directory, with the size of each partition.",
+    notes={
+        "v3+": "an error of its own",
+        "v4+": "the size of the disk and what is free of it; -1 in memory",
+    },
+    rights=(Right("DESCRIBE", "CLUSTER"),),
+)
+def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer:
+    types = request.response
+    wanted = None
+    if request.body.topics is not None:
+        wanted = {(one.topic, index) for one in request.body.topics for index in one.partitions}
+    topics = []
+    for topic in broker.topics.values():
+        rows: list[Any] = [
+            types.DescribeLogDirsPartition(partition_index=one.index, partition_size=one.log.size_bytes)
+            for one in topic.partitions
+            if wanted is None or (topic.name, one.index) in wanted
+        ]
+        if rows:
+            topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))
+    total, usable = broker.disk_space()
+    result = types.DescribeLogDirsResult(
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR if broker.logs.is_offline else ErrorCode.NONE,
+        log_dir=broker.logs.path,
+        topics=topics,
+        total_bytes=total,
+        usable_bytes=usable,
+    )
+    return request.response(results=[result])

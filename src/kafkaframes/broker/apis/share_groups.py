@@ -1,0 +1,371 @@
+"""Share groups (KIP-932): ShareGroupHeartbeat, ShareGroupDescribe, DescribeShareGroupOffsets, AlterShareGroupOffsets,
+DeleteShareGroupOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kafkaframes.broker.access import all_denied, denied
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import (
+    GROUP,
+    HIDDEN_TOPICS,
+    NOT_ASKED,
+    client_host,
+    elsewhere,
+    error_of,
+    refused,
+    topics_of,
+)
+from kafkaframes.broker.apis._share import is_member_id
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Topic
+from kafkaframes.coordination.groups.consumer import by_topic
+from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
+from kafkaframes.coordination.groups.share_protocol import ShareBeat
+from kafkaframes.coordination.groups.share_state import ShareKey
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _ShareGroupHeartbeat: TypeAlias = RequestOf[kafka.ShareGroupHeartbeatRequest, kafka.ShareGroupHeartbeatResponse]
+    _ShareGroupDescribe: TypeAlias = RequestOf[kafka.ShareGroupDescribeRequest, kafka.ShareGroupDescribeResponse]
+    _DescribeShareGroupOffsets: TypeAlias = RequestOf[
+        kafka.DescribeShareGroupOffsetsRequest, kafka.DescribeShareGroupOffsetsResponse
+    ]
+    _AlterShareGroupOffsets: TypeAlias = RequestOf[
+        kafka.AlterShareGroupOffsetsRequest, kafka.AlterShareGroupOffsetsResponse
+    ]
+    Row: TypeAlias = kafka.AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition
+    _DeleteShareGroupOffsets: TypeAlias = RequestOf[
+        kafka.DeleteShareGroupOffsetsRequest, kafka.DeleteShareGroupOffsetsResponse
+    ]
+
+_NONE = -1
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@Api(
+    name="ShareGroupHeartbeat",
+    tier="T6",
+    versions=(1, 1),
+    behaviour="Members of share groups; every partition has a reader, every member a partition.",
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to; all or none"),
+    ),
+)
+def _share_group_heartbeat(request: _ShareGroupHeartbeat, broker: BrokerState) -> Answer:
+    """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
+    body = request.body
+    if not is_member_id(body.member_id):
+        return request.response(error_code=ErrorCode.INVALID_REQUEST)
+    return broker.changes.rows(
+        body.subscribed_topic_names or (),
+        lambda name: denied(request, broker.access, "TOPIC", name),
+        lambda codes: _beaten(request, broker, next(filter(None, codes), ErrorCode.NONE)),
+    )
+
+
+def _beaten(request: _ShareGroupHeartbeat, broker: BrokerState, code: int) -> Answer:
+    body, types = request.body, request.response
+    code = code or elsewhere(request, broker, GROUP, body.group_id)
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code)
+    beat = ShareBeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        rack_id=body.rack_id,
+        topics=body.subscribed_topic_names,
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+    )
+    try:
+        answer = broker.groups.share_heartbeat(beat)
+    except KafkaframesError as error:
+        reason = error.reason if isinstance(error, RefusedError) else None
+        return request.response(error_code=error_of(error), error_message=reason)
+    assignment = None
+    if answer.assignment is not None:
+        rows = by_topic(answer.assignment).items()
+        assignment = types.Assignment(
+            topic_partitions=[types.TopicPartitions(topic_id=one, partitions=indexes) for one, indexes in rows]
+        )
+    return request.response(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.interval_ms,
+        assignment=assignment,
+    )
+
+
+@Api(
+    name="ShareGroupDescribe",
+    tier="T6",
+    versions=(1, 1),
+    behaviour="Members and assignments of share groups.",
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
+    ),
+)
+def _share_group_describe(request: _ShareGroupDescribe, broker: BrokerState) -> Answer:
+    """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
+
+    def answer(rows: list[kafka.ShareGroupDescribeResponse.DescribedGroup]) -> Answer:
+        return request.response(groups=rows)
+
+    return broker.changes.rows(request.body.group_ids, lambda name: _described(request, broker, name), answer)
+
+
+def _described(
+    request: _ShareGroupDescribe, broker: BrokerState, name: str
+) -> kafka.ShareGroupDescribeResponse.DescribedGroup:
+    types = request.response
+    code = refused(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
+    if code != ErrorCode.NONE:
+        return types.DescribedGroup(group_id=name, error_code=code)
+    try:
+        group: ShareGroup = broker.groups.share_group(name)
+    except RefusedError as error:
+        return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
+    members = [_member(request, broker, one) for one in group.members.values()]
+    code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
+    if code != ErrorCode.NONE:
+        return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)
+    may = broker.access.operations(request.session, "GROUP", name)
+    return types.DescribedGroup(
+        group_id=name,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name="simple",
+        members=members,
+        authorized_operations=may if request.body.include_authorized_operations else NOT_ASKED,
+    )
+
+
+def _member(
+    request: _ShareGroupDescribe, broker: BrokerState, member: ShareMember
+) -> kafka.ShareGroupDescribeResponse.Member:
+    types = request.response
+    rows = [
+        types.TopicPartitions(topic_id=topic_id, topic_name=broker.topics_by_id[topic_id].name, partitions=indexes)
+        for topic_id, indexes in by_topic(member.assigned).items()
+        if topic_id in broker.topics_by_id
+    ]
+    return types.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=types.Assignment(topic_partitions=rows),
+    )
+
+
+@Api(
+    name="DescribeShareGroupOffsets",
+    tier="T6",
+    behaviour="Start offset and lag of share groups, as they are stored; -1 until something was acknowledged.",
+    notes={
+        "v1+": "lag (KIP-1226)",
+    },
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
+    ),
+)
+def _describe_share_group_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState) -> Answer:
+
+    def answer(rows: list[kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]) -> Answer:
+        return request.response(groups=rows)
+
+    return broker.changes.rows(request.body.groups, lambda asked: _group(request, broker, asked), answer)
+
+
+def _group(
+    request: _DescribeShareGroupOffsets,
+    broker: BrokerState,
+    asked: kafka.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
+) -> kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
+    made = request.response.DescribeShareGroupOffsetsResponseGroup
+    code = refused(request, broker, GROUP, asked.group_id)
+    known = [topic.partitions for topic in asked.topics or () if topic.topic_name in broker.topics]
+    if code == ErrorCode.NONE and known and (not asked.group_id or any(min(some, default=-1) < 0 for some in known)):
+        code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails: UNKNOWN_SERVER_ERROR
+    if code != ErrorCode.NONE:
+        return made(group_id=asked.group_id, error_code=code)
+    if asked.topics is None:
+        wanted = _everything(request, broker, asked.group_id)
+    else:
+        wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
+    topics = [_topic(request, broker, asked.group_id, name, indexes) for name, indexes in wanted.items()]
+    return made(group_id=asked.group_id, topics=topics)
+
+
+def _everything(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
+    group = broker.groups.groups.get(group_id)
+    read = group.initialized if isinstance(group, ShareGroup) else {}
+    return {
+        topic.name: sorted(indexes)
+        for topic_id, (_, indexes) in read.items()
+        if (topic := broker.topics_by_id.get(topic_id)) and not denied(request, broker.access, "TOPIC", topic.name)
+    }
+
+
+def _topic(
+    request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str, name: str, indexes: list[int]
+) -> kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic:
+    types = request.response
+    topic = broker.topics.get(name)
+    refusal = denied(request, broker.access, "TOPIC", name)
+    states = broker.share_groups.states
+    rows = []
+    for index in indexes:
+        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NONE)
+        partition = None if topic is None else topic.partition(index)
+        if refusal != ErrorCode.NONE:
+            row.error_code = refusal
+        elif topic is not None and partition is not None:  # of others nothing is known, which is no error
+            stored = states.stored.get(ShareKey(group_id, topic.topic_id, index))
+            if stored is not None:
+                row.start_offset = stored.start
+            if stored is not None and stored.start != _NONE and stored.done != _NONE:
+                row.lag = partition.log.high_watermark - stored.start - stored.done
+        rows.append(row)
+    topic_id = NO_UUID if topic is None or refusal else topic.topic_id
+    return types.DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows)
+
+
+@Api(
+    name="AlterShareGroupOffsets",
+    tier="T6",
+    behaviour="Sets the start offsets of a share group without members; a group that is not there is made.",
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+)
+def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerState) -> Answer:
+    body = request.body
+    if not body.group_id:
+        return request.response(error_code=ErrorCode.INVALID_GROUP_ID)
+    code, reason, rows = elsewhere(request, broker, GROUP, body.group_id), None, []
+    if code == ErrorCode.NONE:
+        try:
+            rows = list(_altered(request, broker))
+        except KafkaframesError as error:
+            code, reason = error_of(error), str(error)
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code, error_message=reason)
+    return request.response(responses=rows)
+
+
+def _altered(
+    request: _AlterShareGroupOffsets, broker: BrokerState
+) -> Iterator[kafka.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]:
+    """Set what can be set; yield the topics of the answer.
+
+    Raises:
+        KafkaframesError: the group has members, is no share group, or the log did not take it.
+    """
+    types, asked = request.response, request.body.topics
+    refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in asked}
+    known = [(broker.topics[topic.topic_name], topic.partitions) for topic in asked if not refusals[topic.topic_name]]
+    group = broker.groups.change_share_group(request.body.group_id, may_make=True)
+    if known:
+        _set(broker, group, known)
+    for topic in asked:
+        refusal = refusals[topic.topic_name]
+        if refusal and not topic.partitions:
+            continue  # Kafka answers partition by partition, and a known topic as a whole
+        found = None if refusal else broker.topics[topic.topic_name]
+        rows = [
+            types.AlterShareGroupOffsetsResponsePartition(
+                partition_index=row.partition_index,
+                error_code=refusal or (ErrorCode.NONE if found and found.partition(row.partition_index) else _UNKNOWN),
+            )
+            for row in topic.partitions
+        ]
+        yield types.AlterShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, topic_id=found.topic_id if found else NO_UUID, partitions=rows
+        )
+
+
+def _refusal(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
+    return denied(request, broker.access, "TOPIC", name) or (ErrorCode.NONE if name in broker.topics else _UNKNOWN)
+
+
+def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
+    states = broker.share_groups.states
+    read = dict(group.initialized)
+    if any(row.partition_index < 0 for _, rows in topics for row in rows):
+        broker.groups.read_share_topics(group, read)
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "A partition is negative.")  # Kafka fails: UNKNOWN_SERVER_ERROR
+    for topic, rows in topics:
+        there = [row for row in rows if topic.partition(row.partition_index) is not None]
+        for row in there:
+            key = ShareKey(group.group_id, topic.topic_id, row.partition_index)
+            states.reset(key, row.start_offset, group.epoch)
+        indexes = {row.partition_index for row in there}.union(read.get(topic.topic_id, ("", ()))[1])
+        if indexes:
+            read[topic.topic_id] = topic.name, frozenset(indexes)
+    broker.groups.read_share_topics(group, read)
+
+
+@Api(
+    name="DeleteShareGroupOffsets",
+    tier="T6",
+    behaviour="Forgets where a share group without members stood in topics.",
+    rights=(
+        Right("DELETE", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+)
+def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: BrokerState) -> Answer:
+    body = request.body
+    code: int = elsewhere(request, broker, GROUP, body.group_id) if body.group_id else ErrorCode.INVALID_GROUP_ID
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code)
+    refusals = {topic.topic_name: denied(request, broker.access, "TOPIC", topic.topic_name) for topic in body.topics}
+    try:
+        group = broker.groups.change_share_group(body.group_id)
+        left, rows = dict(group.initialized), []
+        for name, refusal in refusals.items():
+            topic = None if refusal else broker.topics.get(name)
+            if refusal or group.has_read:  # of a group that never read anything, Kafka says nothing
+                rows.append(_forgotten(request, broker, left, name, topic, refusal))
+        broker.groups.read_share_topics(group, left)
+    except KafkaframesError as error:
+        return request.response(error_code=error_of(error), error_message=str(error))
+    return request.response(responses=rows)
+
+
+def _forgotten(
+    request: _DeleteShareGroupOffsets,
+    broker: BrokerState,
+    left: Initialized,
+    name: str,
+    topic: Topic | None,
+    refusal: int,
+) -> kafka.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
+    """Forget where a group stands in a topic, and take it from what the group reads.
+
+    Raises:
+        KafkaframesError: the log did not take it.
+    """
+    made = request.response.DeleteShareGroupOffsetsResponseTopic
+    if topic is None or topic.topic_id not in left:
+        return made(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    _, indexes = left.pop(topic.topic_id)
+    for index in indexes:
+        broker.share_groups.states.forget(ShareKey(request.body.group_id, topic.topic_id, index))
+    return made(topic_name=name, topic_id=topic.topic_id)

@@ -1,0 +1,333 @@
+"""Topics are made, given partitions and deleted: CreateTopics, CreatePartitions, DeleteTopics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from kafkaframes.broker.access import denied, may
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.changes import Steps, each
+from kafkaframes.broker.config_changes import checked_topic
+from kafkaframes.broker.configs import topic_rows
+from kafkaframes.broker.errors import code_of
+from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Topic
+from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
+from kafkaframes.storage.files.names import check_topic
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _CreateTopics: TypeAlias = RequestOf[kafka.CreateTopicsRequest, kafka.CreateTopicsResponse]
+    _CreatePartitions: TypeAlias = RequestOf[kafka.CreatePartitionsRequest, kafka.CreatePartitionsResponse]
+    _DeleteTopics: TypeAlias = RequestOf[kafka.DeleteTopicsRequest, kafka.DeleteTopicsResponse]
+
+_DEFAULT = -1
+_MOST_PARTITIONS = 10_000
+_FIRST_BY_ID = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What one request has made so far.
+
+    Attributes:
+        metrics_names: the names of all topics, by what metrics make of them.
+        made: topics that are there with their logs, and are to be kept.
+    """
+
+    metrics_names: dict[str, str]
+    made: dict[str, Topic] = field(default_factory=dict)
+
+
+@Api(
+    name="CreateTopics",
+    tier="T3",
+    behaviour="A topic is there, with its logs, when the answer is sent. A replication factor above the number of "
+    "nodes is INVALID_REPLICATION_FACTOR (38).",
+    notes={
+        "v1+": "validate_only",
+        "v2+": "messages of errors",
+        "v5+": "partitions and settings are answered (KIP-525); -1 stands for the defaults",
+        "v7+": "the topic's id",
+    },
+    gaps=("replicas are nominal: a manual assignment chooses the leader only",),
+    rights=(
+        Right("CREATE", "TOPIC", each="each topic", or_cluster="CREATE"),
+        Right("DESCRIBE_CONFIGS", "TOPIC", each="the settings in the answer, v5+"),
+    ),
+)
+def _create_topics(request: _CreateTopics, broker: BrokerState) -> Answer:
+    return broker.changes.run(_made(request, broker, request.body.topics))
+
+
+def _made(
+    request: _CreateTopics, broker: BrokerState, topics: list[kafka.CreateTopicsRequest.CreatableTopic]
+) -> Steps[Answer]:
+    names = Counter(asked.name for asked in topics)
+    rows_of = {asked.name: asked for asked in topics}.values()  # a name that comes twice has one row
+    batch = _Batch({_metrics_name(name): name for name in broker.topics})
+    rows = yield from each(_creation(request, broker, asked, names[asked.name], batch) for asked in rows_of)
+    try:
+        if batch.made:
+            broker.keep(batch.made.values())
+    except KafkaframesError as error:
+        for row in rows:
+            if row.name in batch.made:
+                row.error_code, row.error_message = code_of(error), str(error)
+    return request.response(topics=rows)
+
+
+def _creation(request: _CreateTopics, broker: BrokerState, asked: Any, times: int, batch: _Batch) -> Steps[Any]:
+    row = request.response.CreatableTopicResult(name=asked.name, error_message=None)
+    try:
+        if times > 1:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
+        yield from _create(request, broker, asked, row, batch)
+    except RefusedError as refused:
+        row.error_code, row.error_message = refused.code, refused.reason
+    except OptionError as error:
+        row.error_code, row.error_message = ErrorCode.INVALID_CONFIG, str(error)
+    except KafkaframesError as error:
+        row.error_code, row.error_message = code_of(error), str(error)
+    return row
+
+
+def _create(
+    request: _CreateTopics,
+    broker: BrokerState,
+    asked: Any,
+    row: kafka.CreateTopicsResponse.CreatableTopicResult,
+    batch: _Batch,
+) -> Steps[None]:
+    _check(request, broker, asked.name, batch)
+    configs = _configs(broker, asked)
+    leaders = _leaders(broker, asked)
+    count = len(leaders) or _count(broker, asked)
+    if not request.body.validate_only:
+        topic = yield from broker.making_topic(asked.name, count, configs)
+        for partition, leader in zip(topic.partitions, leaders, strict=False):
+            partition.leader_id = leader
+        row.topic_id = topic.topic_id
+        batch.made[asked.name] = topic
+        batch.metrics_names[_metrics_name(asked.name)] = asked.name
+    _describe(request, broker, row, count, configs)
+
+
+def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
+    """Return a topic's settings; they are checked before its partitions."""
+    if len({config.name for config in topic.configs}) < len(topic.configs):
+        raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
+    return checked_topic(broker.settings, {config.name: config.value for config in topic.configs})
+
+
+def _count(broker: BrokerState, topic: Any) -> int:
+    """Return how many partitions a topic gets without a manual assignment."""
+    factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.ids)
+    if factor != _DEFAULT and factor < 1:
+        raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
+    if count == _DEFAULT:
+        count = broker.settings.number("num.partitions")
+    if not 0 < count <= _MOST_PARTITIONS:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}"
+        )
+    if factor > nodes:
+        reason = f"the replication factor is {nodes} at most, the number of nodes, not {factor}"
+        raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+    return int(count)
+
+
+def _check(request: _CreateTopics, broker: BrokerState, name: str, batch: _Batch) -> None:
+    try:
+        check_topic(name)
+    except OptionError as error:
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+    if not may(request, broker.access, "TOPIC", name, "CREATE"):
+        raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
+    if broker.is_read_only:
+        raise RefusedError(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
+    if name in broker.topics:
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is there already")
+    same = batch.metrics_names.get(_metrics_name(name))
+    if same is not None:
+        raise RefusedError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {same!r}: metrics take . for _"
+        )
+
+
+def _metrics_name(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _leaders(broker: BrokerState, asked: Any) -> list[int]:
+    """Return the leader of each partition of a manual assignment."""
+    if not asked.assignments:
+        return []
+    if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "a manual assignment, and partitions or a replication factor beside it"
+        )
+    rows = {one.partition_index: one.broker_ids for one in asked.assignments}
+    if sorted(rows) != list(range(len(asked.assignments))):
+        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
+    known = set(broker.nodes.by_id)
+    for index, ids in rows.items():
+        if not ids or not known.issuperset(ids) or len(set(ids)) < len(ids):
+            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned to {list(ids)}")
+    return [rows[index][0] for index in range(len(rows))]
+
+
+def _describe(request: _CreateTopics, broker: BrokerState, row: Any, count: int, configs: dict[str, str]) -> None:
+    row.topic_config_error_code = denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
+    if row.topic_config_error_code != ErrorCode.NONE:
+        row.configs = []
+        return
+    row.num_partitions, row.replication_factor = count, 1
+    row.configs = [
+        request.response.CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.source)
+        for one in topic_rows(broker.settings, configs)
+    ]
+
+
+@Api(
+    name="CreatePartitions",
+    tier="T3",
+    behaviour="Gives a topic more partitions, there when the answer is sent.",
+    gaps=("an assignment chooses the leader only",),
+    rights=(Right("ALTER", "TOPIC", each="each topic"),),
+)
+def _create_partitions(request: _CreatePartitions, broker: BrokerState) -> Answer:
+    return broker.changes.run(_added(request, broker, request.body.topics))
+
+
+def _added(
+    request: _CreatePartitions, broker: BrokerState, topics: list[kafka.CreatePartitionsRequest.CreatePartitionsTopic]
+) -> Steps[Answer]:
+    names = Counter(topic.name for topic in topics)
+    rows_of = {topic.name: topic for topic in topics}.values()  # a name that comes twice has one row
+    rows = yield from each(_growth(request, broker, topic, names[topic.name]) for topic in rows_of)
+    try:
+        broker.save()
+    except KafkaframesError as error:
+        for row in rows:
+            if row.error_code == ErrorCode.NONE:
+                row.error_code, row.error_message = code_of(error), str(error)
+    return request.response(results=rows)
+
+
+def _growth(request: _CreatePartitions, broker: BrokerState, asked: Any, times: int) -> Steps[Any]:
+    code: int = ErrorCode.INVALID_REQUEST
+    message: str | None = "asked for twice"
+    if times == 1:
+        code, message = yield from _add(request, broker, asked)
+    return request.response.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
+
+
+def _add(request: _CreatePartitions, broker: BrokerState, asked: Any) -> Steps[tuple[int, str | None]]:
+    code = denied(request, broker.access, "TOPIC", asked.name)
+    if code != ErrorCode.NONE:
+        return code, None
+    topic = broker.topics.get(asked.name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
+    have = len(topic.partitions)
+    if not have < asked.count <= _MOST_PARTITIONS:
+        return ErrorCode.INVALID_PARTITIONS, f"topic {asked.name!r} has {have} partitions, {asked.count} were asked for"
+    new = asked.assignments
+    if new is not None and len(new) != asked.count - have:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(new)} assignments for {asked.count - have} new partitions"
+    if any(len(one.broker_ids) != 1 or one.broker_ids[0] not in broker.nodes.by_id for one in new or ()):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition has one replica, on a node that there is"
+    if broker.is_read_only:
+        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
+    if not request.body.validate_only:
+        try:
+            yield from broker.adding_partitions(topic, asked.count)
+        except KafkaframesError as error:
+            return code_of(error), str(error)
+        for partition, one in zip(topic.partitions[have:], new or (), strict=False):
+            partition.leader_id = one.broker_ids[0]
+    return ErrorCode.NONE, None
+
+
+@Api(
+    name="DeleteTopics",
+    tier="T3",
+    behaviour="The topic is gone when the answer is sent; its files go after file.delete.delay.ms.",
+    notes={
+        "v5+": "messages of errors",
+        "v6+": "topics by id",
+    },
+    rights=(
+        Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="DELETE"),
+        Right("DELETE", "TOPIC", each="each topic", or_cluster="DELETE"),
+    ),
+)
+def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
+    if request.version >= _FIRST_BY_ID:
+        asked = [(one.name, one.topic_id) for one in request.body.topics]
+    else:
+        asked = [(name, NO_UUID) for name in request.body.topic_names]
+    return broker.changes.run(_deleted(request, broker, asked))
+
+
+def _deleted(request: _DeleteTopics, broker: BrokerState, asked: list[tuple[Any, Any]]) -> Steps[Answer]:
+    chosen: dict[UUID, Topic] = {}
+    rows = []
+    for (name, topic_id), times in Counter(asked).items():
+        if times == 1:
+            rows.append(_row(request, broker, name, topic_id, chosen))
+        else:  # nothing is deleted for a name that comes twice
+            types, code = request.response, ErrorCode.INVALID_REQUEST
+            rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
+    try:
+        yield from broker.deleting_topics(list(chosen.values()))
+    except KafkaframesError as error:
+        for row in rows:
+            if row.error_code == ErrorCode.NONE:
+                row.error_code, row.error_message = code_of(error), str(error)
+    return request.response(responses=rows)
+
+
+def _row(
+    request: _DeleteTopics, broker: BrokerState, name: str | None, topic_id: Any, chosen: dict[UUID, Topic]
+) -> kafka.DeleteTopicsResponse.DeletableTopicResult:
+    row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
+    by_id = name is None
+    if not by_id and topic_id != NO_UUID:
+        row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "both a name and an id"
+        return row
+    topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
+    if topic is not None and topic.topic_id in chosen:
+        topic = None
+    known = topic.name if topic is not None else name or ""
+    row.error_code = _code(request, broker, known, is_known=topic is not None, by_id=by_id)
+    if topic is not None and not denied(request, broker.access, "TOPIC", known, "DESCRIBE"):
+        row.name = known
+    if row.error_code == ErrorCode.NONE and topic is not None:
+        row.topic_id = topic.topic_id
+        chosen[topic.topic_id] = topic
+    return row
+
+
+def _code(request: _DeleteTopics, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
+    if by_id and not is_known:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    hidden = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
+    if hidden or not is_known:
+        return hidden or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = denied(request, broker.access, "TOPIC", name, "DELETE")
+    if code != ErrorCode.NONE:
+        return code
+    if not broker.settings.flag("delete.topic.enable"):
+        return ErrorCode.TOPIC_DELETION_DISABLED
+    return ErrorCode.POLICY_VIOLATION if broker.is_read_only else ErrorCode.NONE
