@@ -36,7 +36,7 @@ def theirs(lake):
 
 
 def test_delta_restored_takes_up_from_the_version_it_was_restored_to(lake, log):
-    export(lake, log, offsets={"until_offset": 50})
+    export(lake, log, offsets=(None, 50))
     (log.parent / "t-1").mkdir()
     write(log.parent / "t-1", 0, 5)
     export(lake, log.parent)
@@ -168,7 +168,7 @@ def test_delta_columns_of_somebody_else_stay(lake, log):
 
 
 def test_iceberg_rolled_back_takes_up_from_there(house, log):
-    export(house, log, offsets={"until_offset": 50})
+    export(house, log, offsets=(None, 50))
     export(house, log)
     table = house._theirs()
     first = table.metadata.snapshots[0].snapshot_id
@@ -179,7 +179,7 @@ def test_iceberg_rolled_back_takes_up_from_there(house, log):
 
 
 def test_iceberg_whose_snapshots_expired_still_says_its_offsets(house, log):
-    export(house, log, offsets={"until_offset": 50})
+    export(house, log, offsets=(None, 50))
     export(house, log)
     theirs = house._theirs()
     rows = theirs.scan().to_arrow()
@@ -195,7 +195,7 @@ def test_iceberg_whose_snapshots_expired_still_says_its_offsets(house, log):
 
 
 def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
-    export(house, log, offsets={"until_offset": 50})
+    export(house, log, offsets=(None, 50))
     theirs = house._theirs()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -211,7 +211,7 @@ def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
 
 
 def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
-    export(house, log, offsets={"until_offset": 50})
+    export(house, log, offsets=(None, 50))
 
     def with_another(jobs):
         from kafkaframes.jobs.tables.run import one_by_one

@@ -34,12 +34,11 @@ def asked_of_table(
         raise OptionError("--base64 is for csv and json: a table has bytes")
     table = _TABLES[given["form"]](given)
     settings = replace(settings, to=given["to"] or table.place, form="parquet")
-    plan = table_plan(options, from_offset=given["from_offset"], until_offset=given["until_offset"])
     chosen = table_settings(settings, isolation=options.isolation)
 
     def asked(*, run: Run) -> Outcome:
         job = TableExport(table, settings, chosen, run=run)
-        return job.export(plan, incremental=given["incremental"], overwrite=given["overwrite"])
+        return job.export(table_plan(options), incremental=given["incremental"], overwrite=given["overwrite"])
 
     return asked, write_data_file
 

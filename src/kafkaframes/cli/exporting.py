@@ -46,7 +46,9 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
 
         asked, worker = asked_of_table(options, settings, given)
     else:
-        tasks, internal = _planned(options, given)
+        from kafkaframes.jobs.export.planning import plan_export
+
+        tasks, internal = plan_export(options)
         asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
         worker = export_group
         if given["output"] is not None:
@@ -78,12 +80,6 @@ def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **optio
     return export_single(tasks, settings, **options)
 
 
-def _planned(options: ReadOptions, given: dict[str, Any]) -> tuple[list[ExportTask], tuple[str, ...]]:
-    from kafkaframes.jobs.export.planning import plan_export
-
-    return plan_export(options, from_offset=given["from_offset"], until_offset=given["until_offset"])
-
-
 def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
     """Check that options fit the format.
 
@@ -105,12 +101,14 @@ def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
 def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:
     from kafkaframes.jobs.export.planning import check_accepted
     from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.scan.where import where_of
     from kafkaframes.spark.log_options import log_options
 
     options = options_of(given["options"])
     check_accepted(list(options), to_table=to_table)
     read = log_options(options, paths=tuple(paths), replicas=given["replicas"], storage=given["storage"])
-    return replace(read, **topic_choice(given["topics"]))
+    where = where_of(offset=(given["from_offset"], given["until_offset"]))
+    return replace(read, where=where, **topic_choice(given["topics"]))
 
 
 def options_of(given: Iterable[str]) -> dict[str, str]:

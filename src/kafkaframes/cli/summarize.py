@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +81,11 @@ def _pair(option: str) -> tuple[str, str]:
 
 def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> int:
     """Tell a mistake in a path or an option before Spark takes seconds to start; return how many bytes will be read."""
-    from kafkaframes.scan.log.discovery import discover_segments
-    from kafkaframes.scan.log.planning import prune, select_segments
+    from kafkaframes.scan.log.resolve import plan_log
     from kafkaframes.spark.log_options import log_options
 
-    parsed = log_options(options, paths=paths)
-    found = discover_segments(parsed.paths, storage=parsed.storage)
-    return sum(piece.size_bytes for piece in prune(select_segments(found, parsed), parsed))
+    read = replace(log_options(options, paths=paths), replicas="all")  # copies are merged once, when they are read
+    return plan_log(read, cores=1).bytes_to_read
 
 
 def _check_target(to: str, overwrite: bool) -> None:

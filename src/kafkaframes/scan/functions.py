@@ -74,17 +74,15 @@ def scan_log(
     from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
     from kafkaframes.scan.log.options import ReadOptions, topic_choice
     from kafkaframes.scan.log.source import log_source
-    from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, bound_of, check_batch_start
+    from kafkaframes.scan.ranges import EARLIEST, LATEST, check_batch_start, log_bound
     from kafkaframes.scan.scan import Scan
     from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 
     _check("mode", mode, ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))
     _check("replicas", replicas, ("merge", "all"))
     _check("isolation", isolation, ("read_uncommitted", "read_committed"))
-    first, last = bound_of("start", start, unset=EARLIEST), bound_of("end", end, unset=LATEST)
+    first, last = log_bound("start", start, unset=EARLIEST), log_bound("end", end, unset=LATEST)
     check_batch_start(first)
-    if isinstance(first, AtGroup) or isinstance(last, AtGroup):
-        raise OptionError("`start` of a log is no group: groups are of live topics")
     chosen = [topics] if isinstance(topics, str) else list(topics)
     keys: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
     links = {FOLLOW_LINKS: True} if follow_links else {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.where import Instant, milliseconds
@@ -19,6 +20,8 @@ EARLIEST, LATEST = -2, -1
 _EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"
 Name = tuple[str, int]  # of a topic partition
 PartitionOffsets = Mapping[Name, int]
+Nested = dict[str, dict[str, int]]
+_Value = TypeVar("_Value")
 Assignment = Mapping[str, tuple[int, ...]]  # the partitions of topics
 TimeLookup = Callable[[PartitionOffsets], Mapping[Name, int | None]]
 
@@ -73,6 +76,18 @@ def bound_of(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
     if isinstance(value, str) and value.startswith(_GROUP):
         return AtGroup(value.removeprefix(_GROUP))
     return AtTime(milliseconds(value))
+
+
+def log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
+    """Return ``bound_of``, for a log.
+
+    Raises:
+        OptionError: as ``bound_of``; or it is a group.
+    """
+    bound = bound_of(setting, value, unset=unset)
+    if isinstance(bound, AtGroup):
+        raise OptionError(f"`{setting}` of a log is no group: groups are of live topics")
+    return bound
 
 
 def _offset(setting: str, value: object) -> int:
@@ -147,6 +162,23 @@ def check_batch_start(start: Bound | AtGroup) -> None:
     """
     if start == LATEST or (isinstance(start, Mapping) and LATEST in start.values()):
         raise OptionError("`start`: a batch read cannot start at latest (-1): must be earliest or offsets")
+
+
+def nested(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]:
+    """Return values of topic partitions, such as offsets, in the form of Spark's Kafka source, which is JSON's.
+
+    >>> nested({("orders", 1): 7, ("orders", 0): 5})
+    {'orders': {'0': 5, '1': 7}}
+    """
+    by_topic: dict[str, dict[str, _Value]] = {}
+    for (topic, partition), value in sorted(values.items(), key=lambda item: item[0]):
+        by_topic.setdefault(topic, {})[str(partition)] = value
+    return by_topic
+
+
+def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[Name, int]:
+    """Undo ``nested``."""
+    return {(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
 
 
 def below_start(name: object, offset: int, first: int) -> str:

@@ -11,17 +11,16 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.where import Instant, milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkaframes.scan.log.resolve import ReadPlan
 
-Instant = datetime | str | int
 PerPartition = Mapping[str, Mapping[int, int]]
 
 
@@ -61,14 +60,14 @@ class LogQuery:
         """Return a query of the records from the first at or after ``start`` to before the first at or after ``end``.
 
         Args:
-            start, end: datetimes with a zone, ISO texts with a zone, or milliseconds since 1970; None is no bound.
-                Where a partition has nothing as late as ``start``, nothing is read of it.
+            start, end: datetimes, dates or ISO texts (UTC without a zone), or milliseconds since 1970; None is no
+                bound. Where a partition has nothing as late as ``start``, nothing is read of it.
         """
         query = self
         if start is not None:
-            query = query.option("startingTimestamp", _milliseconds(start))
+            query = query.option("startingTimestamp", milliseconds(start))
             query = query.option("startingOffsetsByTimestampStrategy", "latest")
-        return query if end is None else query.option("endingTimestamp", _milliseconds(end))
+        return query if end is None else query.option("endingTimestamp", milliseconds(end))
 
     def offsets(self, start: PerPartition | None = None, end: PerPartition | None = None) -> LogQuery:
         """Return a query of offsets, ``{"orders": {0: 23}}``; the end is exclusive, -2 is earliest, -1 latest."""
@@ -113,15 +112,3 @@ class LogQuery:
 
         options = log_options(self.options, paths=tuple(self.paths))
         return plan_log(options, cores=cores or os.cpu_count() or 1)
-
-
-def _milliseconds(instant: Instant) -> int:
-    if isinstance(instant, int):
-        return instant
-    try:
-        parsed = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
-    except ValueError:
-        raise OptionError(f"between: {instant} is no time such as 2026-11-21T00:00:00+00:00") from None
-    if parsed.tzinfo is None:
-        raise OptionError(f"between: {instant} has no time zone, such as +00:00")
-    return round(parsed.timestamp() * 1000)

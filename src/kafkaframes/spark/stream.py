@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from kafkaframes.scan.columns import Column
-from kafkaframes.scan.log.following import Ends, Follower, flat, nested
+from kafkaframes.scan.log.following import Ends, Follower
 from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.ranges import flat, nested
 from kafkaframes.spark.first_batch import FirstBatch
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.read_limit import read_limit

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaframes.jobs.export.summary import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.scan.columns import SPARKS_OWN
-from kafkaframes.scan.log.discovery import discover_segments
-from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import select_segments
+from kafkaframes.scan.log.discovery import discover_logs
+from kafkaframes.scan.log.resolve import choose
 from kafkaframes.spark.log_options import log_options
-from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.row_counts import check_row_counts
 
 if TYPE_CHECKING:
@@ -67,8 +65,9 @@ def summarize(
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
         # with the types that were written: of a topic 2024, Spark's look at the folders would make a number
         written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
-    left_alone = internal_topics_left_alone(log_options(given, paths=tuple(where)))
-    summary = _summed_up(written, scan.result(), left_alone, to, started)
+    chosen_by = replace(log_options(given, paths=tuple(where)), replicas="all")  # copies are merged where they are read
+    chosen = choose(discover_logs(chosen_by.paths, storage=chosen_by.storage), chosen_by, cores=1)
+    summary = _summed_up(written, scan.result(), chosen.internal_topics, to, started)
     rows_read = read.get.get("rows", 0)
     check_row_counts(rows_read, summary.records, {}, place=to, outcome="the Parquet is not what the log holds")
     return replace(summary, records_read=rows_read)
@@ -108,13 +107,6 @@ def _sizes() -> list[Any]:
         expr("sum(recordCount) AS counted"),
         expr("sum(readableRecords) AS readable"),
     ]
-
-
-def internal_topics_left_alone(options: ReadOptions) -> tuple[str, ...]:
-    """Return the internal topics under the paths that the options do not choose."""
-    segments = discover_segments(options.paths, storage=options.storage)
-    chosen = {segment.topic for segment in select_segments(segments, options)}
-    return tuple(sorted({segment.topic for segment in segments} & INTERNAL_TOPICS - chosen))
 
 
 def _summed_up(

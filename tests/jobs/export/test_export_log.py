@@ -9,10 +9,15 @@ from kafkaframes.errors import OptionError
 
 
 def test_topics_offsets_and_keys_are_chosen(tmp_path):
-    done = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], from_offset=100, until_offset=110)
+    done = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], offset=(100, 110))
     truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
     assert done.report.summary.records == len(truth) == done.to_dict()["records"]
     key = next(row["key"] for file in (tmp_path / "out").rglob("*.parquet") for row in pq.read_table(file).to_pylist())
+    planned = kafkaframes.export_log(SHOP, tmp_path / "planned", topics=["orders"], start=100, end=110)
+    assert planned.report.summary.topics == done.report.summary.topics
+    late = sorted(row[2] for row in rows_of(SHOP, "orders"))[-10]
+    of_time = kafkaframes.export_log(SHOP, tmp_path / "late", topics=["orders"], timestamp=(late, None))
+    assert of_time.report.summary.records == sum(row[2] >= late for row in rows_of(SHOP, "orders"))
     one = kafkaframes.export_log(SHOP, tmp_path / "key", topics=["orders"], keys=[key], headers=False)
     tables = [pq.ParquetFile(file).read() for file in (tmp_path / "key").rglob("*.parquet")]
     assert {row["key"] for table in tables for row in table.to_pylist()} == {key}

@@ -19,6 +19,7 @@ from kafkaframes.jobs.tables.files import write_data_file
 from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport, one_by_one
 from kafkaframes.jobs.tables.state import RacedError, table_settings
+from kafkaframes.scan.where import where_of
 from kafkaframes.spark.log_options import log_options
 
 deltalake = pytest.importorskip("deltalake")
@@ -153,12 +154,12 @@ def append(directory, first, count, **options):
 
 def export(kind, source, *, incremental=True, overwrite=False, run=one_by_one, keep=None, offsets=None, **options):
     """Export with options of kafka-log; return the outcome."""
-    parsed = log_options({"path": str(source), **options})
+    parsed = replace(log_options({"path": str(source), **options}), where=where_of(offset=offsets))
     settings = Settings(str(kind.root), mode=parsed.mode, headers=options.get("includeHeaders") != "false")
     if keep is not None:
         settings = replace(settings, keep=keep)
     job = TableExport(kind.table(), settings, table_settings(settings, isolation=parsed.isolation), run=run)
-    return job.export(table_plan(parsed, **(offsets or {})), incremental=incremental, overwrite=overwrite)
+    return job.export(table_plan(parsed), incremental=incremental, overwrite=overwrite)
 
 
 def rows(table):
@@ -203,7 +204,7 @@ def test_every_record_of_a_brokers_log_is_there_as_it_was(kind):
 
 def test_a_brokers_log_in_steps_is_the_same_table(kind):
     for until in (1, 700, 701, 5000):
-        export(kind, SHOP, offsets={"until_offset": until}, subscribe="payments,customers")
+        export(kind, SHOP, offsets=(None, until), subscribe="payments,customers")
     assert rows(kind.read()) == expected(SHOP, subscribe="payments,customers")
     assert kind.offsets() == {"customers": {"0": 2200}, "payments": {"0": 722, "1": 757}}
     assert len(kind.versions()) == 4
@@ -266,10 +267,10 @@ def test_overwrite_replaces_in_one_commit_and_the_old_version_stays(kind, log):
 
 
 def test_offsets_that_are_asked_for(kind, log):
-    export(kind, log, offsets={"from_offset": 42, "until_offset": 117})
+    export(kind, log, offsets=(42, 117))
     assert held(kind) == list(range(42, 117))
     assert kind.offsets() == {"t": {"0": 117}}
-    export(kind, log, offsets={"until_offset": 118})
+    export(kind, log, offsets=(None, 118))
     export(kind, log)
     assert held(kind) == list(range(42, 200))
 
@@ -352,9 +353,9 @@ def test_a_gap_is_an_error_unless_it_is_accepted_and_then_recorded(kind, log):
 
 
 def test_a_hole_that_is_asked_for_is_a_gap_too(kind, log):
-    export(kind, log, offsets={"until_offset": 100})
+    export(kind, log, offsets=(None, 100))
     with pytest.raises(OptionError, match="offsets 100 to 149 of t-0"):
-        export(kind, log, offsets={"from_offset": 150})
+        export(kind, log, offsets=(150, None))
 
 
 def test_a_log_that_was_replaced_is_refused(kind, log):
@@ -458,7 +459,7 @@ class KilledError(BaseException):
 @pytest.mark.parametrize("step", ["after one file", "before the commit", "after the commit"])
 def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, monkeypatch):
     monkeypatch.setattr(running, "FILE_BYTES", 1)
-    export(kind, log, offsets={"until_offset": 50})
+    export(kind, log, offsets=(None, 50))
     before = data_files(kind)
     with monkeypatch.context() as patch:
         patch.setattr(TableExport, "_discard", lambda *given, **named: None)  # a kill does not tidy up
@@ -534,7 +535,7 @@ def test_a_file_that_is_gone_before_the_commit_stops_it(kind, log):
 
 
 def test_files_of_a_run_that_is_alive_are_left_alone(kind, log):
-    export(kind, log, offsets={"until_offset": 50})
+    export(kind, log, offsets=(None, 50))
 
     def with_another(jobs):
         files = list(one_by_one(jobs))
@@ -553,7 +554,7 @@ def test_files_of_a_run_that_is_alive_are_left_alone(kind, log):
 @pytest.mark.parametrize("first", [True, False], ids=["new table", "old table"])
 def test_two_exporters_cannot_both_add_the_same_offsets(kind, log, first):
     if not first:
-        export(kind, log, offsets={"until_offset": 50})
+        export(kind, log, offsets=(None, 50))
 
     def with_another(jobs):
         files = list(one_by_one(jobs))
@@ -588,7 +589,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, landed, monkeypat
 
 
 def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch):
-    export(kind, log, offsets={"until_offset": 50})
+    export(kind, log, offsets=(None, 50))
     owner = type(kind.table())
     make = owner.commit
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.scan.log.boundaries import find_boundaries
-from kafkaframes.scan.log.discovery import discover_segments
+from kafkaframes.scan.log.discovery import discover_logs
 
 SHOP = Path(__file__).parents[3] / "examples" / "logs" / "kafka-4.3"
 
@@ -33,7 +33,7 @@ def test_segments_are_cut_at_batches_whatever_the_index_says(index, tmp_path):
         file.write_bytes(bytes(range(1, 255)) * 3)
     elif index == "odd":
         file.write_bytes(file.read_bytes() + b"\x00\x01\x02")
-    segment = next(s for s in discover_segments((str(partition),)) if s.path == str(log))
+    segment = next(s for s in discover_logs((str(partition),)).segments if s.path == str(log))
     wanted = [segment.size_bytes * n // 8 for n in range(1, 8)]
     found = find_boundaries(segment, wanted)
     starts = batch_starts(log)
@@ -52,12 +52,12 @@ def test_a_segment_that_is_damaged_in_the_middle_is_walked_up_to_there(tmp_path)
     raw[middle + 8 : middle + 12] = bytes(4)
     log.write_bytes(raw)
     log.with_suffix(".index").unlink()
-    segment = next(s for s in discover_segments((str(log),)))
+    segment = next(s for s in discover_logs((str(log),)).segments)
     assert find_boundaries(segment, [1, len(raw) - 100]) == [starts[1]]
 
 
 def test_a_segment_that_vanishes_while_planning_is_not_cut(tmp_path):
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
-    segment = discover_segments((str(tmp_path),))[0]
+    segment = discover_logs((str(tmp_path),)).segments[0]
     shutil.rmtree(tmp_path / "orders-0")
     assert find_boundaries(segment, [1, 2]) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.scan.log.discovery import discover_segments
+from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.resolve import plan_log
 
@@ -15,7 +15,7 @@ SHOP = LOGS / "kafka-4.3"
 
 
 def topics(*paths):
-    return sorted({(s.topic, s.partition) for s in discover_segments(tuple(map(str, paths)))})
+    return sorted({(s.topic, s.partition) for s in discover_logs(tuple(map(str, paths))).segments})
 
 
 def batch_starts(path):
@@ -51,8 +51,8 @@ def test_a_partition_a_segment_a_pattern_and_a_url(paths):
 
 
 def test_only_a_literal_path_counts_as_naming_a_partition():
-    assert all(s.named for s in discover_segments((f"{SHOP}/__consumer_offsets-1/",)))
-    assert not any(s.named for s in discover_segments((f"{SHOP}/__consumer_offsets-*",)))
+    assert all(s.named for s in discover_logs((f"{SHOP}/__consumer_offsets-1/",)).segments)
+    assert not any(s.named for s in discover_logs((f"{SHOP}/__consumer_offsets-*",)).segments)
 
 
 def test_renamed_directories_and_temporary_files_are_not_read(tmp_path):
@@ -61,7 +61,7 @@ def test_renamed_directories_and_temporary_files_are_not_read(tmp_path):
     first = tmp_path / "orders-0" / "00000000000000000000.log"
     for suffix in ("deleted", "cleaned", "swap"):
         shutil.copy(first, f"{first}.{suffix}")
-    segments = discover_segments((str(tmp_path),))
+    segments = discover_logs((str(tmp_path),)).segments
     assert {s.directory for s in segments} == {str(tmp_path / "orders-0")}
     assert all(s.path.endswith(".log") for s in segments)
 
@@ -69,7 +69,7 @@ def test_renamed_directories_and_temporary_files_are_not_read(tmp_path):
 def test_a_place_without_a_log_is_an_error(tmp_path):
     for path in (tmp_path, tmp_path / "missing", f"{tmp_path}/*.log"):
         with pytest.raises(LogDirError):
-            discover_segments((str(path),))
+            discover_logs((str(path),))
 
 
 def test_many_partitions_asked_for_are_many_partitions_planned():

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import choose_columns
-from kafkaframes.scan.log.following import Follower, flat, nested
+from kafkaframes.scan.log.following import Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
-from kafkaframes.scan.ranges import LATEST
+from kafkaframes.scan.ranges import LATEST, flat, nested
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.log_options import log_options
 

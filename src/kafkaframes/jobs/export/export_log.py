@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.job_result import JobResult
-    from kafkaframes.scan.ranges import PartitionOffsets
+    from kafkaframes.scan.ranges import Limit
+    from kafkaframes.scan.where import OffsetRange, TimeRange
 
 Path = str | PathLike[str]
 
@@ -21,10 +22,10 @@ def export_log(
     *,
     format: Literal["parquet", "arrow", "csv", "json"] = "parquet",  # noqa: A002  # as the command's option is called
     topics: Sequence[str] = (),
-    from_offset: int | None = None,
-    until_offset: int | None = None,
-    from_timestamp_ms: int | None = None,
-    until_timestamp_ms: int | None = None,
+    start: Limit = None,
+    end: Limit = None,
+    offset: OffsetRange | None = None,
+    timestamp: TimeRange | None = None,
     keys: Sequence[bytes] = (),
     key_regex: str | None = None,
     headers: bool = True,
@@ -36,8 +37,6 @@ def export_log(
     internal_topics: bool = False,
     replicas: Literal["merge", "all"] = "merge",
     partitions: Mapping[str, Sequence[int]] | None = None,
-    start: PartitionOffsets | None = None,
-    end: PartitionOffsets | None = None,
     storage: Mapping[str, Any] | None = None,
 ) -> JobResult[Outcome]:
     """Export the records of Kafka logs to files, one for each segment; goes on where an earlier one was stopped.
@@ -50,8 +49,8 @@ def export_log(
         to: a local directory that is new, empty, or an earlier export.
         format: of the files.
         topics: names or patterns; by default those that are not Kafka's own.
-        from_offset, until_offset: the first selected offset of every partition, and the first one after the selection.
-        from_timestamp_ms, until_timestamp_ms: likewise timestamps, in milliseconds.
+        start, end: what is planned, as of ``scan_log``: ``"earliest"``, an offset, a time, or one for each partition.
+        offset, timestamp: ranges (from, to) of the records that are exported, as of ``Scan.where``.
         keys, key_regex: only records with one of these keys, or in whose key this is found.
         headers: whether headers are among the columns.
         base64: keys, values and header values of CSV and JSON in base64, so that no byte is lost.
@@ -59,7 +58,6 @@ def export_log(
         mode, verify_crc, control_records, replicas: as in ``read_records``.
         internal_topics: whether Kafka's own topics are exported too.
         partitions: numbers by topic, instead of ``topics``.
-        start, end: offsets by ``(topic, partition)``, for each that is exported: -2 is the earliest, -1 the latest.
         storage: what fsspec's constructor takes for a store.
 
     Raises:
@@ -74,16 +72,19 @@ def export_log(
     from kafkaframes.jobs.export.settings import Settings
     from kafkaframes.jobs.job_result import JobResult
     from kafkaframes.scan.log.options import ReadOptions, topic_choice
-    from kafkaframes.scan.ranges import EARLIEST, LATEST
+    from kafkaframes.scan.ranges import EARLIEST, LATEST, log_bound
+    from kafkaframes.scan.where import where_of
     from kafkaframes.storage.files.atomic import refuse_inside
 
     named = [os.fspath(one) for one in ([paths] if isinstance(paths, str | PathLike) else paths)]
     refuse_inside(LocalPath(to), named)
+    times = where_of(timestamp=timestamp).timestamps_ms
     read = ReadOptions(
         paths=tuple(named),
         assign=None if partitions is None else {topic: tuple(numbers) for topic, numbers in partitions.items()},
-        start=EARLIEST if start is None else start,
-        end=LATEST if end is None else end,
+        start=log_bound("start", start, unset=EARLIEST),
+        end=log_bound("end", end, unset=LATEST),
+        where=where_of(offset=offset),
         include_control=control_records,
         include_internal=internal_topics,
         replicas=replicas,
@@ -93,8 +94,8 @@ def export_log(
         **topic_choice(topics),
     )
     keep = Filter(
-        from_timestamp=from_timestamp_ms,
-        until_timestamp=until_timestamp_ms,
+        from_timestamp=times[0],
+        until_timestamp=times[1],
         keys=frozenset(keys) or None,
         key_pattern=key_pattern(key_regex) if key_regex else None,
         control=control_records,
@@ -109,7 +110,7 @@ def export_log(
         headers=headers,
         base64=base64,
     )
-    tasks, internal = plan_export(read, from_offset=from_offset, until_offset=until_offset)
+    tasks, internal = plan_export(read)
     outcome = export(tasks, settings, overwrite=overwrite, internal_topics=internal)
     counted = f"{outcome.records_read:,} records read, {outcome.summary.records:,} written to {os.fspath(to)}"
     failed = [f"not exported: {one.failed}" for one in outcome.failed]

@@ -29,8 +29,9 @@ from kafkaframes.jobs.tables.committing import Committer
 from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.dead_letters import DeadLetters
 from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data_file
-from kafkaframes.jobs.tables.state import Commit, Ends, Gap, TableState, TopicPartition, nested
+from kafkaframes.jobs.tables.state import Commit, Ends, Gap, TableState, TopicPartition
 from kafkaframes.jobs.tables.table import Table
+from kafkaframes.scan.ranges import nested
 
 WAVE_BYTES = 8 << 30  # of log
 FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that

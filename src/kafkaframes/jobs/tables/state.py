@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from kafkaframes.jobs.export.settings import Settings
 from kafkaframes.jobs.tables.files import DataFile
+from kafkaframes.scan.ranges import nested
 
 TopicPartition = tuple[str, int]
 Ends = Mapping[TopicPartition, int]
-Nested = dict[str, dict[str, Any]]
 NOTE = "kafkaframes"  # the name, in a commit's metadata, of the object that ``Commit.note`` returns
 SETTINGS = "kafkaframes.settings"
 
@@ -132,18 +132,6 @@ def topic_number(topic_id: str) -> int:
     from hashlib import sha256
 
     return int.from_bytes(sha256(topic_id.encode()).digest()[:8], "big") >> 1
-
-
-def nested(values: Mapping[TopicPartition, Any]) -> Nested:
-    """Return values by topic and partition, as JSON wants them.
-
-    >>> nested({("orders", 0): 12})
-    {'orders': {'0': 12}}
-    """
-    found: Nested = {}
-    for (topic, partition), value in sorted(values.items()):
-        found.setdefault(topic, {})[str(partition)] = value
-    return found
 
 
 def flat(values: Any) -> dict[TopicPartition, int]:

@@ -57,11 +57,6 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
     return FoundLogs(segments, by_directory, whole=not any(_names_a_file(path) for path in paths))
 
 
-def discover_segments(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> list[Segment]:
-    """Return every live segment under the paths; raises as ``discover_logs``."""
-    return discover_logs(paths, storage=storage).segments
-
-
 def _names_a_file(path: str) -> bool:
     name = split(plain_path(path))[1]
     return FileName.parse(name) is not None or ".log" in name or ".checkpoint" in name

@@ -17,31 +17,14 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
+from kafkaframes.scan.log.replicas import OneOfEach
 from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_found, resolve_offsets
 from kafkaframes.scan.ranges import EARLIEST, LATEST, per_partition, report_loss, text_of, was_cut
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.transactions import transactions_of
 
 Ends = dict[tuple[str, int], int]
-Nested = dict[str, dict[str, int]]
 _Name = TypeVar("_Name")  # of a topic partition
-
-
-def nested(offsets: Mapping[tuple[str, int], int]) -> Nested:
-    """Return offsets in the form of Spark's Kafka source.
-
-    >>> nested({("orders", 1): 7, ("orders", 0): 5})
-    {'orders': {'0': 5, '1': 7}}
-    """
-    found: Nested = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
-
-
-def flat(offsets: Mapping[str, Mapping[str, int]]) -> Ends:
-    """Undo ``nested``."""
-    return {(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +117,7 @@ class Follower:
         found = discover_logs(self.options.paths, storage=self.options.storage)
         chosen = select_segments(found.segments, self.options)
         check_no_replicas(chosen)
-        return found, logs_of(found, chosen)
+        return found, logs_of(OneOfEach(found, chosen))
 
     def _end(self, one: Log) -> int:
         if self.options.isolation == "read_committed":

@@ -50,6 +50,7 @@ from kafkaframes.scan.ranges import (
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.view import MergedFileSystem
 from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.offset_index import read_offset_index
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.files.txn_index import AbortedTransaction
@@ -62,6 +63,19 @@ log = logging.getLogger("kafkaframes.spark")
 
 TopicPartition = tuple[str, int]
 Logs = Mapping[TopicPartition, Log]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What options choose of the logs that were listed.
+
+    Attributes:
+        parts: segments of which no two are copies, with the options for their topic partitions.
+        internal_topics: Kafka's own topics that are there and not chosen.
+    """
+
+    parts: list[tuple[OneOfEach, ReadOptions]]
+    internal_topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +125,7 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 
 def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
-    chosen = select_segments(found.segments, options)
-    if options.where.topics is not None or options.where.partitions is not None:
-        chosen = [one for one in chosen if options.where.has_partition(one.topic, one.partition)]
-        options = of_partitions({(one.topic, one.partition) for one in chosen}, options)
-    _report_tiered(found, chosen, options)
-    if options.replicas == "all":
-        parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]
-    else:
-        parts = [(merge_chosen(found, chosen, options, cores=cores), options)]
+    parts = choose(found, options, cores=cores).parts
     planned = [piece for part, asked in parts for piece in _slices(part, asked)]
     slices = [_light(piece, options) for piece, _ in planned]
     fetched = sum(_fetched(piece, one) for piece, one in planned)
@@ -129,6 +135,27 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
     log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
     decisions = tuple(decision for part, _ in parts for decision in part.decisions)
     return ReadPlan(tuple(works), len({one.path for one in segments}), log_bytes, fetched, decisions)
+
+
+def choose(found: FoundLogs, options: ReadOptions, *, cores: int) -> Chosen:
+    """Return the segments of the topic partitions that the options choose, of copies one log; raises as ``plan_log``.
+
+    Args:
+        found: the logs.
+        options: what is read.
+        cores: how many copies are looked at at once.
+    """
+    chosen = select_segments(found.segments, options)
+    internal = tuple(sorted(({one.topic for one in found.segments} - {one.topic for one in chosen}) & INTERNAL_TOPICS))
+    if options.where.topics is not None or options.where.partitions is not None:
+        chosen = [one for one in chosen if options.where.has_partition(one.topic, one.partition)]
+        options = of_partitions({(one.topic, one.partition) for one in chosen}, options)
+    _report_tiered(found, chosen, options)
+    if options.replicas == "all":
+        parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]
+    else:
+        parts = [(merge_chosen(found, chosen, options, cores=cores), options)]
+    return Chosen(parts, internal)
 
 
 def _report_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
@@ -148,22 +175,31 @@ def _report_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOpt
 
 def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
     """Return what is read of segments of which no two are copies, each slice with the log it is of."""
-    found, chosen = part.found, part.segments
-    logs = logs_of(found, chosen)
+    logs = logs_of(part)
     resolved = resolve_offsets(options, logs)
-    if found.whole:
+    if part.found.whole:
         check_loss(resolved, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
+    return [(piece, logs[piece.segment.topic, piece.segment.partition]) for piece in cut(part.segments, resolved, logs)]
+
+
+def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> list[Slice]:
+    """Return the slices of segments that have the batches of a range, and none of another's transactions.
+
+    Args:
+        chosen: segments of which no two are copies.
+        options: with offsets as start and end.
+        logs: of the segments.
+    """
     states = _transactions(options, logs)
-    resolved = replace(resolved, end=_stable_ends(resolved, states))
-    slices = prune(chosen, resolved)
+    slices = prune(chosen, replace(options, end=_stable_ends(options, states)))
     if options.table == "segments":
         slices = [replace(piece, end=piece.start) for piece in slices]
     else:
-        slices = [narrowed for piece in slices if (narrowed := narrow(piece, logs)).size_bytes > 0]
-        slices = with_aborted(slices, chosen, states)
-    return [(piece, logs[piece.segment.topic, piece.segment.partition]) for piece in slices]
+        slices = [narrowed for piece in slices if (narrowed := _narrow(piece, logs)).size_bytes > 0]
+        slices = _with_aborted(slices, chosen, states)
+    return slices
 
 
 def _fetched(piece: Slice, one: Log) -> int:
@@ -175,9 +211,9 @@ def _fetched(piece: Slice, one: Log) -> int:
     return piece.size_bytes
 
 
-def logs_of(found: FoundLogs, chosen: Iterable[Segment]) -> Logs:
+def logs_of(part: OneOfEach) -> Logs:
     """Return the log of each topic partition that is chosen."""
-    return {(one.topic, one.partition): found.by_directory[one.directory] for one in chosen}
+    return {(one.topic, one.partition): part.found.by_directory[one.directory] for one in part.segments}
 
 
 def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
@@ -238,7 +274,7 @@ def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, Transacti
     }
 
 
-def narrow(piece: Slice, logs: Logs) -> Slice:
+def _narrow(piece: Slice, logs: Logs) -> Slice:
     """Cut a slice to the batches of its range; it may have no bytes then."""
     stored = piece.segment.stored
     if stored is None or (piece.first_offset == NO_START and piece.end_offset == NO_END):
@@ -296,7 +332,7 @@ def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple
     return None, reader.segment.size_bytes if walk.status == END else otherwise
 
 
-def with_aborted(
+def _with_aborted(
     slices: list[Slice], chosen: list[Segment], states: Mapping[TopicPartition, TransactionState]
 ) -> list[Slice]:
     """Give each slice the aborted transactions that can have batches in its segment."""

@@ -11,27 +11,21 @@ import time
 from collections.abc import Callable, Mapping
 
 from kafkaframes.client import TopicPartition
+from kafkaframes.scan import ranges
 from kafkaframes.scan.log.following import rated
-from kafkaframes.scan.ranges import report_loss, was_cut
+from kafkaframes.scan.ranges import Nested, report_loss, was_cut
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets, Range, TopicLookups, density, open_consumer
 
-Nested = dict[str, dict[str, int]]
 
-
-def nested(offsets: Mapping[TopicPartition, int]) -> Nested:
-    """Return offsets in the form of Spark's Kafka source."""
-    found: Nested = {}
-    for place in sorted(offsets, key=lambda one: (one.topic, one.partition)):
-        found.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
-    return found
+def nested(offsets: Offsets) -> Nested:
+    """Return offsets as ``scan.ranges.nested`` does."""
+    return ranges.nested({(one.topic, one.partition): at for one, at in offsets.items()})
 
 
 def flat(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
     """Undo ``nested``."""
-    return {
-        TopicPartition(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()
-    }
+    return {TopicPartition(*name): at for name, at in ranges.flat(offsets).items()}
 
 
 class TopicFollower:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafkaframes.scan.ranges import flat
+
 Offsets = dict[str, dict[str, int]]
 Lines = tuple[str, ...]  # one for each source, as JSON or as the source writes it
 _NOT_SOURCES: Final = 2  # lines of a file of offsets: the version, and what the query was planned with
@@ -169,7 +171,7 @@ def _is_same(noted: str, own: str) -> bool:
 
 
 def _differs(noted: str, own: str) -> str:
-    then, now = (_flat(line) for line in (noted, own))
+    then, now = (flat(offsets_of(line) or {}) for line in (noted, own))
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
             return f" ({name[0]}-{name[1]}: offset {then.get(name, 'none')} there, {now.get(name, 'none')} here)"
@@ -178,18 +180,12 @@ def _differs(noted: str, own: str) -> str:
 
 def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
     for noted, own in zip(mark.ends or (), batch.begins or (), strict=False):
-        end, begin = _flat(noted), _flat(own)
+        end, begin = flat(offsets_of(noted) or {}), flat(offsets_of(own) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):
             if begin[topic, partition] < end[topic, partition]:
                 at = f"{topic}-{partition} at offset {begin[topic, partition]}, and micro-batch {mark.batch_id} has "
                 return f"it begins in {at}written up to {end[topic, partition]}: the checkpoint was copied"
     return None
-
-
-def _flat(line: str) -> dict[tuple[str, str], int]:
-    return {
-        (topic, number): at for topic, numbers in (offsets_of(line) or {}).items() for number, at in numbers.items()
-    }
 
 
 def behind(mark: StreamBatch) -> Iterator[str]:
