@@ -18,6 +18,7 @@ from kafkaframes.broker.api import LEFT_OUT
 from kafkaframes.broker.table import all_apis
 from kafkaframes.capture.broker_addresses import BrokerAddresses
 from kafkaframes.capture.redaction import KEPT_TEXTS
+from kafkaframes.client.properties import java_properties
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.layout import CODECS
@@ -192,6 +193,20 @@ def addresses_table() -> str:
     return rows(("API", "versions", "where"), body)
 
 
+def java_settings_table() -> str:
+    """Return what becomes of the settings of Java's clients."""
+    called = {"honoured": "honoured", "ignored": "no meaning here", "refused": "refused"}
+    body = [
+        (
+            f"`{known.name}`",
+            "".join(client[0].upper() for client in known.clients),
+            ": ".join(filter(None, (called[known.treatment], known.reason))),
+        )
+        for known in sorted(java_properties().values(), key=lambda known: known.name)
+    ]
+    return rows(("setting", "clients", "here"), body)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -206,6 +221,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
     "differences": (ROOT / "docs" / "broker-support.md", differences_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
+    "java-settings": (ROOT / "docs" / "client-settings.md", java_settings_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
     "addresses": (ROOT / "docs" / "captures.md", addresses_table),
     "redaction": (ROOT / "docs" / "captures.md", redaction_table),

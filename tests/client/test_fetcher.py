@@ -39,3 +39,55 @@ def test_errors_of_a_partition_are_raised_where_a_retry_cannot_help(code):
                     with pytest.raises(BrokerError, match=code.name):
                         consumer.poll(60_000)
                 assert rule.seen
+
+
+def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_leader_where_that_fails():
+    """KIP-392: the preferred replica is read until an error, and until its time is over."""
+    asked: list[int] = []
+
+    def watch(request: Request) -> None:
+        asked.append(request.session.node_id)
+
+    settings = {"auto_offset_reset": "none", "retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
+    with (
+        Broker(nodes=2, racks=["a", "b"]) as broker,
+        Producer(broker.bootstrap_servers) as producer,
+        Consumer(broker.bootstrap_servers, client_rack="b", **settings) as consumer,
+    ):
+        broker.create_topic("t", partitions=1)
+        broker.move_leader("t", 0, 1)
+        consumer.assign({("t", 0): 0})
+
+        def read(value: bytes) -> list[int]:
+            asked.clear()
+            with broker.on("Fetch").call(watch):
+                producer.send("t", value).result()
+                assert [record.value for record in consumer.poll(60_000)] == [value]
+            return list(asked)
+
+        assert read(b"first") == [1, 2]  # the leader sends it on
+        assert set(read(b"second")) == {2}
+        for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE):
+            asked.clear()
+            refusal = broker.on("Fetch").answer(lambda request, code=code: of_partitions(request, code)).once()
+            with refusal, broker.on("Fetch").call(watch):
+                producer.send("t", b"more").result()  # the fetch behind it names the partition, and is refused
+                assert consumer.poll(60_000)
+                broker.wait_for(lambda: consumer.poll(5) == [] and len(asked) > 1)
+            assert asked[:2] == [1, 2]
+        broker.stop_node(2)
+        assert read(b"without it")[-1] == 1
+
+
+def test_a_preferred_replica_is_left_after_metadata_max_age():
+    asked: list[int] = []
+    with Broker(nodes=2, racks=["a", "b"]) as broker, Producer(broker.bootstrap_servers) as producer:
+        broker.create_topic("t", partitions=1)
+        broker.move_leader("t", 0, 1)
+        producer.send("t", b"first").result()
+        broker.on("Fetch").call(lambda request: asked.append(request.session.node_id))
+        settings = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 50, "fetch_max_wait_ms": 10}
+        with Consumer(broker.bootstrap_servers, client_rack="b", **settings) as consumer:
+            consumer.assign([("t", 0)])
+            broker.wait_for(lambda: consumer.poll(20) is not None and asked.count(1) > 2)
+        assert 2 in asked

@@ -39,6 +39,8 @@ CONFLUENT_CONSUMER = {
 JAVA_CONSUMER = {
     "bootstrap.servers": "a:1",
     "client.rack": "eu-1",
+    "exclude.internal.topics": "true",
+    "compression.zstd.level": 3,
     "receive.buffer.bytes": "65536",
     "send.buffer.bytes": 131_072,
     "ssl.enabled.protocols": "TLSv1.3,TLSv1.2",
@@ -97,13 +99,22 @@ def test_every_setting_of_java_is_honoured_ignored_or_refused(name):
                 translated({name: "x"}, names, client)
 
 
+def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as_it_was_written():
+    names = {field.name for field in fields(ConsumerSettings)}
+    assert translated({"partitioner.class": "com.example.Mine", "acks": "all"}, names, "consumer") == {}
+    with pytest.raises(OptionError, match=r"no setting 'fetch.min.byte' of a consumer; did you mean fetch.min.bytes\?"):
+        translated({"fetch.min.byte": 1}, names, "consumer")
+
+
 def test_what_has_no_meaning_is_said_once(caplog):
-    module._say_ignored.cache_clear()
+    module._say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for _ in range(2):
             ConsumerSettings.of(JAVA_CONSUMER)
-    (record,) = [line for line in caplog.records if "client.rack" in line.getMessage()]
-    assert record.getMessage() == "client.rack has no meaning here: partitions are read from their leaders"
+    (record,) = [line for line in caplog.records if "exclude.internal.topics" in line.getMessage()]
+    assert (
+        record.getMessage() == "exclude.internal.topics has no meaning here: a pattern does not match internal topics"
+    )
 
 
 @pytest.mark.parametrize("client", SETTINGS)

@@ -1,13 +1,27 @@
 """Options of ``kafka-topic``: what is read, what is refused, and what is said then. No Spark."""
 
+import logging
+
 import pytest
 
-from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.client.properties import _say_once, java_properties
+from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import AtGroup
-from kafkaframes.spark.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.topic_options import FORBIDDEN, topic_options, topic_write_options
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
+HONOURED = {name for name, known in java_properties().items() if known.treatment == "honoured"}
+VALUES = {
+    "bootstrap.servers": "a:1",
+    "security.protocol": "PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": 'a.PlainLoginModule required username="u" password="p";',
+    "sasl.login.callback.handler.class": "a.OAuthBearerLoginCallbackHandler",
+    "isolation.level": "read_committed",
+    "group.protocol": "classic",
+    "compression.type": "zstd",
+}
 
 
 def parse(**options):
@@ -37,6 +51,11 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
             {"kafka.sasl.mechanism": "GSSAPI"},
             r"option kafka\.\*: sasl\.mechanism: GSSAPI \(Kerberos\) is not supported",
         ),
+        (
+            {"kafka.max.poll.record": "1"},
+            r"kafka\.\*: no setting 'max.poll.record' of a consumer; did you mean max.poll.records",
+        ),
+        ({"kafka.isolation.level": "x"}, r"kafka\.\*: isolation\.level is 'x'; there are read_uncommitted"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets says where"),
         ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
         ({"topic": "orders"}, r"unknown option topic: did you mean subscribe\?"),
@@ -53,3 +72,36 @@ def test_what_is_refused_and_how(options, message):
 
 def test_a_group_to_start_at():
     assert parse(startingOffsets="group: readers ").start == AtGroup("readers")
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, known in java_properties().items() if known.treatment != "refused")
+)
+def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
+    if f"kafka.{name}" in FORBIDDEN:
+        return
+    value = VALUES.get(name, "1")
+    option = {
+        f"kafka.{name}": value,
+        **(
+            {"kafka.compression.type": name.split(".")[1] if name.endswith("level") else "zstd"}
+            if name.startswith("compression.")
+            else {}
+        ),
+    }
+    clients = java_properties()[name].clients
+    read, write = parse(**option).client, topic_write_options({**BASE, **option}).client
+    assert (name in read, name in write) == tuple(
+        name in HONOURED and (client in clients or "admin" in clients) for client in ("consumer", "producer")
+    )
+
+
+def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(caplog):
+    _say_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "kafkaframes.client"):
+        topic_options({**BASE, "subscribe": "t", "kafka.client.dns.lookup": "x"}, is_stream=True, warns=False)
+        assert not caplog.records
+        options = parse(**{"kafka.client.dns.lookup": "x", "kafka.client.rack": "eu-1"})
+        ConsumerSettings.of(options.client)
+    assert [line.getMessage().partition(":")[0] for line in caplog.records] == ["client.dns.lookup has no meaning here"]
+    assert ConsumerSettings.of(options.client).client_rack == "eu-1"

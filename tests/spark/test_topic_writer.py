@@ -1,7 +1,13 @@
 """Rows that become records of topics, and rows that cannot."""
 
+from dataclasses import replace
+
+import pyarrow as pa
 import pytest
 from tests.spark.topics import read
+
+from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.topic_writer import _written_columns, written_columns
 
 pytestmark = pytest.mark.spark
 
@@ -13,7 +19,8 @@ def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
         "array(named_struct('key', 'h', 'value', CAST('x' AS binary))) AS headers FROM range(500)"
     )
     writer = frame.write.format("kafka-topic").option("kafka.bootstrap.servers", servers)
-    writer.option("topic", "written").option("kafka.compression.type", "zstd").mode("append").save()
+    writer = writer.option("topic", "written").option("kafka.compression.type", "zstd")
+    writer.option("timestamps", "column").mode("append").save()
     back = read(spark, servers, subscribe="written", includeHeaders="true").collect()
     assert sorted(int(row.key) for row in back) == list(range(500))
     assert all(row.value == b"v" + row.key for row in back)
@@ -21,12 +28,25 @@ def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
     assert min(row.timestamp.timestamp() for row in back) == 1_700_000_000.0
 
 
+def test_columns_of_no_record_are_ignored_and_so_is_the_timestamp_as_by_sparks_sink():
+    options = TopicWriteOptions(client={}, topic="t")
+    types = {"key": "binary", "value": "binary", "topic": "int", "offset": "bigint", "timestamp": "int"}
+    assert written_columns(types, options) == ["key", "value"]
+    rows = pa.record_batch({"value": [b"v"], "topic": [1], "timestamp": [2], "offset": [3]})
+    assert _written_columns(rows, options).schema.names == ["value"]
+    assert written_columns({**types, "timestamp": "timestamp"}, replace(options, timestamps="column")) == [
+        "key",
+        "value",
+        "timestamp",
+    ]
+
+
 @pytest.mark.parametrize(
     ("select", "options", "reason"),
     [
         ("1 AS value", {"topic": "t"}, "column value is int and must be binary or string"),
         ("'v' AS value", {}, "give the option topic, or a column topic"),
-        ("'v' AS value, 1 AS other", {"topic": "t"}, "no column 'other'"),
+        ("'v' AS value, 1 AS timestamp", {"topic": "t", "timestamps": "column"}, "column timestamp is int"),
         ("'v' AS value", {"topic": "t", "tpoic": "x"}, "did you mean topic"),
         ("'v' AS value", {"topic": "t", "delivery": "exactly-once"}, "write_topic"),
     ],

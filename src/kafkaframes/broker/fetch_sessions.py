@@ -117,7 +117,8 @@ def is_news(asked: Asked, row: Any) -> bool:
     """Return whether an answer has to be told to a consumer that remembers the last one; remember this one."""
     failed = row.error_code != ErrorCode.NONE
     changed = (row.high_watermark, row.log_start_offset) != (asked.high_watermark, asked.log_start_offset)
-    told = bool(row.records) or failed or changed or row.diverging_epoch.epoch >= 0
+    redirects = row.preferred_read_replica >= 0
+    told = bool(row.records) or failed or changed or redirects or row.diverging_epoch.epoch >= 0
     asked.high_watermark, asked.log_start_offset = row.high_watermark, row.log_start_offset
     if failed:  # Kafka tells the partition anew once it is well again (CachedPartition.maybeUpdateResponseData)
         asked.high_watermark = -1

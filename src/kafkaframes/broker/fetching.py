@@ -69,6 +69,7 @@ class Read(NamedTuple):
     records: bytes | Stretch = b""
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: tuple[int, int] | None = None
+    preferred_replica: int = -1
 
     @property
     def held_bytes(self) -> int:

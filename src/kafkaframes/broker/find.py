@@ -47,13 +47,21 @@ def find_topic(
 
 
 def led_here(
-    request: Request, topic: Topic, index: int, *, current_leader_epoch: int = NO_EPOCH
+    request: Request,
+    topic: Topic,
+    index: int,
+    *,
+    current_leader_epoch: int = NO_EPOCH,
+    or_follower: bool = False,
 ) -> tuple[Partition | None, int]:
-    """Return a partition of a topic that the node of this connection leads, or None and an error code."""
+    """Return a partition of a topic that the node of this connection leads, or None and an error code.
+
+    With ``or_follower`` any node will do: it serves a partition to consumers (KIP-392).
+    """
     partition = topic.partition(index)
     if partition is None:
         return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.leader_id != request.session.node_id:
+    if partition.leader_id != request.session.node_id and not or_follower:
         return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     code = epoch_code(partition, current_leader_epoch)
     return (None, code) if code else (partition, ErrorCode.NONE)

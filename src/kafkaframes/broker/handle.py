@@ -68,6 +68,8 @@ class Broker:
         storage: options of the stores that ``serve`` names (fsspec's; ``key_files`` of encrypted segments).
         adopt: take a ``data_dir`` that another broker has made.
         nodes: how many virtual nodes.
+        racks: of the nodes, in order (``broker.rack``): each serves all partitions to consumers, and a leader sends
+            those with ``client.rack`` to a node of their rack (KIP-392). Empty: consumers read from leaders.
         config: settings under Kafka's names (``num.partitions``).
         clock: the broker's time; one of its own by default, which a test can ``advance``.
         journal: remember requests and answers (``.journal``) and let faults be made (``.on``); without, ordinary
@@ -93,6 +95,7 @@ class Broker:
         adopt: bool = False,
         durability: str | None = None,
         nodes: int = 1,
+        racks: Sequence[str] = (),
         config: Mapping[str, str | int | bool] | None = None,
         clock: Clock | None = None,
         journal: bool = True,
@@ -105,6 +108,8 @@ class Broker:
     ) -> None:
         if nodes < 1:
             raise OptionError(f"nodes is at least 1, not {nodes}")
+        if racks and len(racks) != nodes:
+            raise OptionError(f"racks has {len(racks)} names for {nodes} nodes")
         if specs is not None and broker_release is not None:
             raise OptionError("broker_release serves exactly what a release does: no specs beside it")
         self.host = listeners[0].host if listeners else host
@@ -112,6 +117,8 @@ class Broker:
         self._settings = BrokerSettings({key: controls.text_of(value) for key, value in (config or {}).items()})
         first = self._settings.number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
+        for node, rack in zip(self._nodes.by_id.values(), racks, strict=False):
+            node.rack = rack
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
         self._snapshot: Snapshot | None = None

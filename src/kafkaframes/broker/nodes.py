@@ -47,6 +47,20 @@ class Nodes:
         return [node.node_id for node in self.by_id.values() if node.is_up]
 
     @property
+    def has_racks(self) -> bool:
+        """Whether consumers may read from another node than the leader (KIP-392); each has all records then."""
+        return any(node.rack for node in self.by_id.values())
+
+    def replicas_of(self, leader_id: int) -> list[int]:
+        """Return the nodes that a partition may be read from, its leader first."""
+        return [leader_id, *(number for number in self.by_id if number != leader_id and self.has_racks)]
+
+    def preferred_replica(self, leader_id: int, rack: str) -> int | None:
+        """Return the node to read from instead of the leader, as Kafka's RackAwareReplicaSelector chooses."""
+        same = [number for number in self.ids if rack and self.by_id[number].rack == rack]
+        return None if not same or leader_id in same else same[0]
+
+    @property
     def controller_id(self) -> int:
         """The lowest of them."""
         return min(self.ids, default=-1)

@@ -111,7 +111,9 @@ class _Answer:
         if self._version >= _FIRST_WITH_SESSIONS:
             cursor.no_elements()  # forgotten topics
         if self._version >= _FIRST_WITH_RACK:
-            cursor.text()
+            rack, _ = cursor.text()
+            if rack and self._broker.nodes.has_racks:
+                raise OddError
         cursor.no_tags()
         if self._is_flexible:
             put(_NO_TAGS)

@@ -76,6 +76,7 @@ class ConsumerMembership:
             body.rebalance_timeout_ms = self._settings.max_poll_interval_ms
             body.subscribed_topic_names = self._topics
             body.server_assignor = self._settings.group_remote_assignor
+            body.rack_id = self._settings.client_rack or None
         if self._reported != (held,):
             body.topic_partitions = [
                 cls.TopicPartitions(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in held

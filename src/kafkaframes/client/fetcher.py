@@ -2,6 +2,8 @@
 
 Where brokers keep fetch sessions (KIP-227) they are told what has changed only. A partition is asked for again when its
 last answer was taken, as Kafka's own consumer does, so that what is held is bounded by ``fetch_max_bytes`` per broker.
+With ``client_rack`` a leader may name a replica near by (KIP-392): that is read, as in Kafka's consumer, for
+``metadata_max_age_ms`` and until anything fails there.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from kafkaframes.protocol.spec.model import NIL_UUID
 BY_ID: Final = 13  # Fetch's first version that names topics by their ids
 _WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is
 _NO_EPOCH: Final = -1
+_NO_REPLICA: Final = -1
 _LARGEST_FETCH: Final = 2**31 - 1
 _LARGEST_OFFSET: Final = 2**63 - 1
 
@@ -43,6 +46,8 @@ class Position:
     is_paused: bool = False
     is_requested: bool = False  # a request is under way, or its answer waits to be taken
     failures: int = 0
+    replica: int = _NO_REPLICA  # the node that the leader prefers for reading
+    replica_until: float = 0.0
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -174,14 +179,25 @@ class Fetcher:
         if lost:
             await self._learn(lost)
         leaderless = False
-        for leader, partitions in list(self._cluster.cluster.by_leader(requested)):
-            if leader is None:
+        for node, partitions in self._by_node(requested, now).items():
+            if node is None:
                 leaderless = True
-            elif leader.node_id not in self._busy:
-                self._spawn(leader, partitions)
+            elif node.node_id not in self._busy:
+                self._spawn(node, partitions)
         waits = [at.not_before - now for at in free.values() if at.not_before > now]
         waits += [self._cluster.backoff_s(0)] if leaderless else []
         return min(waits) if waits else None
+
+    def _by_node(self, partitions: list[TopicPartition], now: float) -> dict[Broker | None, list[TopicPartition]]:
+        """Group partitions by whom to ask for them: the preferred replica, else the leader, None if there is none."""
+        cluster, groups = self._cluster.cluster, dict[Broker | None, list[TopicPartition]]()
+        for entry in partitions:
+            position = self.positions[entry]
+            node = cluster.brokers.get(position.replica) if now < position.replica_until else None
+            if node is None:
+                position.replica, node = _NO_REPLICA, cluster.leader(entry)
+            groups.setdefault(node, []).append(entry)
+        return groups
 
     async def _learn(self, topics: Iterable[str]) -> None:
         try:
@@ -211,18 +227,18 @@ class Fetcher:
         self._errors.append(error)
         self._arrived.set()
 
-    def _spawn(self, leader: Broker, partitions: list[TopicPartition]) -> None:
-        self._busy.add(leader.node_id)
+    def _spawn(self, node: Broker, partitions: list[TopicPartition]) -> None:
+        self._busy.add(node.node_id)
         queried = {entry: self.positions[entry] for entry in partitions}
         for position in queried.values():
             position.is_requested = True
-        task = background(self._fetch(leader, queried))
+        task = background(self._fetch(node, queried))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fetch(self, leader: Broker, queried: dict[TopicPartition, Position]) -> None:
+    async def _fetch(self, node: Broker, queried: dict[TopicPartition, Position]) -> None:
         try:
-            for answer in await self._answers(leader, queried):
+            for answer in await self._answers(node, queried):
                 self._take(*answer, queried)
         except Exception as error:  # what is not the broker's or the network's is told, and not only tried again
             for partition, position in queried.items():
@@ -233,14 +249,14 @@ class Fetcher:
             for position in queried.values():  # those without anything new
                 if not any(self.positions.get(entry.partition) is position for entry in self._ready):
                     position.is_requested = False
-            self._busy.discard(leader.node_id)
+            self._busy.discard(node.node_id)
             self._wake.set()
 
     async def _answers(
-        self, leader: Broker, queried: dict[TopicPartition, Position]
+        self, node: Broker, queried: dict[TopicPartition, Position]
     ) -> list[tuple[TopicPartition, Any, int]]:
         settings = self._settings
-        connection = await self._cluster.connection(leader)
+        connection = await self._cluster.connection(node)
         cls = settings.message("FetchRequest")
         requested = {entry: self._requested(entry, position) for entry, position in queried.items()}
         ids = {entry.topic: at.topic_id for entry, at in requested.items()}
@@ -249,9 +265,10 @@ class Fetcher:
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=int(settings.isolation_level == "read_committed"),
+            rack_id=settings.client_rack,
         )
         at = connection.version_of(body, most=BY_ID - 1 if NIL_UUID in ids.values() else None)
-        session = self._sessions.setdefault(leader.node_id, FetchSession())
+        session = self._sessions.setdefault(node.node_id, FetchSession())
         request = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(requested), {})
         if at >= fetch_session.FIRST_VERSION:
             request = session.next_request(requested, by_id=at >= BY_ID)
@@ -302,6 +319,8 @@ class Fetcher:
         position.high_watermark = answer.high_watermark
         position.last_stable_offset = answer.last_stable_offset
         position.log_start_offset = answer.log_start_offset
+        if answer.preferred_read_replica >= 0:
+            self._redirected(partition, position, answer.preferred_read_replica)
         if not answer.records:
             return
         fetched = Fetched(
@@ -343,7 +362,20 @@ class Fetcher:
         else:
             position.max_bytes = min(position.max_bytes * 2, limit)
 
+    def _redirected(self, partition: TopicPartition, position: Position, replica: int) -> None:
+        """Read from the replica that a broker names; from one that is not known when the metadata say who it is."""
+        if replica not in self._cluster.cluster.brokers or replica == position.replica:
+            self._later(partition, position)
+            return
+        position.replica = replica
+        position.replica_until = time.monotonic() + self._settings.metadata_max_age_ms / 1000
+
     def _refused(self, partition: TopicPartition, position: Position, number: int) -> None:
+        if number == ErrorCode.OFFSET_OUT_OF_RANGE and position.replica != _NO_REPLICA:
+            position.replica = _NO_REPLICA  # a follower may not have come so far: the leader decides
+            position.replica_until = 0.0
+            position.not_before = time.monotonic() + self._cluster.backoff_s(0)
+            return
         if number == ErrorCode.OFFSET_OUT_OF_RANGE:
             position.not_before = time.monotonic() + self._cluster.backoff_s(0)
             self._out_of_range(partition, position.offset)
@@ -356,6 +388,7 @@ class Fetcher:
     def _later(self, partition: TopicPartition, position: Position) -> None:
         position.not_before = time.monotonic() + self._cluster.backoff_s(position.failures)
         position.failures += 1
+        position.replica_until = 0.0  # back to the leader
         self._cluster.cluster.topics.pop(partition.topic, None)
 
 

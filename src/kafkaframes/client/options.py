@@ -92,6 +92,7 @@ class ConsumerOptions(ClientOptions, total=False):
     group_instance_id: str | None
     group_protocol: str
     group_remote_assignor: str | None
+    client_rack: str
     partition_assignment_strategy: str | Sequence[str]
     session_timeout_ms: int
     heartbeat_interval_ms: int

@@ -116,7 +116,6 @@ _IGNORED: Final = {
     "metadata of a topic are kept while the producer lives": "metadata.max.idle.ms",
     "a consumer never makes topics": "allow.auto.create.topics",
     "a pattern does not match internal topics": "exclude.internal.topics",
-    "partitions are read from their leaders": "client.rack",
     "fetched offsets are always stable where the broker can": "internal.throw.on.fetch.stable.offset.unsupported",
     "a record without a key goes to any partition, batch by batch": """
         partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
@@ -162,7 +161,7 @@ _REFUSED: Final = {
     "values are given as they are": "config.providers",
     "an admin client speaks to brokers: give bootstrap.servers": "bootstrap.controllers",
     "share groups cannot be read yet": "share.acknowledgement.mode share.acquire.mode",
-    "the key decides; `send` takes a partition": "partitioner.class partitioner.ignore.keys partitioner",
+    "the key decides; a record can name its partition": "partitioner.class partitioner.ignore.keys partitioner",
     "transactions of two phases (KIP-939) are not spoken": "transaction.two.phase.commit.enable",
     "Kerberos is not supported": """
         sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
@@ -226,53 +225,62 @@ def java_properties() -> dict[str, Property]:
 
 
 def translated(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, Any]:
-    """Return options under the names of our settings.
+    """Return options under the names of our settings; a line of the log says which have no meaning here.
 
     Args:
         options: by our names, Java's, librdkafka's or kafka-python's.
         names: of the client's settings.
-        client: what a message calls it.
+        client: "consumer", "producer" or "admin".
 
     Raises:
         OptionError: a name that no client has, with the nearest one; one that is refused here.
     """
-    values: dict[str, Any] = {}
-    ignored: set[str] = set()
+    keys = honoured(options, names, client)
+    say_ignored(options.keys() - keys.keys())
+    return {key: options[name] for name, key in keys.items()}
+
+
+def honoured(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
+    """Return which of our settings each option fills; those without meaning here are left out. See ``translated``."""
+    keys: dict[str, str] = {}
     codec = str(options.get("compression.type", options.get("compression_type", "none")))
     for name, value in options.items():
         dotted = name.replace("_", ".").replace("-", ".")
         key = _OTHER_NAMES.get(name) or _OTHER_NAMES.get(dotted) or dotted.replace(".", "_")
         if _CODEC_OF_LEVEL.get(dotted, codec) != codec:
-            ignored.add(name)
-        elif key in names:
-            values[key] = value
+            continue
+        if key in names:
+            keys[name] = key
         else:
             _refuse(name, dotted, value, names, client)
-            ignored.add(name)
-    if ignored:
-        _say_ignored(frozenset(ignored))
-    return values
+    return keys
 
 
 def _refuse(name: str, dotted: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise for a name that may not be ignored; what is refused may be there if it is off."""
     if dotted in _rows(_IGNORED):
         return
+    known = java_properties().get(dotted)
+    if known is not None and (known.treatment == "honoured" or client not in known.clients):  # of another client
+        return
     reason = _rows(_REFUSED).get(dotted)
     if reason is None:
-        known = java_properties().get(dotted)
-        if known is not None and known.treatment == "honoured":  # of another client than this
-            return
-        raise OptionError(f"no setting {name!r} of a {client}{nearest(dotted.replace('.', '_'), names)}")
+        raise OptionError(f"no setting {name!r} of {_CALLED[client]}{nearest(name, names)}")
     if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_HARMLESS):
         raise OptionError(f"{name}: {reason}")
 
 
+_CALLED: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
 _HARMLESS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
 
-@cache  # once for each set of names, however many clients are made
-def _say_ignored(names: frozenset[str]) -> None:
+def say_ignored(names: Collection[str]) -> None:
+    """Say why these have no meaning here, once in a process for each set of names."""
+    _say_once(frozenset(names))
+
+
+@cache
+def _say_once(names: frozenset[str]) -> None:
     reasons = _rows(_IGNORED)
     for name in sorted(names):
         reason = reasons.get(name.replace("_", "."), "it is for another codec or client")
@@ -280,6 +288,11 @@ def _say_ignored(names: frozenset[str]) -> None:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Return what to say of a name that is not known: the one that is most like it, or all."""
-    close = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+    """Return what to say of a name that is not known: the one that is most like it, in its spelling, or all.
+
+    >>> nearest("linger.sm", ["acks", "linger_ms"])
+    '; did you mean linger.ms?'
+    """
+    close = difflib.get_close_matches(name.replace(".", "_"), known, 1)
+    spelled = close[0].replace("_", ".") if close and "." in name else "".join(close)
+    return f"; did you mean {spelled}?" if close else f"; there are {', '.join(known)}"

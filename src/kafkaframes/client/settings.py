@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from kafkaframes.client.properties import translated
 from kafkaframes.client.security.logins import resolved
@@ -30,6 +30,7 @@ _YES_OR_NO: Final = {"true": True, "false": False, "1": True, "0": False, "yes":
 class ClientSettings:
     """What every client needs to reach a cluster."""
 
+    client: ClassVar[str] = "admin"
     bootstrap_servers: str | Sequence[str] = ()
     client_id: str = "kafkaframes"
     api_version: str | Sequence[int] | None = (
@@ -151,7 +152,7 @@ class ClientSettings:
             OptionError: an unknown name, with the nearest one; a value of the wrong kind.
         """
         hints = _hints(cls)  # type: ignore[arg-type]
-        named = translated(options, [field.name for field in fields(cls)], cls.__name__)
+        named = translated(options, setting_names(cls), cls.client)
         values = {name: _as(hints[name], value, name) for name, value in named.items()}
         return cls(**values)
 
@@ -160,6 +161,7 @@ class ClientSettings:
 class ProducerSettings(ClientSettings):
     """What a producer is told beside that."""
 
+    client: ClassVar[str] = "producer"
     acks: int | str = "all"
     compression_type: str = "none"
     compression_level: int | None = None
@@ -199,10 +201,12 @@ class ProducerSettings(ClientSettings):
 class ConsumerSettings(ClientSettings):
     """What a consumer is told beside that."""
 
+    client: ClassVar[str] = "consumer"
     group_id: str | None = None
     group_instance_id: str | None = None
     group_protocol: str = "classic"
     group_remote_assignor: str | None = None
+    client_rack: str = ""  # brokers that choose by it name a replica near by to read from (KIP-392)
     partition_assignment_strategy: str | Sequence[str] = ("range", "cooperative-sticky")
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -243,6 +247,11 @@ _ASSIGNORS: Final = {  # Java's classes
 def _names(value: str | Sequence[str]) -> list[str]:
     names = value.split(",") if isinstance(value, str) else [str(name) for name in value]
     return [name.strip() for name in names if name.strip()]
+
+
+def setting_names(cls: type[ClientSettings]) -> list[str]:
+    """List the settings of a client."""
+    return [field.name for field in fields(cls)]
 
 
 @cache  # it takes milliseconds

@@ -122,8 +122,7 @@ class KafkaTopicReader(DataSourceReader):
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
     from kafkaframes.spark.topic_options import topic_options
 
-    parsed = topic_options(options, is_stream=True) if _may_be_stream(options) else None
-    known = parsed or topic_options(options, is_stream=False)
+    known = topic_options(options, is_stream=_may_be_stream(options), warns=False)
     return _checked(choose_columns(known.columns, include_headers=known.include_headers))
 
 

@@ -65,7 +65,7 @@ from kafkaframes.spark.topic_markers import (
     read_markers,
 )
 from kafkaframes.spark.topic_options import topic_write_options
-from kafkaframes.spark.topic_writer import check_columns, open_producer
+from kafkaframes.spark.topic_writer import open_producer, written_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,7 +92,7 @@ def write(
     forbidden = sorted(_CLIENT_ONLY & set(parsed.client))
     if forbidden:
         raise OptionError(f"option kafka.{forbidden[0]}: a write exactly once chooses that itself")
-    check_columns(types_of(frame.schema), parsed)
+    frame = frame.select(*written_columns(types_of(frame.schema), parsed))
     _check_speculation(frame.sparkSession)
     if not frame.isStreaming:
         Sink(parsed, transactional_id_of(parsed, str(uuid.uuid4()))).write(frame, None)

@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+from kafkaframes.client.properties import honoured, java_properties, say_ignored
+from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, setting_names
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import LATEST, AtGroup, PartitionOffsets, check_batch_start
 from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
@@ -36,18 +37,22 @@ DELIVERIES: Final = ("at-least-once", "exactly-once")
 # What Spark's source and sink forbid, and why it has no meaning here either.
 FORBIDDEN: Final[Mapping[str, str]] = {
     "kafka.auto.offset.reset": "startingOffsets says where a query starts",
-    "kafka.enable.auto.commit": "offsets are in the query's checkpoint; commitGroup reports them to a group",
+    "kafka.enable.auto.commit": "offsets are in the checkpoint; kafkaframes.spark.watch_topics reports them to a group",
     "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",
     "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",
     "kafka.key.serializer": "keys are written as bytes or text; encode them in the query",
     "kafka.value.serializer": "values are written as bytes or text; encode them in the query",
     "kafka.interceptor.classes": "there are no Java classes here",
-    "kafka.partition.assignment.strategy": "no group is joined",
 }
 
 
-def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
+def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = True) -> TopicOptions:
     """Read options in any letter case.
+
+    Args:
+        options: as Spark has them.
+        is_stream: whether they are a stream's.
+        warns: whether to log which settings of the client have no meaning here.
 
     Raises:
         OptionError: an option is unknown, forbidden, has a bad value, or excludes another one; what is wanted.
@@ -63,7 +68,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
     if is_stream:
         values.setdefault("start", LATEST)
         _check_stream(given)
-    read = TopicOptions(client=_checked_client(client, ConsumerSettings), **values)
+    read = TopicOptions(client=_checked_client(client, ConsumerSettings, warns=warns), **values)
     if not is_stream:
         check_batch_start(read.start)
     return read
@@ -191,6 +196,13 @@ _WRITE_ROWS: Final = (
     Option("recordFormat", "record_format", whole_number, "", "0, 1 or 2, for old brokers and their readers"),
     Option("messageFormat", "record_format", whole_number, "", "the same, under the name that brokers' settings have"),
     Option("includeHeaders", "include_headers", boolean, "false", "taken for Spark's sake: headers are written"),
+    Option(
+        "timestamps",
+        "timestamps",
+        one_of(("now", "column")),
+        "now",
+        "column: records have the time in the column timestamp; now: it is ignored, as by Spark's sink",
+    ),
 )
 WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
 
@@ -222,24 +234,28 @@ def _names(known: Mapping[str, Option]) -> list[str]:
 
 
 def _checked_client(
-    client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings]
+    client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings], *, warns: bool = True
 ) -> dict[str, Any]:
-    """Check that the client accepts its settings.
+    """Return what the client honours, so that no task says again what has no meaning.
 
-    Settings of the other side (a producer's of a reader), which Spark's connector passes over, are left out.
+    Settings of the other side (a producer's of a reader) are left out, as Spark's connector passes them over.
     """
-    other = ProducerSettings if settings is ConsumerSettings else ConsumerSettings
-    kept: dict[str, Any] = {}
-    for name, text in client.items():
-        field_name = name.replace(".", "_")
-        if field_name in other.__dataclass_fields__ and field_name not in settings.__dataclass_fields__:
-            continue
-        kept[name] = text
     try:
+        kept = {name: client[name] for name in honoured(client, setting_names(settings), settings.client)}
         settings.of(kept)
     except OptionError as error:
-        raise OptionError(f"option kafka.*: {error}") from None
+        raise OptionError(f"option kafka.*: {_OUR_NAME.sub(_kafkas_name, str(error))}") from None
+    if warns:
+        say_ignored(client.keys() - kept.keys())
     return kept
+
+
+_OUR_NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+
+
+def _kafkas_name(match: re.Match[str]) -> str:
+    name = match[0].replace("_", ".")
+    return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
 
 
 def _check_stream(given: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.topic_writer import check_columns, send_task
+from kafkaframes.spark.topic_writer import send_task, written_columns
 
 
 @tells_plainly
@@ -27,7 +27,7 @@ class KafkaTopicStreamWriter(DataSourceStreamArrowWriter):
                 "exactly-once needs a driver that holds the transaction while tasks write: "
                 "kafkaframes.spark.write_topic(df, checkpoint=..., ...) does that"
             )
-        check_columns(types, options)
+        written_columns(types, options)
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -46,21 +46,26 @@ class TaskSent(WriterCommitMessage):
     counts: dict[tuple[str, int], int]
 
 
-def check_columns(types: Mapping[str, str], options: TopicWriteOptions) -> None:
-    """Check that rows can become records, before any task begins.
+def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
+    """Return the columns that become records, before any task begins; others are ignored, as by Spark's sink.
 
     Raises:
-        OptionError: ``value`` or a topic is missing; a column is unknown, or of another type.
+        OptionError: ``value`` or a topic is missing; a column is of another type.
     """
-    for name, kind in types.items():
-        if name not in COLUMN_TYPES:
-            raise OptionError(f"no column {name!r} in a record; there are {', '.join(COLUMN_TYPES)}")
-        if kind not in (*COLUMN_TYPES[name], "void"):
-            raise OptionError(f"column {name} is {kind} and must be {' or '.join(COLUMN_TYPES[name])}")
-    if "value" not in types:
+    names = [name for name in types if _is_written(name, options)]
+    for name in names:
+        if types[name] not in (*COLUMN_TYPES[name], "void"):
+            raise OptionError(f"column {name} is {types[name]} and must be {' or '.join(COLUMN_TYPES[name])}")
+    if "value" not in names:
         raise OptionError("a column named value is required")
-    if "topic" not in types and options.topic is None:
+    if "topic" not in names and options.topic is None:
         raise OptionError("no topic: give the option topic, or a column topic")
+    return names
+
+
+def _is_written(name: str, options: TopicWriteOptions) -> bool:
+    ignored = {"topic": options.topic is not None, "timestamp": options.timestamps != "column"}
+    return name in COLUMN_TYPES and not ignored.get(name, False)
 
 
 @tells_plainly
@@ -73,7 +78,7 @@ class KafkaTopicWriter(DataSourceArrowWriter):
                 "delivery=exactly-once is for streams: kafkaframes.spark.write_topic(df, ...); "
                 "a batch write is at least once"
             )
-        check_columns(types, options)
+        written_columns(types, options)
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -138,7 +143,7 @@ def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.Re
     arrays, names = [], []
     for name in batch.schema.names:
         column = batch.column(name)
-        if pa.types.is_null(column.type) or (name == "topic" and options.topic is not None):
+        if pa.types.is_null(column.type) or not _is_written(name, options):
             continue
         arrays.append(_milliseconds(column) if name == "timestamp" else column)
         names.append(name)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _FIRST_WITH_LIMIT = 3
 _FIRST_WITH_SESSIONS = 7
 _FIRST_BY_ID = 13
+_FIRST_WITH_RACK = 11
 _FIRST_WITH_LEADER = 12
 _FIRST_WITH_ENDPOINTS = 16
 _AT_ONCE = 500  # partitions, before others have their turn
@@ -73,6 +74,7 @@ class Fetch:
         most = min(body.max_bytes if has_limit else _NO_LIMIT, broker.settings.number("fetch.max.bytes"))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
+        self._may_follow = replica < 0 and version >= _FIRST_WITH_RACK and broker.nodes.has_racks
         isolation = isolation_of(body.isolation_level, replica)
         stretch_bytes = STRETCH_BYTES if request.session.sends_files else None
         self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
@@ -137,7 +139,11 @@ class Fetch:
             size += len(read.records)
             held += read.held_bytes
             urgent = (
-                urgent or held >= MOST_HELD_BYTES or read.error_code != ErrorCode.NONE or read.diverging is not None
+                urgent
+                or held >= MOST_HELD_BYTES
+                or read.error_code != ErrorCode.NONE
+                or read.diverging is not None
+                or read.preferred_replica >= 0
             )
             rows.append((key, asked, self._row(index, read, partition)))
         if missing:
@@ -156,7 +162,11 @@ class Fetch:
             return Read(code), None
         known = topic.partition(index)
         partition, code = led_here(
-            self._request, topic, index, current_leader_epoch=max(asked.current_leader_epoch, NO_EPOCH)
+            self._request,
+            topic,
+            index,
+            current_leader_epoch=max(asked.current_leader_epoch, NO_EPOCH),
+            or_follower=self._may_follow,
         )
         if partition is None:
             return Read(code), known
@@ -164,7 +174,17 @@ class Fetch:
         limits = self._limits.left(size, held)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
             limits = limits._replace(max_bytes=0)  # a negative limit is the first partition's
-        return read_partition(self._broker, partition, asked, limits, first=not size), partition
+        read = read_partition(self._broker, partition, asked, limits, first=not size)
+        preferred = self._preferred(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
+        if preferred is not None:
+            read = read._replace(records=b"", aborted=None, preferred_replica=preferred)
+        return read, partition
+
+    def _preferred(self, partition: Partition) -> int | None:
+        """Return the node that a leader sends a consumer to; a follower sends nobody."""
+        if partition.leader_id != self._request.session.node_id:
+            return None
+        return self._broker.nodes.preferred_replica(partition.leader_id, self._request.body.rack_id)
 
     def _row(self, index: int, read: Read, partition: Partition | None) -> kafka.FetchResponse.PartitionData:
         types = self._request.response
@@ -175,6 +195,7 @@ class Fetch:
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
             aborted_transactions=[] if read.error_code in _WITHOUT_READING else None,
+            preferred_read_replica=read.preferred_replica,
             records=read.records,
             diverging_epoch=self._no_divergence,
             current_leader=self._no_leader,
@@ -249,11 +270,12 @@ class Fetch:
         "v5+": "log start offsets",
         "v7+": "sessions (KIP-227)",
         "v9+": "leader epochs are checked",
+        "v11+": "a consumer with a rack is sent to a node of that rack (KIP-392), where nodes have racks",
         "v12+": "diverging epochs",
         "v13+": "topics by id",
         "v16+": "addresses of current leaders (KIP-951)",
     },
-    gaps=("a replica id is taken as a reader of the whole log: there are no followers",),
+    gaps=("a replica id is taken as a reader of the whole log: no broker follows another",),
     rights=(
         Right("READ", "TOPIC", each="each topic, for a consumer"),
         Right(

@@ -191,7 +191,7 @@ def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.Me
     up = set(broker.nodes.ids)
     partitions = []
     for one in topic.partitions:
-        replicas = [one.leader_id]
+        replicas = broker.nodes.replicas_of(one.leader_id)
         is_led = one.leader_id in up and not one.is_offline
         partitions.append(
             request.response.MetadataResponsePartition(
@@ -200,8 +200,8 @@ def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.Me
                 leader_id=one.leader_id if is_led else -1,
                 leader_epoch=one.leader_epoch,
                 replica_nodes=replicas,
-                isr_nodes=replicas if is_led else [],
-                offline_replicas=[] if is_led else replicas,
+                isr_nodes=[number for number in replicas if number in up] if is_led else [],
+                offline_replicas=[number for number in replicas if number not in up] if is_led else replicas,
             )
         )
     return request.response.MetadataResponseTopic(

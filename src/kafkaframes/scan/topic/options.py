@@ -67,6 +67,7 @@ class TopicWriteOptions:
         on_foreign_marker: where the checkpoint does not fit the newest marker: ``error`` or ``skip``.
         driver_port: at which the driver answers its tasks; 0: any that is free.
         include_headers: taken for Spark's sake: headers are written.
+        timestamps: of records: ``now``, as they are sent, or ``column``, the column timestamp.
     """
 
     client: Mapping[str, Any] = field(repr=False)  # passwords are in it
@@ -76,6 +77,7 @@ class TopicWriteOptions:
     on_foreign_marker: str = "error"
     driver_port: int = 0
     include_headers: bool = False
+    timestamps: str = "now"
 
     @property
     def connection(self) -> dict[str, Any]:
