@@ -23,7 +23,7 @@ from tests.broker.test_short import Pair, repeated
 
 from append import batches as append_sets
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.short_repeats import Repeats
+from kafkaframes.broker.short_produce import Repeats
 from kafkaframes.protocol.messages import columns
 from kafkaframes.protocol.messages.codec import HotShapes
 from kafkaframes.protocol.messages.hot import hot_messages

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.config_types import DYNAMIC, TYPES
-from kafkaframes.broker.config_values import normalized
+from kafkaframes.broker.config_values import DYNAMIC, TYPES, normalized
 from kafkaframes.broker.configs import GROUP_SETTINGS, KNOWN_OF_BROKERS
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kafkaframes.broker.api import CloseConnection
-from kafkaframes.broker.own_specs import serve_specs
+from kafkaframes.broker.table import serve_specs
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.protocol.spec import catalog, load_message

@@ -14,8 +14,8 @@ from tests.mutated_json import mutated
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.handle import Broker
 from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, read_metadata, write_metadata
+from kafkaframes.broker.opening import put_snapshot
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.snapshots import put_snapshot
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import online
 from kafkaframes.storage.files.memory_disk import MemoryDisk

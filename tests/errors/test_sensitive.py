@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kafkaframes.broker.config_types import TYPES
+from kafkaframes.broker.config_values import TYPES
 from kafkaframes.errors.sensitive import (
     FIELDS,
     REDACTED,

@@ -9,7 +9,7 @@ import subprocess
 from tests.interop.releases import JAVA, fetch
 
 from kafkaframes.coordination.groups.patterns import matching
-from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import RefusedError
 
 NAMES = (
     "",

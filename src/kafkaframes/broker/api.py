@@ -153,7 +153,7 @@ class Api:
         is_advertised: named in ApiVersions.
         rights: what a client must be allowed to do, in the order in which it is looked at.
         refuse: answers a request that is refused whole with an error code.
-        rewritten: what specs of a user's own say of it, instead of the catalog (``own_specs.py``).
+        rewritten: what specs of a user's own say of it, instead of the catalog (``table.py``).
         on_unknown_version: answers a request of a version that is not served, at version 0 (KIP-511); None: the
             connection is closed, as Kafka does.
         handle: answers a request: the function that is decorated.

@@ -14,8 +14,7 @@ from typing import Any
 
 from kafkaframes.broker.api import Answer
 from kafkaframes.broker.changes import once
-from kafkaframes.broker.config_types import DYNAMIC, LIST, type_of
-from kafkaframes.broker.config_values import list_of, normalized
+from kafkaframes.broker.config_values import DYNAMIC, LIST, list_of, normalized, type_of
 from kafkaframes.broker.configs import (
     BROKER,
     BROKER_LOGGER,

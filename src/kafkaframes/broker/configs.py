@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
-from kafkaframes.broker.config_types import DYNAMIC, UNKNOWN, type_of
+from kafkaframes.broker.config_values import DYNAMIC, UNKNOWN, type_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.broker.api import Answer, Later
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError
+from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, code_of
 from kafkaframes.records.append import down_convert
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all

@@ -11,31 +11,36 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker import controls
 from kafkaframes.broker.clock import BrokerClock, Clock
-from kafkaframes.broker.coordination import GroupInfo, TransactionInfo, groups, transactions
+from kafkaframes.broker.controls import append_records
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
-from kafkaframes.broker.inspection import TopicInfo, records, report, topics
+from kafkaframes.broker.inspection import (
+    GroupInfo,
+    TopicInfo,
+    TransactionInfo,
+    groups,
+    records,
+    report,
+    topics,
+    transactions,
+)
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.loop_thread import Beside, LoopThread
-from kafkaframes.broker.maintenance import CleaningLater, Maintenance
+from kafkaframes.broker.maintenance import Cleaning, Maintenance
 from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.nodes import Node, Nodes
-from kafkaframes.broker.opening import Opening
-from kafkaframes.broker.own_specs import serve_specs
+from kafkaframes.broker.opening import Opening, Paths, Snapshot, not_served, paths_of, put_snapshot, take_snapshot
 from kafkaframes.broker.ports import Ports, checked_listeners
-from kafkaframes.broker.releases import play
 from kafkaframes.broker.request import class_in_catalog
 from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.seeding import append_records
 from kafkaframes.broker.server import Connection, Server
-from kafkaframes.broker.serving import Paths, not_served, paths_of
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import ShortWay
-from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
+from kafkaframes.broker.table import play, serve_specs
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record
@@ -151,7 +156,7 @@ class Broker:
             disk_faults=self._disk_faults if journal else None,
         )
         self._loop = LoopThread()
-        self._cleaning: CleaningLater | None = None
+        self._cleaning: Cleaning | None = None
         self._beside: Beside | None = None
         self._state: BrokerState | None = None
         self._server: Server | None = None
@@ -243,7 +248,8 @@ class Broker:
         self._state.changes.next_turn = self._server.loop.call_soon
         self._beside = self._state.changes.in_thread = Beside(self._server.loop)
         Maintenance(self._state)
-        self._cleaning = cleaning = CleaningLater(self._state)
+        self._cleaning = cleaning = Cleaning(self._state)
+        cleaning.run_apart = cleaning.in_thread
         try:
             await self._listen()
         except BaseException:

@@ -1,20 +1,135 @@
-"""What a broker does by the clock, beside answering: retention, checkpoints, flushing by time, forgetting producers."""
+"""What a broker does by the clock: retention, checkpoints, flushes, forgetting producers, compaction."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
+from kafkaframes.broker.cleaning_round import Round, round_of
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
-
-if TYPE_CHECKING:
-    from kafkaframes.broker.cleaning import Cleaning
+from kafkaframes.errors import KafkaframesError, StorageError
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.partition.swapping import remove_cleaned
 
 _EVERY_MS = 1_000
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Cleaning:
+    """The cleaner of one broker (LogCleaner), by its clock.
+
+    Every ``log.cleaner.backoff.ms`` each log with ``cleanup.policy=compact`` is looked at, the filthiest first. Its
+    closed segments are cleaned into new files, which takes its time and no lock: they do not change. Then they take
+    their places between two requests. A log whose segments went away meanwhile is cleaned again later.
+
+    Attributes:
+        run_apart: runs work in a thread, and then, on the broker's own, what is to be done with its outcome; without,
+            and while the clock stands still, all is done at once.
+        uncleanable: logs that could not be read, and why; they are left alone until the next start.
+    """
+
+    broker: BrokerState
+    run_apart: Callable[[Callable[[], None], Callable[[], None]], None] | None = None
+    uncleanable: dict[TopicPartition, str] = field(default_factory=dict)
+    is_stopped: bool = False
+    is_busy: bool = False
+    _task: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self._schedule()
+
+    def _schedule(self) -> None:
+        settings = self.broker.settings
+        if not self.broker.is_read_only and settings.flag("log.cleaner.enable"):
+            self.broker.clock.call_later(max(settings.number("log.cleaner.backoff.ms"), 1), self._look)
+
+    def _look(self) -> None:
+        if self.is_stopped or self.broker.logs.is_closed:
+            return
+        if not self.is_busy:
+            self._next(set())
+        self._schedule()
+
+    def _next(self, done: set[TopicPartition]) -> None:
+        """Clean the filthiest log that was not cleaned since the last look."""
+        rounds = [one for one in self._due() if one.key not in done]
+        if self.is_stopped or not rounds:
+            return
+        self._clean(max(rounds, key=lambda one: one.ratio), done)
+
+    def _clean(self, one: Round, done: set[TopicPartition]) -> None:
+        outcome: list[dict[int, tuple[int, ...]]] = []
+        self.is_busy = True
+
+        def work() -> None:
+            from kafkaframes.broker.cleaning_work import clean  # Arrow and kernels, which a start does not wait for
+
+            try:
+                outcome.extend(clean(one, lambda: self.is_stopped))
+            except StorageError as error:  # tried again at the next look, unless the directory is offline
+                _LOG.warning("%s is not compacted: %s", one.key, error)
+            except KafkaframesError as error:
+                _LOG.warning("%s is not compacted: %s", one.key, error)
+                self.uncleanable[one.key] = str(error)
+            except Exception as error:  # a mistake of ours costs no more than this log's compaction
+                _LOG.exception("%s is not compacted", one.key)
+                self.uncleanable[one.key] = str(error)
+
+        def finish() -> None:
+            self.is_busy = False
+            done.add(one.key)
+            if self.is_stopped or self.broker.logs.is_closed:
+                return
+            if outcome:  # else it is uncleanable, or was given up
+                self._put_in_place(one, outcome[0])
+            else:
+                self.broker.logs.disk.back_online(lambda: remove_cleaned(one.log.state))
+            self._next(done)
+
+        if self.run_apart is None or self.broker.clock.is_frozen:
+            work()
+            finish()
+        else:
+            self.run_apart(work, finish)
+
+    def _put_in_place(self, one: Round, groups: dict[int, tuple[int, ...]]) -> None:
+        log, now_ms = one.log, self.broker.clock.now_ms
+        try:
+            for bases in groups.values():
+                if not log.replace_segments([one.segments[base] for base in bases], now_ms=now_ms):
+                    return
+            self.broker.logs.note_cleaned(one.key, one.end)
+        except KafkaframesError:
+            _LOG.exception("%s: the cleaned segments could not take their places", one.key)
+
+    def in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
+        """Run work in a thread, and what follows it on the broker's own: ``run_apart`` of a broker that listens."""
+
+        async def running() -> None:
+            await asyncio.get_running_loop().run_in_executor(None, work)
+            finish()
+
+        self._task = asyncio.get_running_loop().create_task(running())
+
+    async def stop(self) -> None:
+        """Begin no more, and wait for what runs."""
+        self.is_stopped = True
+        if self._task is not None:
+            await self._task
+
+    # ---------------------------------------------------------------------------------------------- what is due
+
+    def _due(self) -> Iterable[Round]:
+        for partition in self.broker.partitions():
+            log = partition.log
+            if not log.settings.is_compacted or log.is_closed or partition.topic_partition in self.uncleanable:
+                continue
+            found = round_of(self.broker, partition)
+            if found is not None:
+                yield found
 
 
 class Maintenance:
@@ -43,40 +158,3 @@ class Maintenance:
             if partition.log.log_start_offset != start:
                 partition.notify()
         self._schedule()
-
-
-class CleaningLater:
-    """Cleans logs from when it is first due: what cleans them imports as much as the rest of the broker."""
-
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._cleaning: Cleaning | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._is_stopped = False
-        if not state.is_read_only and state.settings.flag("log.cleaner.enable"):
-            state.clock.call_later(max(state.settings.number("log.cleaner.backoff.ms"), 1), self._begin)
-
-    def _begin(self) -> None:
-        if self._is_stopped:
-            return
-        from kafkaframes.broker.cleaning import Cleaning
-
-        self._cleaning = Cleaning(self._state, self._run_in_thread)
-        self._cleaning.look()
-
-    def _run_in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Run work in a thread, and what follows it on the broker's own."""
-
-        async def running() -> None:
-            await asyncio.get_running_loop().run_in_executor(None, work)
-            finish()
-
-        self._task = asyncio.get_running_loop().create_task(running())
-
-    async def stop(self) -> None:
-        """Begin no more, and wait for what runs."""
-        self._is_stopped = True
-        if self._cleaning is not None:
-            self._cleaning.is_stopped = True
-        if self._task is not None:
-            await self._task

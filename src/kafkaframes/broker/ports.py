@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kafkaframes.broker.held_ports import HeldPorts
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Listener, Server
 from kafkaframes.errors import OptionError
+
+
+class HeldPorts:
+    """Ports of a broker that is down for a moment, kept from being given to anybody else until they are let go.
+
+    The system gives the port of a listener that was closed to the next who asks for any port, a client's too. A
+    socket that is bound, and does not listen, keeps it; who connects meanwhile is refused.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, socket.socket] = {}  # by port
+
+    def hold(self, host: str, port: int) -> None:
+        """Keep a port; one that somebody has already cannot be kept, which is no error here."""
+        self.let_go(port)
+        with contextlib.suppress(OSError):
+            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            held = self._sockets[port] = socket.socket(family, kind)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that were closed are no obstacle
+            held.bind(address)
+
+    def let_go(self, port: int) -> None:
+        """Keep a port no more, so that its broker can listen."""
+        if port in self._sockets:
+            self._sockets.pop(port).close()
+
+    def let_all_go(self) -> None:
+        """Keep none any more."""
+        for port in tuple(self._sockets):
+            self.let_go(port)
+
+    def __del__(self) -> None:
+        self.let_all_go()
 
 
 def checked_listeners(

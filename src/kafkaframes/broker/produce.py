@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkaframes.broker.changes import Waiting
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal
+from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT, ApartError, ContentBudget

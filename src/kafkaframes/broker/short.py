@@ -17,8 +17,8 @@ from kafkaframes.broker.apis.produce import TopicOutcomes, respond
 from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
 from kafkaframes.broker.request import Request, Session
+from kafkaframes.broker.short_produce import Repeats
 from kafkaframes.broker.short_reading import ODD, Cursor
-from kafkaframes.broker.short_repeats import Repeats
 from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header

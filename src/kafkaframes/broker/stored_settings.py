@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from kafkaframes.broker.config_changes import check_broker, check_group, check_metrics, checked_topic
-from kafkaframes.broker.config_types import TYPES
-from kafkaframes.broker.config_values import normalized
+from kafkaframes.broker.config_values import TYPES, normalized
 from kafkaframes.broker.metadata_file import StoredMetadata
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.errors import OptionError

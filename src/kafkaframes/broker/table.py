@@ -1,10 +1,15 @@
-"""The table of APIs, of the handlers in ``apis/``; ApiVersions and the support table come from here."""
+"""What a broker serves: every API that has a handler, those of a release of Kafka, or those of a user's own specs.
+
+A client with the same specs takes their versions; every other client takes the ones that it knows, and notices nothing.
+What the specs do not have is the catalog's.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from inspect import isfunction
 from types import MappingProxyType
@@ -13,6 +18,13 @@ from typing import NamedTuple
 from kafkaframes.broker import apis
 from kafkaframes.broker.api import Api
 from kafkaframes.broker.request import ClassOf, class_in_catalog
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.messages.registry import Specs, with_catalog
+from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec.releases import release
 
 
 class ServedApis(NamedTuple):
@@ -30,3 +42,74 @@ def all_apis() -> Mapping[int, Api]:
     handlers = [value for module in modules for value in vars(module).values() if isfunction(value)]
     served = {api.key: api for handler in handlers if isinstance(api := vars(handler).get("api"), Api)}
     return MappingProxyType(dict(sorted(served.items())))
+
+
+_FLEXIBLE_HEADER = 2  # of a request
+
+
+def serve_specs(specs: Specs) -> ServedApis:
+    """Return the APIs as a user's specs have them, the catalog's where they have none.
+
+    Raises:
+        SpecError: a file is no spec.
+        OptionError: a path cannot be read, or no stable version of an API has both request and response.
+    """
+    known = with_catalog(specs)
+
+    @cache
+    def class_of(key: int, kind: str) -> type[Message]:
+        return body_class(key, kind, specs=known)
+
+    halves = {(spec.api_key, spec.type): spec for spec in reversed(known.values())}  # the first of a key, as class_of
+    apis = {key: _rewritten(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
+    advertised = {key: api.range for key, api in apis.items() if api.is_advertised}
+    return ServedApis(apis, advertised, class_of)
+
+
+def _rewritten(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
+    """Return an API with the versions and the headers of these specs; one that serves fewer versions keeps to them."""
+    both = request.valid_versions.intersect(response.valid_versions)
+    headers = {version: (request.header_version(version), response.header_version(version)) for version in both}
+    flexible = [version for version, (header, _) in headers.items() if header >= _FLEXIBLE_HEADER]
+    described = api.catalog._replace(
+        versions=both,
+        flexible_since=min(flexible, default=None),
+        is_latest_unstable=request.latest_version_unstable and both.highest > request.latest_stable_version,
+        header_versions=MappingProxyType(headers),
+    )
+    served = replace(api, rewritten=described)
+    if served.range[0] > served.range[1]:
+        raise OptionError(f"no stable version of {api.name} has both a request and a response among these specs")
+    return served
+
+
+_FORMAT = "log.message.format.version"
+_FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
+
+
+def play(name: str, settings: BrokerSettings) -> ServedApis:
+    """Return the APIs of a release, as far as they are served here; a topic is written in its format by default.
+
+    Raises:
+        OptionError: no such release is known.
+    """
+    chosen = release(name)
+    version = tuple(int(part) for part in chosen.name.split(".")[:3])
+    settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
+    settings.given.setdefault(_FORMAT, _format_of(version))
+    apis: dict[int, Api] = {}
+    advertised = {}
+    for key, said in chosen.apis().items():
+        api = all_apis().get(key)
+        if api is None:
+            continue
+        low, high = max(said.accepted.lowest, api.range[0]), min(said.accepted.highest, api.range[1])
+        if low <= high:
+            apis[key] = replace(api, versions=(low, high))
+            advertised[key] = said.advertised.lowest, min(said.advertised.highest, high)
+    return ServedApis(apis, advertised)
+
+
+def _format_of(version: tuple[int, ...]) -> str:
+    """Return the ``message.format.version`` that a release writes by default."""
+    return "3.0-IV1" if version >= _FIRST_OF_FORMAT_2 else ".".join(str(number) for number in version)

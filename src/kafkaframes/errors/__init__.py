@@ -1,6 +1,5 @@
 """Every exception this package raises on purpose, and every error code a Kafka broker answers with."""
 
-from kafkaframes.errors.append import AppendRefusedError, RecordRefusal
 from kafkaframes.errors.codes import COORDINATOR_MOVED, LEADER_MOVED, ErrorCode
 from kafkaframes.errors.exceptions import (
     AuthenticationError,
@@ -26,6 +25,7 @@ from kafkaframes.errors.exceptions import (
     UnknownTopicError,
     broker_error,
 )
+from kafkaframes.errors.refusals import AppendRefusedError, RecordRefusal, RefusedError, code_of
 
 __all__ = [
     "COORDINATOR_MOVED",
@@ -48,6 +48,7 @@ __all__ = [
     "OptionError",
     "ProducerFencedError",
     "RecordRefusal",
+    "RefusedError",
     "SpecError",
     "StorageError",
     "TopicExistsError",
@@ -55,4 +56,5 @@ __all__ = [
     "UnknownOutcomeError",
     "UnknownTopicError",
     "broker_error",
+    "code_of",
 ]

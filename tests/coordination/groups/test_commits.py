@@ -4,9 +4,8 @@ import pytest
 from tests.coordination.groups.support import Bench
 
 from kafkaframes.coordination.groups.commits import Fetched, Offset, Producer
-from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

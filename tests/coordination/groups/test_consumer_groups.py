@@ -11,10 +11,9 @@ from tests.coordination.groups.support import Bench, SomeTopics
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import ConsumerMember, MemberState
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
-from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.coordination.groups.ports import Committer
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
 NOTHING = frozenset()

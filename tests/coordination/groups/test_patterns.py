@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.coordination.groups.patterns import matching
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 
 PIECES = [
     "a",

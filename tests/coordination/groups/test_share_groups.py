@@ -13,8 +13,7 @@ from tests.coordination.groups.support import Bench
 from kafkaframes.coordination.groups.consumer_protocol import Beaten
 from kafkaframes.coordination.groups.share import assign
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 
 
 @pytest.fixture

@@ -20,8 +20,7 @@ from kafkaframes.coordination.groups.share_partition import (
     SharePartition,
     Span,
 )
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 
 
 def partition(start: int = 0, **limits: Any) -> SharePartition:

@@ -10,7 +10,7 @@ from tests.coordination.groups.support import ListLog, frozen_clock
 from kafkaframes.coordination.groups.share_in_flight import Batch
 from kafkaframes.coordination.groups.share_partition import ACCEPT, RELEASE, Acknowledged, Fetch, Span
 from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates, _overlaid
-from kafkaframes.coordination.refusal import RefusedError
+from kafkaframes.errors import RefusedError
 
 KEY = ShareKey("g", UUID(int=1), 0)
 

@@ -10,14 +10,13 @@ import pytest
 from tests.coordination.groups.support import ListLog, frozen_clock
 
 from kafkaframes.broker.clock import Clock
-from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.coordinator import (
     ProducerIdentity,
     TransactionCoordinator,
     TransactionSettings,
 )
 from kafkaframes.coordination.transactions.state import LARGEST_EPOCH, VALID_PREVIOUS, S, TransactionState
-from kafkaframes.errors import ErrorCode, StorageError
+from kafkaframes.errors import ErrorCode, RefusedError, StorageError
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
 from kafkaframes.storage.files.names import TopicPartition
 

@@ -8,12 +8,10 @@ from uuid import UUID
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.commits import Offset
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.storage.files.names import TopicPartition
 
 GROUP, TRANSACTION = 0, 1
@@ -37,8 +35,6 @@ def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> Err
 
 def error_of(error: KafkaframesError) -> ErrorCode:
     """Return the code of a coordinator's refusal, or of a log that did not take its records."""
-    if isinstance(error, RefusedError):
-        return error.code
     code = code_of(error)
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
 

@@ -19,8 +19,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.share_partition import RENEW, Acknowledged, Limits, SharePartition
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareKey, ShareSession
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 INITIAL, FINAL = 0, -1
 Place = tuple[UUID, int]

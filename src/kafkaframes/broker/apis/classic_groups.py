@@ -10,8 +10,7 @@ from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka

@@ -12,7 +12,7 @@ from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.commits import Fetched, Producer
-from kafkaframes.coordination.groups.membership import Committer
+from kafkaframes.coordination.groups.ports import Committer
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.config_changes import alter_resources, altered, replaced
-from kafkaframes.broker.config_types import PASSWORD, UNKNOWN
+from kafkaframes.broker.config_values import PASSWORD, UNKNOWN
 from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigRow, is_type, rows_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.setting_texts import TEXTS

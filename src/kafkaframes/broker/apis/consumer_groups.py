@@ -20,8 +20,7 @@ from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.coordination.groups.consumer_protocol import Beat
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka

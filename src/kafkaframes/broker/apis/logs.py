@@ -6,14 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaframes.broker.find import FoundTopic, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
 from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP

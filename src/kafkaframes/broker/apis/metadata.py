@@ -9,11 +9,10 @@ from uuid import UUID
 from kafkaframes.broker.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
 

@@ -10,13 +10,12 @@ from kafkaframes.broker import produce
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.changes import Waiting
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.produce import Outcome, Produced, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.errors import AppendRefusedError, ErrorCode
+from kafkaframes.errors import AppendRefusedError, ErrorCode, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.limits import ContentBudget

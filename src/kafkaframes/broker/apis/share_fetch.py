@@ -11,7 +11,6 @@ from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._share import FINAL, INITIAL, Place
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.configs import group_setting
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
@@ -19,8 +18,7 @@ from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.share_partition import Acquired, Fetch, SharePartition, Span
 from kafkaframes.coordination.groups.share_state import ShareSession
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
 from kafkaframes.storage.files.headers import BatchHeader, headers_of
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
 
@@ -133,7 +131,7 @@ def _fetch(
                 state = _share.state_of(broker, body.group_id or "", place, partitions[place])
                 opened[place] = _Opened(partitions[place], state)
             except KafkaframesError as error:
-                rows[place] = _Row(error.code if isinstance(error, RefusedError) else code_of(error))
+                rows[place] = _Row(code_of(error))
 
     def attempt(is_last: bool) -> Answer | None:
         acquired = _acquired(request, broker, opened, is_last=is_last)

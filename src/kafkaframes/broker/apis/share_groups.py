@@ -27,8 +27,7 @@ from kafkaframes.coordination.groups.consumer import by_topic
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
 from kafkaframes.coordination.groups.share_state import ShareKey
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka

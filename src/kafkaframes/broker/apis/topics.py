@@ -12,12 +12,10 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.config_changes import checked_topic
 from kafkaframes.broker.configs import topic_rows
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
+from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, code_of
 from kafkaframes.storage.files.names import check_topic
 
 if TYPE_CHECKING:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.access import may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, by_topic, error_of, refused
-from kafkaframes.broker.errors import code_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.patterns import matching
-from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.state import BY_NAME
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka

@@ -12,10 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
-from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.coordination.groups.ports import Timer
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import DecodeError, ErrorCode
+from kafkaframes.coordination.groups.ports import Committer, Timer
+from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
 
 CONSUMER: Final = "consumer"
@@ -346,11 +344,7 @@ class ClassicGroup:
         return self.protocol_type or ""
 
     def check_commit(self, who: Committer, *, transactional: bool) -> None:
-        """Refuse a commit that comes from another generation, or from nobody while there are members.
-
-        Raises:
-            RefusedError: as ClassicGroup.validateOffsetCommit refuses it.
-        """
+        """Refuse a commit that comes from another generation, or from nobody while there are members."""
         if who.generation < 0 and self.is_empty:
             return
         if who.generation >= 0 or who.member_id or who.instance_id is not None:

@@ -17,8 +17,7 @@ from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGrou
 from kafkaframes.coordination.groups.embedded import Subscription, read_subscription
 from kafkaframes.coordination.groups.migration import assignment_of, names_by_id, with_ids
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import DecodeError, ErrorCode
+from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 
 
 @dataclass(slots=True)
@@ -36,11 +35,7 @@ class ClassicMembers:
     # ---------------------------------------------------------------------------------------------- JoinGroup
 
     def join(self, group: ConsumerGroup, request: Join) -> JoinResult:
-        """Answer a JoinGroup, at once.
-
-        Raises:
-            KafkaframesError: the log did not take it; nothing has changed.
-        """
+        """Answer a JoinGroup, at once."""
         try:
             return self._joined(group, request)
         except RefusedError as refused:

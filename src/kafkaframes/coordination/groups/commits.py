@@ -6,20 +6,105 @@ group is empty: a consumer without a group, or an admin. A transaction may also 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup
-from kafkaframes.coordination.groups.membership import Committer, Group
-from kafkaframes.coordination.groups.offsets import OffsetStore, Transaction
-from kafkaframes.coordination.groups.ports import Clock, Record
+from kafkaframes.coordination.groups.ports import Clock, Committer, Group, Record
 from kafkaframes.coordination.groups.records import Commit
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
+
+Offsets = dict[TopicPartition, Commit]
+
+
+Transaction = tuple[int, int]  # the partition of __consumer_offsets, and the producer id
+
+
+@dataclass(slots=True)
+class OffsetStore:
+    """Offsets by group and partition (OffsetMetadataManager).
+
+    What a transaction commits is staged under its producer id until its marker comes: then it counts, or is forgotten.
+
+    Attributes:
+        committed: what a fetch answers.
+        staged: what open transactions will commit, by transaction and group.
+    """
+
+    committed: dict[str, Offsets] = field(default_factory=dict)
+    staged: dict[Transaction, dict[str, Offsets]] = field(default_factory=dict)
+    _written: int = 0
+
+    def put(
+        self, group_id: str, where: TopicPartition, commit: Commit, *, transaction: Transaction | None = None
+    ) -> None:
+        """Note a commit; one of a transaction waits for its end."""
+        self._written += 1
+        target = self.committed if transaction is None else self.staged.setdefault(transaction, {})
+        target.setdefault(group_id, {})[where] = commit._replace(order=self._written)
+
+    def remove(self, group_id: str, where: TopicPartition) -> None:
+        """Forget a commit."""
+        mine = self.committed.get(group_id)
+        if mine is not None and mine.pop(where, None) is not None and not mine:
+            del self.committed[group_id]
+
+    def remove_group(self, group_id: str) -> None:
+        """Forget everything of a group, what transactions have staged for it too."""
+        self.committed.pop(group_id, None)
+        for groups in self.staged.values():
+            groups.pop(group_id, None)
+
+    def of_group(self, group_id: str) -> Offsets:
+        """Return what a group has committed."""
+        return self.committed.get(group_id, {})
+
+    def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
+        """End a transaction; of two commits for a partition, the one that was written later counts."""
+        ended = self.staged.pop(transaction, {})
+        for group_id, offsets in ended.items() if commit else ():
+            mine = self.committed.setdefault(group_id, {})
+            for where, staged in offsets.items():
+                if where not in mine or mine[where].order < staged.order:
+                    mine[where] = staged
+
+    def is_unstable(self, group_id: str, where: TopicPartition) -> bool:
+        """Whether an open transaction has staged an offset for the partition."""
+        return any(where in groups.get(group_id, ()) for groups in self.staged.values())
+
+    def has_open_transactions(self, group_id: str) -> bool:
+        """Whether an open transaction has staged anything for the group."""
+        return any(group_id in groups for groups in self.staged.values())
+
+    def expired(
+        self,
+        group_id: str,
+        *,
+        since_ms: Callable[[Commit], int],
+        is_subscribed: Callable[[str], bool],
+        now_ms: int,
+        retention_ms: int,
+    ) -> Iterator[TopicPartition]:
+        """Yield the partitions whose offsets have outlived their retention.
+
+        Args:
+            since_ms: from when on a commit ages.
+            is_subscribed: offsets of topics that are read never expire.
+        """
+        for where, commit in self.of_group(group_id).items():
+            if is_subscribed(where.topic) or self.is_unstable(group_id, where):
+                continue
+            if commit.expire_ms is not None:
+                is_over = now_ms >= commit.expire_ms
+            else:
+                is_over = now_ms - since_ms(commit) >= retention_ms
+            if is_over:
+                yield where
+
 
 _NONE = -1
 
@@ -74,10 +159,6 @@ class Commits:
 
         Args:
             retention_ms: the client's own wish (OffsetCommit 2 to 4); -1 for the broker's.
-
-        Raises:
-            RefusedError: the whole commit is refused.
-            KafkaframesError: the log did not take it.
         """
         group = self._group_of(who)
         group.check_commit(who, transactional=False)
@@ -87,12 +168,7 @@ class Commits:
     def commit_in_transaction(
         self, who: Committer, offsets: Mapping[TopicPartition, Offset], producer: Producer
     ) -> dict[TopicPartition, int]:
-        """Stage offsets in a producer's transaction; return an error code for each.
-
-        Raises:
-            RefusedError: the whole commit is refused.
-            KafkaframesError: the log did not take it.
-        """
+        """Stage offsets in a producer's transaction; return an error code for each."""
         try:
             group = self._group_of(who._replace(knows_epochs=False))
             group.check_commit(who, transactional=True)
@@ -175,7 +251,6 @@ class Commits:
 
         Raises:
             RefusedError: there is no such group, or it may not be touched.
-            KafkaframesError: the log did not take it.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -196,11 +271,7 @@ class Commits:
                 self.store.remove(group_id, where)
 
     def forget_topic(self, topic: str) -> None:
-        """Delete the offsets of a topic that is deleted, in every group.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Delete the offsets of a topic that is deleted, in every group."""
         for group_id in list(self.store.committed):
             self._forget(group_id, [where for where in self.store.of_group(group_id) if where.topic == topic])
 
@@ -209,11 +280,7 @@ class Commits:
         return [records.commit_record(group_id, where, None) for where in self.store.of_group(group_id)]
 
     def expire(self, group: Group) -> bool:
-        """Delete what has outlived its retention; return whether nothing is left of the group's offsets.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Delete what has outlived its retention; return whether nothing is left of the group's offsets."""
         ages_from = group.offsets_age_from()
         if ages_from is None:
             return False

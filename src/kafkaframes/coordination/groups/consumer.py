@@ -13,10 +13,8 @@ from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.coordination.groups.ports import Timer
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.coordination.groups.ports import Committer, Timer
+from kafkaframes.errors import ErrorCode, RefusedError
 
 Partition = tuple[UUID, int]
 Assigned = frozenset[Partition]
@@ -333,11 +331,7 @@ class ConsumerGroup:
     # ---------------------------------------------------------------------------------------------- offsets
 
     def check_commit(self, who: Committer, *, transactional: bool) -> None:
-        """Refuse a commit of another epoch, or from nobody while there are members.
-
-        Raises:
-            RefusedError: as ConsumerGroup.validateOffsetCommit refuses it.
-        """
+        """Refuse a commit of another epoch, or from nobody while there are members."""
         if who.generation < 0 and not self.members:
             return
         if transactional and who.generation == _NONE and not who.member_id and who.instance_id is None:

@@ -32,8 +32,7 @@ from kafkaframes.coordination.groups.consumer import (
 from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
@@ -153,10 +152,6 @@ class ConsumerGroups:
         Args:
             group: the group; a new one is put to use by the caller once this returns.
             before: records to be written with it, of another group of this name that it replaces.
-
-        Raises:
-            RefusedError: as Kafka refuses it.
-            KafkaframesError: the log did not take it; nothing has changed.
         """
         old = self._member_of(group, beat)
         replaced = self._replaced(group, beat)
@@ -349,12 +344,7 @@ class ConsumerGroups:
     # ---------------------------------------------------------------------------------------------- leaving
 
     def leave(self, group: ConsumerGroup, beat: Beat) -> Beaten:
-        """Let a member go; a static one with epoch -2 keeps its place until its session times out.
-
-        Raises:
-            RefusedError: it is no member.
-            KafkaframesError: the log did not take it.
-        """
+        """Let a member go; a static one with epoch -2 keeps its place until its session times out."""
         member = group.member(beat.member_id, beat.instance_id)
         if beat.epoch == LEAVE_STATIC and member.instance_id is not None:
             away = replace(member, epoch=LEAVE_STATIC, revoking=NOTHING)
@@ -365,11 +355,7 @@ class ConsumerGroups:
         return Beaten(member.member_id, LEAVE)
 
     def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
-        """Remove members; the others get what they had with their next heartbeats.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Remove members; the others get what they had with their next heartbeats."""
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         gone, metadata_hash = [group.members[one] for one in member_ids], group.metadata_hash

@@ -19,16 +19,14 @@ from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
 from kafkaframes.coordination.groups.loading import LoadedRecord, load
-from kafkaframes.coordination.groups.membership import Committer, Group
 from kafkaframes.coordination.groups.migration import classic_group_of, consumer_group_of
-from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, Record
+from kafkaframes.coordination.groups.ports import Clock, Committer, CoordinatorLog, Group, Record
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSettings
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.coordination.groups.share_protocol import check as check_share
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
+from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup)
@@ -69,11 +67,7 @@ class GroupCoordinator:
         self._expire_later()
 
     def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
-        """Put records of a group into the log, as one batch.
-
-        Raises:
-            KafkaframesError: they are not there.
-        """
+        """Put records of a group into the log, as one batch."""
         partition = coordinator_partition(group_id, self.log.partitions)
         if producer is None:
             self.log.append(partition, rows)
@@ -83,11 +77,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- classic groups
 
     def join(self, request: Join, reply: Callable[[JoinResult], None]) -> None:
-        """Answer a JoinGroup, at once or when the generation begins.
-
-        Raises:
-            KafkaframesError: the log did not take a new group.
-        """
+        """Answer a JoinGroup, at once or when the generation begins."""
         if not request.group_id:
             reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
             return
@@ -152,7 +142,6 @@ class GroupCoordinator:
 
         Raises:
             RefusedError: the group id is empty.
-            KafkaframesError: the log did not take it.
         """
         if not group_id:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID)
@@ -170,10 +159,6 @@ class GroupCoordinator:
 
         Args:
             may_lack_id: version 0: the coordinator gives the member its id.
-
-        Raises:
-            RefusedError: as Kafka refuses it.
-            KafkaframesError: the log did not take it.
         """
         check(beat, may_lack_id=may_lack_id)
         if not beat.member_id:
@@ -213,11 +198,7 @@ class GroupCoordinator:
         return group, before + consumer_records.group_records(group, self.clock.now_ms)
 
     def _downgrade(self, group: ConsumerGroup, leaving: frozenset[str] = frozenset()) -> bool:
-        """Make a classic group of a consumer group of which, without those who leave, all speak the classic protocol.
-
-        Raises:
-            KafkaframesError: the log did not take it; nothing has changed.
-        """
+        """Make a classic group of a consumer group if all speak the classic protocol, but for those who leave."""
         left = [one for one in group.members.values() if one.member_id not in leaving]
         gone = [one for one in group.members.values() if one.member_id in leaving]
         if not left or any(one.classic is None for one in left) or any(one.classic is not None for one in gone):
@@ -235,12 +216,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- share groups
 
     def share_heartbeat(self, beat: ShareBeat) -> Beaten:
-        """Answer a ShareGroupHeartbeat.
-
-        Raises:
-            RefusedError: as Kafka refuses it.
-            KafkaframesError: the log did not take it.
-        """
+        """Answer a ShareGroupHeartbeat."""
         check_share(beat)
         group = self.groups.get(beat.group_id)
         if group is None and beat.epoch == 0:
@@ -269,22 +245,14 @@ class GroupCoordinator:
         return group
 
     def read_share_topics(self, group: ShareGroup, topics: Initialized) -> None:
-        """Take note of the partitions that a share group reads.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Take note of the partitions that a share group reads."""
         if group.group_id not in self.groups:
             self.write(group.group_id, [share_records.state_record(group, {})])
             self.groups[group.group_id], group.has_read = group, True
         self.share.put_initialized(group, topics)
 
     def forget_share_topic(self, topic_id: UUID) -> None:
-        """Take a topic that is gone from what share groups read.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Take a topic that is gone from what share groups read."""
         for group in self.groups.values():
             if isinstance(group, ShareGroup) and topic_id in group.initialized:
                 left = {key: read for key, read in group.initialized.items() if key != topic_id}
@@ -305,12 +273,7 @@ class GroupCoordinator:
     def commit(
         self, who: Committer, offsets: dict[TopicPartition, Offset], *, retention_ms: int = -1
     ) -> dict[TopicPartition, int]:
-        """Commit offsets; return an error code for each. A commit keeps a classic member alive.
-
-        Raises:
-            RefusedError: the whole commit is refused.
-            KafkaframesError: the log did not take it.
-        """
+        """Commit offsets; return an error code for each. A commit keeps a classic member alive."""
         codes = self.commits.commit(who, offsets, retention_ms=retention_ms)
         group = self.groups.get(who.group_id)
         if isinstance(group, ClassicGroup) and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
@@ -371,7 +334,6 @@ class GroupCoordinator:
 
         Raises:
             RefusedError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
-            KafkaframesError: the log did not take it.
         """
         group = self.groups.get(group_id)
         if group is None:

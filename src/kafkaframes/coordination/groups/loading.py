@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from kafkaframes.coordination.groups import consumer_records, records, share_records
 from kafkaframes.coordination.groups.classic import ClassicGroup
+from kafkaframes.coordination.groups.commits import OffsetStore
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
-from kafkaframes.coordination.groups.membership import Group
-from kafkaframes.coordination.groups.offsets import OffsetStore
+from kafkaframes.coordination.groups.ports import Group
 from kafkaframes.coordination.groups.share import ShareGroup
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord

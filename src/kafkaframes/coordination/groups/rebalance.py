@@ -26,8 +26,7 @@ from kafkaframes.coordination.groups.classic import (
 )
 from kafkaframes.coordination.groups.ports import Clock, Record, Timer
 from kafkaframes.coordination.groups.settings import GroupSettings
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _REBALANCED = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
 

@@ -11,10 +11,8 @@ from typing import ClassVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
-from kafkaframes.coordination.groups.membership import Committer
-from kafkaframes.coordination.groups.ports import Timer
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.coordination.groups.ports import Committer, Timer
+from kafkaframes.errors import ErrorCode, RefusedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 
 from kafkaframes.coordination.groups.ports import Clock
 from kafkaframes.coordination.groups.share_in_flight import DONE, Batch, Delivery, InFlight, RecordState, runs_of
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 _STATE_AFTER: Final = {

@@ -14,8 +14,7 @@ from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, ha
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import ErrorCode, KafkaframesError
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 
 class ShareBeat(NamedTuple):
@@ -64,12 +63,7 @@ class ShareGroups:
     begin: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
 
     def heartbeat(self, group: ShareGroup, beat: ShareBeat) -> Beaten:
-        """Answer a heartbeat that does not leave.
-
-        Raises:
-            RefusedError: as Kafka refuses it.
-            KafkaframesError: the log did not take it; nothing has changed.
-        """
+        """Answer a heartbeat that does not leave."""
         old = self._member_of(group, beat)
         member = _subscribed(old or ShareMember(beat.member_id), beat)
         records: list[Record] = []
@@ -134,22 +128,14 @@ class ShareGroups:
         return {topic[0]: (name, frozenset(range(topic[1]))) for name, topic in topics if topic is not None}
 
     def _begin(self, group: ShareGroup, topics: Initialized) -> None:
-        """Let the group read partitions that it does not read yet; they are assigned with the next heartbeat.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Let the group read partitions that it does not read yet; they are assigned with the next heartbeat."""
         for topic_id, (_, indexes) in topics.items():
             for index in sorted(indexes):
                 self.begin(group.group_id, group.epoch, topic_id, index)
         self.put_initialized(group, {**group.initialized, **topics})
 
     def put_initialized(self, group: ShareGroup, topics: Initialized) -> None:
-        """Take note of the partitions that a group reads.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Take note of the partitions that a group reads."""
         if topics != group.initialized:
             self.write(group.group_id, [rows.state_record(group, topics)])
             group.initialized, group.has_read = topics, True
@@ -159,7 +145,6 @@ class ShareGroups:
 
         Raises:
             RefusedError: UNKNOWN_MEMBER_ID.
-            KafkaframesError: the log did not take it.
         """
         group.member(member_id)
         written = rows.member_tombstones(group.group_id, member_id)

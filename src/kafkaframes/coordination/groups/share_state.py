@@ -15,8 +15,7 @@ from uuid import UUID
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog
 from kafkaframes.coordination.groups.share_in_flight import Batch
 from kafkaframes.coordination.groups.share_partition import DEFAULT_LIMITS, Limits, SharePartition
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
+from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.storage.files.names import coordinator_partition
@@ -84,11 +83,7 @@ class ShareStates:
     unread: int = 0
 
     def begin(self, key: ShareKey, group_epoch: int) -> None:
-        """Let a group read a partition that it does not read yet; where it begins its first fetch decides.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Let a group read a partition that it does not read yet; where it begins its first fetch decides."""
         if key not in self.stored:
             self._put(key, Stored(_UNKNOWN, done=_UNKNOWN, state_epoch=group_epoch))
 
@@ -157,31 +152,19 @@ class ShareStates:
         return [key for key in self.stored if key.group_id == group_id]
 
     def reset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
-        """Let a group stand at another offset; -1 lets its first fetch decide.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Let a group stand at another offset; -1 lets its first fetch decide."""
         self._put(key, Stored(start, done=_UNKNOWN if start == _UNKNOWN else 0, state_epoch=group_epoch))
         self.partitions.pop(key, None)
 
     def forget(self, key: ShareKey) -> None:
-        """Forget where a group stands in a partition.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Forget where a group stands in a partition."""
         if key in self.stored:
             self.log.append(self._place(key), [encode_coordinator_record(_key(key), None, None)])
             del self.stored[key]
         self.partitions.pop(key, None)
 
     def forget_all(self, *, group_id: str | None = None, topic_id: UUID | None = None) -> None:
-        """Forget where a group stands everywhere, or where every group stands in a topic.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Forget where a group stands everywhere, or where every group stands in a topic."""
         for key in list(self.stored):
             if key.group_id == group_id or key.topic_id == topic_id:
                 self.forget(key)

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog
 from kafkaframes.coordination.groups.settings import numbers_of_config
-from kafkaframes.coordination.refusal import RefusedError
-from kafkaframes.coordination.transactions import records
 from kafkaframes.coordination.transactions.ending import End, end_of_version_0, end_of_version_2
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
@@ -25,8 +23,11 @@ from kafkaframes.coordination.transactions.state import (
     PREPARED,
     S,
     Transaction,
+    decode,
+    tombstone,
+    transaction_record,
 )
-from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError
+from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _RETRY_MS = 1_000
@@ -73,11 +74,7 @@ class MarkerWriter(Protocol):
     def __call__(
         self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        """Write it; a partition that is not there any more needs none.
-
-        Raises:
-            KafkaframesError: the log did not take it.
-        """
+        """Write it; a partition that is not there any more needs none."""
 
 
 class LoadedRecord(Protocol):
@@ -137,7 +134,6 @@ class TransactionCoordinator:
 
         Raises:
             RefusedError: CONCURRENT_TRANSACTIONS after aborting what was open: ask again.
-            KafkaframesError: the log did not take it.
         """
         if transactional_id is None:
             return ProducerIdentity(self.new_producer_id(), 0)
@@ -183,10 +179,6 @@ class TransactionCoordinator:
 
         Args:
             version: of transactions: 2 where a request adds them that does something else (KIP-890).
-
-        Raises:
-            RefusedError: as Kafka refuses it.
-            KafkaframesError: the log did not take it.
         """
         one = self._of_producer(transactional_id, producer_id, producer_epoch)
         if one.state is S.ONGOING and one.partitions.issuperset(added):
@@ -262,10 +254,6 @@ class TransactionCoordinator:
 
         Args:
             version: of transactions: 2 for EndTxn 5 and later, else 0.
-
-        Raises:
-            RefusedError: as Kafka refuses it.
-            KafkaframesError: the log did not take it.
         """
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
@@ -374,7 +362,7 @@ class TransactionCoordinator:
         for one in list(self.transactions.values()):
             if (one.state is S.EMPTY or one.state in COMPLETE) and one.updated_ms <= oldest_ms:
                 try:
-                    self.log.append(self._partition(one.transactional_id), [records.tombstone(one.transactional_id)])
+                    self.log.append(self._partition(one.transactional_id), [tombstone(one.transactional_id)])
                 except KafkaframesError:
                     continue
                 del self.transactions[one.transactional_id]
@@ -385,7 +373,7 @@ class TransactionCoordinator:
         return coordinator_partition(transactional_id, self.log.partitions)
 
     def _put(self, one: Transaction) -> Transaction:
-        row = records.transaction_record(one, transaction_version=self.settings.transaction_version)
+        row = transaction_record(one, transaction_version=self.settings.transaction_version)
         self.log.append(self._partition(one.transactional_id), [row])
         self.transactions[one.transactional_id] = one
         return one
@@ -396,7 +384,7 @@ class TransactionCoordinator:
             if record.key is None:
                 continue
             try:
-                name, one = records.decode(record.key, record.value)
+                name, one = decode(record.key, record.value)
             except DecodeError:
                 self.unread += 1
                 continue

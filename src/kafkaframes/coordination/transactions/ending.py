@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from kafkaframes.coordination.refusal import RefusedError
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
     LARGEST_EPOCH,
@@ -22,7 +21,7 @@ from kafkaframes.coordination.transactions.state import (
     Transaction,
     TransactionState,
 )
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 
 
 class End(Enum):
@@ -37,11 +36,7 @@ _ENDED_BY = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: 
 
 
 def end_of_version_0(one: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
-    """Decide for a client that does not bump epochs.
-
-    Raises:
-        RefusedError: as Kafka refuses it.
-    """
+    """Decide for a client that does not bump epochs."""
     if one.producer_id != producer_id:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if one.producer_epoch != producer_epoch:
@@ -53,11 +48,7 @@ def end_of_version_0(one: Transaction, producer_id: int, producer_epoch: int, *,
 
 
 def end_of_version_2(one: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
-    """Decide for a client that goes on with the epoch it is answered.
-
-    Raises:
-        RefusedError: as Kafka refuses it.
-    """
+    """Decide for a client that goes on with the epoch it is answered."""
     overflowed = (
         one.previous_producer_id == producer_id and producer_epoch == LARGEST_EPOCH - 1 and one.producer_epoch == 0
     )

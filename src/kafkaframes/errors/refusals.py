@@ -1,11 +1,16 @@
-"""The refusal of records by the append path: an error with Kafka's exception and code (KIP-467)."""
+"""What a broker refuses: the errors with Kafka's code, and the code that stands for any other of ours."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from kafkaframes.errors.codes import ErrorCode
-from kafkaframes.errors.exceptions import KafkaframesError
+from kafkaframes.errors.exceptions import (
+    CorruptRecordError,
+    KafkaframesError,
+    LogDirError,
+    OffsetOutOfRangeError,
+)
 
 # Kafka's exception -> the error code that a producer is answered with; any other is UNKNOWN_SERVER_ERROR.
 _CODES = {
@@ -62,3 +67,32 @@ def _again(
     error = AppendRefusedError(exception, reason, record_errors=record_errors)
     error.valid_bytes = valid_bytes
     return error
+
+
+class RefusedError(KafkaframesError):
+    """A request that a coordinator refuses; nothing has changed then.
+
+    Attributes:
+        code: Kafka's error.
+        reason: the error message of responses that carry one.
+    """
+
+    def __init__(self, code: ErrorCode, reason: str = "") -> None:
+        super().__init__(reason or str(code))
+        self.code = code
+        self.reason = reason or code.message
+
+
+def code_of(error: KafkaframesError) -> ErrorCode:
+    """Return the error code that a broker answers for an exception.
+
+    >>> code_of(OffsetOutOfRangeError("gone")).name
+    'OFFSET_OUT_OF_RANGE'
+    """
+    if isinstance(error, AppendRefusedError | RefusedError):
+        return error.code
+    if isinstance(error, OffsetOutOfRangeError):
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if isinstance(error, LogDirError):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptRecordError) else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -4,7 +4,7 @@ import random
 import socket
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.held_ports import HeldPorts
+from kafkaframes.broker.ports import HeldPorts
 from kafkaframes.storage.partition.manager import LogManager
 
 
