@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import signal
 import socket
 import struct
@@ -32,6 +33,16 @@ from kafkaframes.protocol.messages.headers import encode_request
 RESULTS = Path(__file__).parent / "results" / "broker_partitions.md"
 COUNTS = (100, 1_000, 6_000, 10_000, 50_000)
 PARTITIONS, TOPICS_OF_A_REQUEST = 20, 300
+ABOUT = """# Many partitions
+
+{date}, {cores} cores, load {before:.1f} at the beginning and {after:.1f} at the end, {system}, Python {python},
+durability `{durability}`. Seconds of the wall, in brackets of the broker's CPU: with more load than cores read the CPU.
+
+* others ms: the slowest Metadata of another client while topics are made, 300 of 20 partitions in a request
+* start: after a clean stop; the one after kill -9 follows a second record in each partition
+* MB, fds: of the broker after the clean start
+
+"""
 BROKER = """
 import json, signal, sys, threading, time
 from kafkaframes.broker import Broker
@@ -187,6 +198,7 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="*", default=COUNTS)
     parser.add_argument("--durability", choices=("log", "fsync"), default="log")
     options = parser.parse_args()
+    load = os.getloadavg()[0]
     head = "partitions | | made s | others ms | filled s | stop | start | start after kill -9 | stop of it | MB | fds"
     lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1)]
     print(*lines, sep="\n")
@@ -194,8 +206,15 @@ def main() -> None:
         for is_filled in (False, True):
             lines.append("| " + " | ".join(measure(count, options.durability, is_filled=is_filled)) + " |")
             print(lines[-1], flush=True)
-    today = time.strftime("%Y-%m-%d")
-    text = f"# Many partitions\n\n{today}, {os.cpu_count()} cores, shared; seconds, in brackets of CPU.\n\n"
+    text = ABOUT.format(
+        date=time.strftime("%Y-%m-%d %H:%M"),
+        cores=os.cpu_count(),
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release()}",
+        durability=options.durability,
+        before=load,
+        after=os.getloadavg()[0],
+    )
     RESULTS.write_text(text + "\n".join(lines) + "\n")
 
 

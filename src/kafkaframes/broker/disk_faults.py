@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Self
@@ -218,6 +218,13 @@ class FaultyDisk(FileSystemOver):
         """Return when the entries of a directory are on the disk."""
         self._faults.before("sync_directory", path)
         self.inner.sync_directory(path)
+
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Return when files and directories are on the disk; rules are asked about each of them."""
+        for effect, paths in (("fsync", files), ("sync_directory", directories)):
+            for path in paths:
+                self._faults.before(effect, path)
+        self.inner.flush_all(files, directories)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Say when a file was modified last."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -175,6 +175,12 @@ class MemoryDisk:
 
     def sync_directory(self, path: str) -> None:
         self._effect("do_sync_directory", path)
+
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        for path in files:
+            self.open_file(path).fsync()
+        for path in directories:
+            self.sync_directory(path)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         pass  # no file here has a time

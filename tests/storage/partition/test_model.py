@@ -47,13 +47,13 @@ class LogMachine(RuleBasedStateMachine):
     def begin(self, preallocate, per_batch):
         self.settings = replace(SETTINGS, preallocate=preallocate, index_per_batch=per_batch)
         self.open()
-        self.log = self.manager.create(KEY, now_ms=self.now_ms)
 
     def open(self):
         self.manager = open_log_directory(
             "/kafka", now_ms=self.now_ms, settings_of=self.settings, meta=META, disk=self.disk
         )
-        self.log = self.manager.logs.get(KEY)
+        known = self.manager.logs.get(KEY)  # a log that was never written to has no directory
+        self.log = known or self.manager.create(KEY, now_ms=self.now_ms)
 
     # -------------------------------------------------------------------------------------------- rules
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
 from kafkaframes.storage.files.broker_lock import take_lock
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt, split
+from kafkaframes.storage.files.flush_many import flush_directory, flush_many
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
@@ -71,6 +72,9 @@ class Disk(FileSystem, Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
+
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Return when everything written to files, by whichever descriptor, and then directories are on the disk."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Set the time of a file's last change, in milliseconds since 1970; no effect on a disk without such times."""
@@ -143,11 +147,11 @@ class LocalDisk(LocalFileSystem):
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush_directory(path)
+
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Return when files and directories are on the disk; many of them are flushed together."""
+        flush_many(files, directories, _flush_file)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Say when a file was modified last."""
@@ -156,6 +160,14 @@ class LocalDisk(LocalFileSystem):
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; see ``take_lock``."""
         return take_lock(path)
+
+
+def _flush_file(path: str) -> None:
+    file = LocalFile(path)
+    try:
+        file.fsync()
+    finally:
+        file.close()
 
 
 class _OnlineFile:
@@ -394,6 +406,11 @@ class OnlineDisk(FileSystemOver):
         """Return when the entries of a directory are on the disk."""
         self.effect(path, lambda: self.inner.sync_directory(path), loses_data=True)
 
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Return when files and directories are on the disk; nothing without any."""
+        if paths := [*files, *directories]:
+            self.effect(paths[0], lambda: self.inner.flush_all(files, directories), loses_data=True)
+
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Say when a file was modified last."""
         self.effect(path, lambda: self.inner.set_modified(path, mtime_ms))
@@ -429,6 +446,22 @@ def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = Fa
     except StorageError:
         disk.back_online(undo)
         raise
+
+
+def overwrite(disk: Disk, path: str, data: bytes) -> None:
+    """Write a file in place, without flushing it: one of which a crash may leave any part.
+
+    It is not emptied first: ext4 would begin to write it to the disk at once when it is closed.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    file = disk.open_file(path)
+    try:
+        file.write(0, data)
+        file.truncate(len(data))
+    finally:
+        file.close()
 
 
 def write_whole(

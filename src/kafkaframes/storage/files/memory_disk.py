@@ -5,7 +5,7 @@ Zeros at the end of a file (an index that is allocated at its full size) take no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
@@ -179,6 +179,9 @@ class MemoryDisk:
         self._directories[directory].discard(name)
 
     def sync_directory(self, path: str) -> None:
+        """Do nothing: memory is always up to date."""
+
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Do nothing: memory is always up to date."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
@@ -209,6 +209,9 @@ class OverlayDisk:
         self._gone.add(path)
 
     def sync_directory(self, path: str) -> None:
+        """Do nothing: memory is always up to date."""
+
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Do nothing: memory is always up to date."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:

@@ -151,6 +151,8 @@ def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[Ba
     producer, in the order in which the producers first appear.
     """
     rows = np.flatnonzero(batches.is_v2 & (batches.column("producer_id") >= 0))
+    if not len(rows):
+        return
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
         rows = rows[_last_of_each(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]

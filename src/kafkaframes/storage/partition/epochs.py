@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafkaframes.storage.files import leader_epochs, names
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
-from kafkaframes.storage.files.disk import OnlineDisk, replace_file
+from kafkaframes.storage.files.disk import OnlineDisk, overwrite, replace_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.leader_epochs import Epochs
 
@@ -101,18 +101,11 @@ class LeaderEpochs:
             replace_file(self._disk, self.path, write_leader_epochs(entries))
             self.is_flushed = True
         else:
-            self._write_first(write_leader_epochs(entries))
+            self.is_flushed = (
+                False  # nothing is lost with it: each partition writes its first epoch at its first append
+            )
+            overwrite(self._disk, self.path, write_leader_epochs(entries))
         self._written = entries
-
-    def _write_first(self, raw: bytes) -> None:
-        """Write the file where it has nothing to lose: each partition does it at its first append."""
-        self.is_flushed = False
-        file = self._disk.open_file(self.path)
-        try:
-            file.truncate(0)
-            file.write(0, raw)
-        finally:
-            file.close()
 
 
 def _from(entries: Epochs, start_offset: int) -> Epochs:

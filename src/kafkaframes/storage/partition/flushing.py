@@ -73,7 +73,7 @@ def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
     try:
         old.close()
         flush(state, now_ms=now_ms)
-        state.snapshots.take(base, state.producers.entries())
+        state.snapshots.take(base, state.producers.entries(), active_base=old.base_offset)
         state.snapshots.flush()
         segment.activate(state.settings, is_new=True)
     except StorageError:  # a segment that is closed, and still the active one, is rolled by the next append
@@ -149,7 +149,7 @@ def begin_close(state: LogState) -> Unflushed:
     active.close()
     segments = state.segments.from_floor(state.recovery_point) if is_changed else ()
     files = [path for segment in segments for path in segment.filled_files]
-    state.snapshots.take(state.log_end_offset, state.producers.entries())
+    state.snapshots.take(state.log_end_offset, state.producers.entries(), active_base=active.base_offset)
     files += state.snapshots.unflushed
     state.epochs.write()
     files += [] if state.epochs.is_flushed else [state.epochs.path]

@@ -13,17 +13,17 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.disk import Disk, OnlineDisk, online, write_whole
+from kafkaframes.storage.files.disk import Disk, OnlineDisk, online, overwrite, write_whole
 from kafkaframes.storage.files.filesystem import join, split
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import Checkpointed, discover_partition
 from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.partition import retention
-from kafkaframes.storage.partition.clean_opening import open_clean
 from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.making import new_state
+from kafkaframes.storage.partition.ordinary_opening import open_ordinary
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.segments import Segments
@@ -87,7 +87,7 @@ def open_log(
     """
     there, chosen = online(disk), settings or LogSettings()
     if checkpointed is not None:
-        state = open_clean(there, directory, checkpointed, settings=chosen, now_ms=now_ms)
+        state = open_ordinary(there, directory, checkpointed, settings=chosen, now_ms=now_ms)
         if state is not None:
             return PartitionLog(state)
     log_directory = discover_partition(there, directory, checkpointed)
@@ -203,12 +203,7 @@ def _write(disk: Disk, path: str, content: bytes, recovered: Recovered) -> bool:
     if is_taken or not _is_made_again(name, recovered.plan):
         write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
         return True
-    file = disk.open_file(path)
-    try:
-        file.truncate(0)
-        file.write(0, content)
-    finally:
-        file.close()
+    overwrite(disk, path, content)
     return False
 
 

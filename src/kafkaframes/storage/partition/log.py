@@ -230,11 +230,7 @@ class PartitionLog:
             StorageError: the disk fails; the next opening recovers the log.
         """
         if not self.is_closed:
-            files, directories = self.begin_close()
-            for path in files:
-                self.state.disk.flush_file(path)
-            for path in directories:
-                self.state.disk.sync_directory(path)
+            self.state.disk.flush_all(*self.begin_close())
             self.finish_close(now_ms=now_ms)
 
     def begin_close(self) -> flushing.Unflushed:

@@ -8,8 +8,7 @@ appends, new logs, retention and checkpoints: what was half done is undone, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkaframes.errors import LogDirError, OptionError
@@ -34,7 +33,6 @@ from kafkaframes.storage.partition.settings import LogSettings
 
 _LONGEST_NAME = 255
 _APART = "unreadable"
-_FLUSH_THREADS, _FEW_FILES = 32, 64
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
 
@@ -270,21 +268,10 @@ class LogManager:
         unflushed = [log.begin_close() for log in logs]
         for log in logs:
             log.release()
-        self._flush_all(self.disk.flush_file, [path for one in unflushed for path in one.files])
-        self._flush_all(self.disk.sync_directory, [path for one in unflushed for path in one.directories])
+        files = [path for one in unflushed for path in one.files]
+        self.disk.flush_all(files, list(dict.fromkeys(path for one in unflushed for path in one.directories)))
         for log in logs:
             log.finish_close(now_ms=now_ms)
-
-    def _flush_all(self, flush: Callable[[str], None], paths: Iterable[str]) -> None:
-        """Flush files or directories; where they are many in several threads, which a disk serves together."""
-        paths = list(dict.fromkeys(paths))
-        if len(paths) < _FEW_FILES:
-            for path in paths:
-                flush(path)
-            return
-        with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
-            for _ in threads.map(flush, paths, chunksize=_FEW_FILES):
-                pass
 
     def abandon(self) -> None:
         """Close everything without flushing; the directory counts as not stopped cleanly."""

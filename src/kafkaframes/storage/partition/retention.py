@@ -169,11 +169,11 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
             state.snapshots.remove(offset)
     producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)
-    for segment in state.segments.from_floor(at):
+    for segment in state.segments.from_floor(at) if at < state.log_end_offset else ():
         _replay(segment, at, producers)
     producers.replicated_to(state.high_watermark)
     state.producers, state.snapshots.last = producers, at
-    state.snapshots.take(state.log_end_offset, producers.entries())
+    state.snapshots.take(state.log_end_offset, producers.entries(), active_base=state.segments.active.base_offset)
 
 
 def _replay(segment: LogSegment, from_offset: int, producers: Producers) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkaframes.storage.files.disk import OnlineDisk
+from kafkaframes.storage.files.disk import OnlineDisk, overwrite
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
@@ -34,18 +34,19 @@ class Snapshots:
         """Return the path of the snapshot at ``offset``."""
         return join(self._directory, segment_file_name(offset, _KIND))
 
-    def take(self, offset: int, producers: Iterable[ProducerEntry]) -> None:
-        """Write a snapshot at ``offset``, unless nothing came after the last one; ``flush`` puts it on the disk."""
+    def take(self, offset: int, producers: Iterable[ProducerEntry], *, active_base: int) -> None:
+        """Write a snapshot at ``offset``, unless nothing came after the last one; ``flush`` puts it on the disk.
+
+        It takes the file of one that lies inside the active segment: that of a stop, which no opening needs any more.
+        """
         if offset <= self.last:
             return
         path = self.path_of(offset)
+        if self.offsets and self.offsets[-1] > active_base:
+            self._disk.rename(self.path_of(self.offsets[-1]), path)
+            self._forgotten(self.offsets[-1])
         self.unflushed.append(path)
-        file = self._disk.open_file(path)
-        try:
-            file.truncate(0)
-            file.write(0, write_producer_snapshot(in_file_order(producers)))
-        finally:
-            file.close()
+        overwrite(self._disk, path, write_producer_snapshot(in_file_order(producers)))
         self.offsets = sorted({*self.offsets, offset})
         self.last = offset
 

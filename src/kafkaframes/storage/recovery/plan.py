@@ -188,7 +188,7 @@ def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dic
     return {base: parts for base, parts in splits.items() if parts}
 
 
-class _Walked(NamedTuple):
+class Walked(NamedTuple):
     """What Kafka's recovery keeps of a segment.
 
     Attributes:
@@ -204,7 +204,7 @@ class _Walked(NamedTuple):
     overflows: bool
 
 
-def _walk(read_at: ReadAt, segment: KeptSegment, most_headers: int) -> _Walked:
+def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> Walked:
     """Walk a segment as Kafka's recovery does, and keep the headers of at most ``most_headers`` valid batches.
 
     Raises:
@@ -227,7 +227,7 @@ def _walk(read_at: ReadAt, segment: KeptSegment, most_headers: int) -> _Walked:
         if len(wrong):
             is_far = bool(right[wrong[0]])
             break
-    return _Walked(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
+    return Walked(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
 
 
 def _all_files(partition: Partition) -> Iterable[LogFile]:
@@ -293,12 +293,12 @@ def _recovered_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> 
     return _cut_off(draft, swap, walked, "a finished swap is checked before it takes its place")
 
 
-def _walked(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> _Walked:
+def _walked(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> Walked:
     with filesystem.open(segment.path) as read_at:
-        return _walk(read_at, segment, draft.headers_left)
+        return walk(read_at, segment, draft.headers_left)
 
 
-def _cut_off(draft: Draft, segment: KeptSegment, walked: _Walked, reason: str) -> KeptSegment:
+def _cut_off(draft: Draft, segment: KeptSegment, walked: Walked, reason: str) -> KeptSegment:
     end, headers = walked.end, walked.headers
     draft.headers_left -= sum(map(len, headers or ()))
     final = join(split(segment.path)[0], segment.name)

@@ -66,6 +66,16 @@ def stopped(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str,
     return disk, offsets | ({names.LOG_START_CHECKPOINT: start} if start > first else {})
 
 
+def killed(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
+    """Return the disk that a killed process leaves: it was stopped in order, and went on."""
+    disk, offsets = stopped(live)
+    log = open_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed=Checkpointed(True, offsets))
+    lead(log, idempotent(9, 0, 2), epoch=9)
+    lead(log, batch(1), epoch=9)
+    log.abandon()
+    return disk, offsets
+
+
 def files_of(disk: MemoryDisk) -> dict[str, bytes]:
     return {one.name: disk.read(one.path) for one in disk.list_directory(PATH)}
 
@@ -85,7 +95,7 @@ def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings 
     known |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
     known["segments"] = [(one.base_offset, one.size_bytes, one.largest) for one in state.segments]
     known["producers"] = list(state.producers.entries()), state.producers.open
-    known["snapshots"] = state.snapshots.offsets, state.snapshots.last
+    known["snapshots"] = state.snapshots.offsets, state.snapshots.last, state.snapshots.unflushed, state.is_linked
     known["epochs"] = state.epochs.entries
     return known, files_of(disk)
 
@@ -93,16 +103,16 @@ def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings 
 def compared(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: Any) -> bool:
     """Compare the two paths; return whether the fast one has answered."""
     answers = []
-    fast = loading.open_clean
+    fast = loading.open_ordinary
 
     def noted(*positional: Any, **named: Any) -> Any:
         answers.append(fast(*positional, **named))
         return answers[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "open_clean", noted)
+        patch.setattr(loading, "open_ordinary", noted)
         by_fast = outcome(disk, *arguments)
-        patch.setattr(loading, "open_clean", lambda *_, **named: None)
+        patch.setattr(loading, "open_ordinary", lambda *_, **named: None)
         assert by_fast == outcome(disk, *arguments)
     return answers[0] is not None
 
@@ -142,7 +152,6 @@ def test_both_paths_make_the_same_of_a_clean_log(live, monkeypatch):
             if offset >= 0:
                 compared(monkeypatch, disk, Checkpointed(True, offsets | {name: offset}))
     compared(monkeypatch, disk, Checkpointed(True, {}))
-    assert not compared(monkeypatch, disk, Checkpointed(False, offsets))
     assert not compared(monkeypatch, disk, Checkpointed(True, offsets), LogSettings(record_format=1))
 
 
@@ -152,6 +161,33 @@ def test_both_paths_make_the_same_of_what_is_damaged(live, monkeypatch):
     for what, damaged in damages(disk):
         try:
             compared(monkeypatch, damaged, Checkpointed(True, offsets))
+        except BaseException as error:
+            error.add_note(what)
+            raise
+
+
+@pytest.mark.parametrize("live", LIVES)
+def test_both_paths_make_the_same_of_a_log_whose_process_was_killed(live, monkeypatch):
+    disk, offsets = killed(live)
+    is_fast = compared(monkeypatch, disk, Checkpointed(False, offsets))
+    assert is_fast == (live is not aborted)  # a marker, and an index of transactions
+    for name in offsets:
+        for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
+            if offset >= 0:
+                compared(monkeypatch, disk, Checkpointed(False, offsets | {name: offset}))
+    compared(monkeypatch, disk, Checkpointed(False, {}))
+    compared(monkeypatch, stopped(live)[0], Checkpointed(False, offsets))
+    log = create_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=(new := MemoryDisk()), topic_id=TOPIC_ID)
+    live(log)
+    compared(monkeypatch, new, Checkpointed(False, {}))
+
+
+@pytest.mark.parametrize("live", [plain, rolled])
+def test_both_paths_make_the_same_of_what_is_damaged_and_was_not_stopped(live, monkeypatch):
+    disk, offsets = killed(live)
+    for what, damaged in damages(disk):
+        try:
+            compared(monkeypatch, damaged, Checkpointed(False, offsets))
         except BaseException as error:
             error.add_note(what)
             raise
