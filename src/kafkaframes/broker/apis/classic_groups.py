@@ -169,7 +169,7 @@ def _heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
 @Api(
     name="LeaveGroup",
     tier="T1",
-    behaviour="Removes members; the others are told by their next heartbeat.",
+    behaviour="Removes members; the others learn of it by their next heartbeat.",
     notes={
         "v0-v2": "one member; its error is the request's",
         "v3+": "many, with an error each; static ones by their instance id (KIP-345)",

@@ -106,7 +106,7 @@ def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
     name="DescribeQuorum",
     tier="T3",
     behaviour="The first node is the only voter.",
-    gaps=("there is no __cluster_metadata log: its end is told as 0",),
+    gaps=("there is no __cluster_metadata log: its end is reported as 0",),
     rights=(Right("DESCRIBE", "CLUSTER"),),
 )
 def _describe_quorum(request: _DescribeQuorum, broker: BrokerState) -> Answer:
@@ -166,7 +166,7 @@ def _quorum_row(
 @Api(
     name="UpdateFeatures",
     tier="T3",
-    behaviour="Levels within what is supported are taken, and told by ApiVersions.",
+    behaviour="Levels within what is supported are taken, and listed by ApiVersions.",
     notes={
         "v0": "allow_downgrade",
         "v1+": "an upgrade type, and validate_only",

@@ -40,7 +40,7 @@ def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
     name="DescribeClientQuotas",
     tier="T3",
     behaviour="The quotas that were set.",
-    gaps=("quotas are stored and told, and throttle nobody",),
+    gaps=("quotas are stored and described, not enforced",),
     rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
     refuse=_refuse_description,
 )
