@@ -42,3 +42,13 @@ def test_every_binding_counts(code):
 def test_comprehensions_may_have_one_but_not_other_banned_names():
     tree = ast.parse("[f(one, place) for one, place in x]")
     assert [name for _, name in CHECK["bound_names"](tree)] == ["place"]
+
+
+def test_prose():
+    text = "It is told.\n`told`\n    told = []\n```\nodd\n```\nWhoever enters the room"
+    assert list(CHECK["banned_words"](text)) == [(1, "told"), (7, "Whoever"), (7, "room")]
+
+
+def test_docstrings():
+    tree = ast.parse('"""A."""\n\n\ndef f():\n    """B."""\n')
+    assert [text for _, text in CHECK["docstrings"](tree)] == ["A.", "B."]

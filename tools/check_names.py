@@ -1,6 +1,7 @@
-"""Count names that tools/words.toml bans, by package: more than a package's ceiling is an error.
+"""Count names and words of prose that tools/words.toml bans: more than a ceiling is an error.
 
-Names of packages as arguments list their names; `--lower` writes a count that fell into tools/words.toml.
+Names are counted by package; prose on the pages (Markdown) and in docstrings. Arguments list what a row counts, such as
+`broker`, `pages` or `docstrings`; `--lower` writes a count that fell into tools/words.toml.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ SOURCES = TOP / "src" / "kafkaframes"
 TABLE = TOP / "tools" / "words.toml"
 WORDS: dict[str, Any] = tomllib.loads(TABLE.read_text())
 _PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
+_PROSE = re.compile(rf"\b(?:{'|'.join(WORDS['prose'])})\b", re.IGNORECASE)
 _NAME_OF = {
     ast.arg: "arg",
     ast.FunctionDef: "name",
@@ -66,6 +69,39 @@ def banned_names(file: Path) -> Iterator[tuple[int, str]]:
     return ((line, name) for line, name in names if is_banned(name))
 
 
+def banned_words(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the word of what prose should say otherwise; code, in backquotes or indented, is not prose."""
+    is_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        is_code ^= line.lstrip().startswith("```")
+        if not is_code and not line.startswith("    "):
+            prose = re.sub(r"`[^`]*`", "", line)
+            yield from ((number, word) for word in _PROSE.findall(prose))
+
+
+def pages() -> Iterator[Path]:
+    """Yield the Markdown files of the repository's top and of docs."""
+    return chain(TOP.glob("*.md"), (TOP / "docs").rglob("*.md"))
+
+
+def prose_of(kind: str) -> Iterator[str]:
+    """Yield where a banned word stands on `pages` or in `docstrings`."""
+    for file in sorted(pages() if kind == "pages" else SOURCES.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        texts = [(0, text)] if kind == "pages" else docstrings(ast.parse(text))
+        for start, part in texts:
+            yield from (f"{file.relative_to(TOP)}:{start + line}: {word}" for line, word in banned_words(part))
+
+
+def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield each docstring of a module, with the line before its first."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text is not None:
+                yield node.body[0].lineno - 1, text
+
+
 def package_of(file: Path) -> str:
     """Return the row of the table that counts a file: the longest path that fits, else the file's folder."""
     folders = [str(folder) for folder in file.relative_to(SOURCES).parents]
@@ -78,8 +114,9 @@ def main() -> int:
     for file in sorted(SOURCES.rglob("*.py")):
         lines = [f"{file.relative_to(TOP)}:{line}: {name}" for line, name in banned_names(file)]
         names.setdefault(package_of(file), []).extend(lines)
+    names |= {kind: list(prose_of(kind)) for kind in ("pages", "docstrings")}
     counts = {package: len(lines) for package, lines in names.items()}
-    print("banned names:", ", ".join(f"{package} {count}" for package, count in counts.items() if count) or "none")
+    print("banned words:", ", ".join(f"{package} {count}" for package, count in counts.items() if count) or "none")
     is_wrong = False
     for package, lines in names.items():
         if package in sys.argv[1:]:

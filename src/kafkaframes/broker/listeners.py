@@ -51,7 +51,7 @@ class ListenerOptions:
         if any(not 0 <= port <= _LARGEST_PORT for port in ports):
             raise OptionError(f"a port is 0 to {_LARGEST_PORT}, not {max(ports)}")
         if self.advertised is not None and self.advertised[0] in WILDCARDS:
-            raise OptionError(f"clients cannot be told the address {self.advertised[0]!r}: it names no machine")
+            raise OptionError(f"clients cannot use the address {self.advertised[0]!r}: it names no machine")
         object.__setattr__(self, "name", self.name or self.protocol)
 
     @property
@@ -75,7 +75,7 @@ class ListenerOptions:
         host, wanted = self.advertised
         reported = wanted + port - self.port if wanted and self.port else wanted or port
         if reported > _LARGEST_PORT:
-            raise OptionError(f"listener {self.name}: clients cannot be told port {reported} of a further node")
+            raise OptionError(f"listener {self.name}: clients cannot use port {reported} of a further node")
         return host, reported
 
 

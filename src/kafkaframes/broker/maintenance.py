@@ -103,7 +103,7 @@ class Cleaning:
                     return
             self.broker.logs.note_cleaned(one.key, one.end)
         except KafkaframesError:
-            _LOG.exception("%s: the cleaned segments could not take their places", one.key)
+            _LOG.exception("%s: the cleaned segments could not replace the old ones", one.key)
 
     def in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work in a thread, and what follows it on the broker's own: ``run_apart`` of a broker that listens."""

@@ -186,7 +186,7 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
             say(f"kafkaframes: {fault}", err=True)
         if result.fault_count > len(result.faults):
             more = result.fault_count - len(result.faults)
-            say(f"kafkaframes: {result.task.path}: and {more:,} more damaged places", err=True)
+            say(f"kafkaframes: {result.task.path}: and {more:,} more damaged positions", err=True)
     for result in outcome.failed:
         say(f"kafkaframes: not exported: {result.failed}", err=True)
     if as_json:

@@ -60,7 +60,7 @@ partition_option = click.option(
 )
 selection_options = (topic_option, partition_option)
 range_options = (
-    click.option("--from-offset", type=click.IntRange(0), help="The first offset wanted, of every partition."),
+    click.option("--from-offset", type=click.IntRange(0), help="The first offset, of every partition."),
     click.option("--until-offset", type=click.IntRange(0), help="The end: the first offset that is left out."),
     click.option(
         "--from-time", metavar="TIME", help="The first timestamp to take: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."

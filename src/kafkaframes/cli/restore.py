@@ -195,7 +195,7 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
 
 def _remarks(report: RestoreReport) -> list[str]:
     said = [f"{one['severity']}: {one['topic']}-{one['partition']}: {one['message']}" for one in report.decisions]
-    said += [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not asked for"]
+    said += [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not selected"]
     for one in report.partitions:
         name = f"{one.topic}-{one.partition}"
         said += [f"{lost.file}: bytes {lost.start:,} to {lost.end:,} are left out: {lost.reason}" for lost in one.lost]
@@ -218,7 +218,7 @@ def _how_to_go_on(report: RestoreReport, settings: RestoreSettings) -> str:
     where = Path(report.destination).absolute()
     if settings.bootstrap != KRAFT:
         return (
-            "next: stop the broker, put the partitions' directories in the place of its own, start it;\n"
+            "next: stop the broker, replace its partitions' directories by these, start it;\n"
             "committed offsets: kafka-consumer-groups --reset-offsets --from-file group-offsets.csv (docs/restore.md)"
         )
     return (

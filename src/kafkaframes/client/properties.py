@@ -110,7 +110,7 @@ _IGNORED: Final = {
     "all addresses of a name are tried in turn": "client.dns.lookup broker.address.family",
     "connections stay open, and those that a broker closes are opened anew": "connections.max.idle.ms",
     "each attempt has socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
-    "where no known broker answers, the bootstrap servers are asked again": """
+    "where no known broker answers, the bootstrap servers are tried again": """
         metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms
     """,
     "metadata of a topic are kept while the producer lives": "metadata.max.idle.ms",
@@ -130,7 +130,7 @@ _IGNORED: Final = {
         sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
         sasl.login.refresh.window.jitter
     """,
-    "the token endpoint is asked with timeouts of its own": """
+    "the token endpoint has timeouts of its own": """
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
         sasl.login.retry.backoff.ms
     """,

@@ -221,6 +221,6 @@ class UnknownOutcomeError(KafkaframesError):
 
     def __init__(self, place: str, run: str, reason: str) -> None:
         super().__init__(
-            f"{place}: whether commit {run} was made cannot be told ({reason}); its files stay, the next "
+            f"{place}: whether commit {run} was made is unknown ({reason}); its files stay, the next "
             "`incremental` run goes on behind what the table says"
         )

@@ -121,7 +121,11 @@ _ROWS = (
         '{"orders": {"0": 1763700000000}}; stronger than endingOffsets',
     ),
     Option(
-        "failOnDataLoss", "fail_on_data_loss", boolean, "true", "requested offsets that the log no longer has are an error"
+        "failOnDataLoss",
+        "fail_on_data_loss",
+        boolean,
+        "true",
+        "requested offsets that the log no longer has are an error",
     ),
     Option(
         "isolation",

@@ -70,7 +70,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     def write(directory: Path) -> None:
         report.partitions += _written(_by_partition(df, chosen), directory, chosen)
         if not report.partitions:
-            raise OptionError("nothing to restore: the frame has no rows of what is asked for")
+            raise OptionError("nothing to restore: the frame has no rows that are selected")
         given = dict(chosen.topic_ids)
         for topic in sorted({one.topic for one in report.partitions}):
             report.topic_ids[topic] = given.get(topic) or _new_id()

@@ -90,7 +90,7 @@ _NOW_MS = 1_750_000_000_000
 # What is here otherwise, by design.
 NAMED = (
     Named(
-        "ApiVersions", r"\.apiKeys", "APIs that are not built, or are told for tests of clients; see the table above"
+        "ApiVersions", r"\.apiKeys", "APIs that are not built, or are listed for tests of clients; see the table above"
     ),
     Named(
         "ApiVersions",

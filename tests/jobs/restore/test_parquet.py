@@ -186,7 +186,7 @@ def test_the_report_has_rows_read_and_records_written(tmp_path, record_format, c
     )
     (one,) = report.partitions
     assert (one.records_read, one.records_written) == (500, 483)
-    assert one.records_left_out == {"outside the offsets or times asked for": 17}
+    assert one.records_left_out == {"outside the selected offsets or times": 17}
 
 
 def test_rows_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):

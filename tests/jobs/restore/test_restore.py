@@ -212,7 +212,7 @@ def test_the_report_has_the_records_read_written_and_left_out(tmp_path):
     report = restored(source, tmp_path / "new", offsets="reassign", from_offset=3, until_offset=17)
     (one,) = report.partitions
     assert (one.records_read, one.records_written) == (20, 14)
-    assert one.records_left_out == {"outside the offsets or times asked for": 6}
+    assert one.records_left_out == {"outside the selected offsets or times": 6}
 
 
 # --------------------------------------------------------------------------------------------------------------- ranges

@@ -177,7 +177,7 @@ def _row(
         if (one := broker.credentials.scram.get((user, mechanism))) is not None
     ]
     if is_twice:
-        row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is asked for twice"
+        row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is named twice"
     elif not infos:
         row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credentials"
     else:

@@ -85,7 +85,7 @@ def _creation(request: _CreateTopics, broker: BrokerState, asked: Any, times: in
     row = request.response.CreatableTopicResult(name=asked.name, error_message=None)
     try:
         if times > 1:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
         yield from _create(request, broker, asked, row, batch)
     except RefusedError as refused:
         row.error_code, row.error_message = refused.code, refused.reason
@@ -224,7 +224,7 @@ def _added(
 
 def _growth(request: _CreatePartitions, broker: BrokerState, asked: Any, times: int) -> Steps[Any]:
     code: int = ErrorCode.INVALID_REQUEST
-    message: str | None = "asked for twice"
+    message: str | None = "named twice"
     if times == 1:
         code, message = yield from _add(request, broker, asked)
     return request.response.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
@@ -239,7 +239,7 @@ def _add(request: _CreatePartitions, broker: BrokerState, asked: Any) -> Steps[t
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
     have = len(topic.partitions)
     if not have < asked.count <= _MOST_PARTITIONS:
-        return ErrorCode.INVALID_PARTITIONS, f"topic {asked.name!r} has {have} partitions, {asked.count} were asked for"
+        return ErrorCode.INVALID_PARTITIONS, f"topic {asked.name!r} has {have} partitions, {asked.count} were requested"
     new = asked.assignments
     if new is not None and len(new) != asked.count - have:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(new)} assignments for {asked.count - have} new partitions"

@@ -52,7 +52,7 @@ def parse(text: str) -> Login:
     """
     words = _words(text)
     if len(words) < 3 or words[-1] != (";", False):
-        raise _bad("a login module, a control flag, options and a semicolon at the end are wanted")
+        raise _bad("a login module, a control flag, options and a semicolon at the end are required")
     module = words[0][0].rpartition(".")[2]
     if module in _REFUSED:
         raise _bad(_REFUSED[module])

@@ -118,9 +118,7 @@ def _prepare(root: Path, asked: dict[str, Any]) -> None:
     if known.exists():
         if (before := _parsed(known)) != asked:
             differs = ", ".join(sorted(name for name in asked if before.get(name) != asked[name]))
-            raise OptionError(
-                f"`to` {root}: an earlier run asked for something else ({differs}); `overwrite` replaces it"
-            )
+            raise OptionError(f"`to` {root}: an earlier run had other settings ({differs}); `overwrite` replaces it")
     else:
         write_whole(known, json.dumps(asked))
     shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # of a run that was killed

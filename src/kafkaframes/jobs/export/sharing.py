@@ -125,7 +125,7 @@ def _check_all_here(
     if gone:
         changed = next(now[name].path for name, known in here.items() if not _same(known.task, now[name]))
         raise OptionError(
-            f"{changed} has changed (or other offsets are asked for) since it was exported into one file with "
+            f"{changed} has changed (or other offsets are selected) since it was exported into one file with "
             f"{gone[0]}, which is not there any more: export to a new directory, or with `overwrite`"
         )
 

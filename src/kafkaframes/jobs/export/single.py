@@ -64,7 +64,7 @@ def export_single(
                     copy_segment(results[-1], settings, write, memory=memory)
             check_rows(output.rows, results, place=str(final))
             if not output.is_begun:
-                raise OptionError(f"nothing to export: no record of {len(tasks):,} segments is asked for")
+                raise OptionError(f"nothing to export: no record of {len(tasks):,} segments is selected")
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ SOURCE_COLUMNS = (
     "key", "value", "offset", "timestamp", "timestamp_type", "headers", "codec", "control", "position", "batch_size",
 )  # fmt: skip
 CONTROL_RECORDS = "control records (transaction markers)"
-NOT_ASKED_FOR = "outside the times or keys asked for"
+NOT_ASKED_FOR = "outside the selected times or keys"
 _BEFORE_SIZE = 12
 
 

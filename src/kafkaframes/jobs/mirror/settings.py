@@ -60,7 +60,7 @@ class MirrorSettings:
         """
         for name, value in (("source", self.source), ("target", self.target)):
             if not value.strip():
-                raise OptionError(f"`{name}` is empty: bootstrap servers or a log directory are wanted")
+                raise OptionError(f"`{name}` is empty: expected bootstrap servers or a log directory")
         if self.source == self.target:
             raise OptionError(f"`source` and `target` are the same: {self.source}")
         if self.offsets not in (None, KEEP, REASSIGN):

@@ -35,7 +35,7 @@ from kafkaframes.records.scan import Batches, Bytes
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 END = 2**63 - 1
-OUTSIDE = "outside the offsets or times asked for"
+OUTSIDE = "outside the selected offsets or times"
 UNDECODABLE = "in batches that cannot be decoded"
 
 

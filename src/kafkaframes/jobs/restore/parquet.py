@@ -97,7 +97,7 @@ def restore_parquet(
         and (not settings.partitions or one.partition in settings.partitions)
     }
     if not targets:
-        raise OptionError(f"nothing to restore: {source} has no rows of what is asked for")
+        raise OptionError(f"nothing to restore: {source} has no rows that are selected")
     report = RestoreReport([source], str(destination), described(settings), table.fingerprint, dry_run=dry_run)
     requested = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):

@@ -111,7 +111,7 @@ def plan_restore(
         target = replace(source, topic=settings.new_name(source.topic))
         plan.partitions.append(_planned(target, directory, partition))
     if not plan.partitions:
-        raise OptionError("nothing to restore: no live partition of the sources is asked for")
+        raise OptionError("nothing to restore: no live partition of the sources is selected")
     plan.topic_ids = _topic_ids(copies, settings, new_id)
     plan.partitions.sort(key=lambda log: log.target)
     return plan
@@ -150,13 +150,13 @@ def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
     if topic == names.CLUSTER_METADATA_TOPIC:
         return "read for the topics' settings; the new node starts a metadata log of its own"
     if topic == OFFSETS_TOPIC:
-        return "committed offsets are not asked for"
+        return "committed offsets are not restored by these settings"
     if topic in STATE_TOPICS and not settings.topics:
         return "" if is_as_it_was(settings) else "it speaks of offsets, names or ids that change"
     if not settings.wants_topic(topic, is_internal=topic in INTERNAL_TOPICS):
-        return "not asked for"
+        return "not selected"
     if settings.partitions and partition.partition not in settings.partitions:
-        return "not asked for"
+        return "not selected"
     return ""
 
 

@@ -140,7 +140,7 @@ class ClientConnection:
         if data is None:
             return None
         if not self._sent:
-            raise DecodeError("a response that no request asked for", position=0)
+            raise DecodeError("a response to no request", position=0)
         sent = self._sent.popleft()
         if sent is _TOKEN:
             return Frame(_SASL_AUTHENTICATE, sent.version, 0, None, bytes(data))

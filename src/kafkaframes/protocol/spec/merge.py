@@ -33,7 +33,7 @@ def merge_older(newer: MessageSpec, older: MessageSpec) -> MessageSpec:
     for version in merged.valid_versions:
         source = older if missing.contains(version) else newer
         if not _same(layout(merged, version), layout(source, version)) or _flexible(merged, source, version):
-            raise SpecError(f"{newer.name}: version {version} cannot be told beside the newer ones")
+            raise SpecError(f"{newer.name}: version {version} cannot be described together with the newer ones")
     return merged
 
 

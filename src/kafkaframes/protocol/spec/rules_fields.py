@@ -65,7 +65,7 @@ def _where_tagged(one: FieldDecl, message: Message) -> str:
         return f"and no version that has the field is flexible (flexibleVersions {flexible})"
     if not wanted.is_open:
         return f"they must be open, and the versions of the field end: {one.versions}"
-    return f'the generator wants them told; in all flexible versions: "taggedVersions": "{wanted}"'
+    return f'the generator requires them; in all flexible versions: "taggedVersions": "{wanted}"'
 
 
 def _flexible(one: FieldDecl, message: Message) -> Versions:

@@ -12,7 +12,7 @@ def check_row_counts(
 ) -> None:
     """Check that every row that was read was written, or left out for a reason.
 
-    >>> check_row_counts(5, 3, {"outside the offsets asked for": 2}, place="orders-0")
+    >>> check_row_counts(5, 3, {"outside the selected offsets": 2}, place="orders-0")
 
     Args:
         read, written: rows.
@@ -32,8 +32,8 @@ def check_row_counts(
 def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str:
     """Write the counts for people.
 
-    >>> row_counts_text(5, 3, {"outside the offsets asked for": 2})
-    '5 records read, 3 written, 2 left out (outside the offsets asked for)'
+    >>> row_counts_text(5, 3, {"outside the selected offsets": 2})
+    '5 records read, 3 written, 2 left out (outside the selected offsets)'
     >>> row_counts_text(5, 5, {})
     '5 records read, 5 written'
     """

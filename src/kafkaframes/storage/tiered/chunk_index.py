@@ -112,7 +112,7 @@ def _variable(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
         raise error.within("transformedChunks") from None
     index = ChunkIndex(chunk_size, file_size, "variable", ends=np.cumsum(sizes, dtype=np.int64))
     if len(sizes) != index.count:
-        reason = f"{len(sizes)} chunks, but {file_size} bytes in pieces of {chunk_size} are {index.count}"
+        reason = f"{len(sizes)} chunks, but {file_size} bytes in chunks of {chunk_size} are {index.count}"
         raise DecodeError(reason, path=("transformedChunks",))
     return index
 

@@ -53,7 +53,7 @@ def decryptor(key: bytes, aad: bytes) -> Decrypt:
 
     def decrypt(stored: bytes | memoryview) -> bytes:
         if len(stored) < IV_BYTES + TAG_BYTES:
-            raise UnreadableError(f"{len(stored)} bytes are too few for an encrypted piece")
+            raise UnreadableError(f"{len(stored)} bytes are too few for an encrypted chunk")
         try:
             return bytes(cipher.decrypt(bytes(stored[:IV_BYTES]), stored[IV_BYTES:], aad))
         except InvalidTag:
