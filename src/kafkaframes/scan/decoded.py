@@ -76,6 +76,7 @@ class SchemaChoice:
     registry: str | None = None
     subject: str | None = None
     message: str | None = None
+    other_fields: bool = True
 
     def decoding(self, mode: str, *, topics: Collection[str], sample: Callable[[], Iterable[bytes | None]]) -> Decoding:
         """Return what is known of the values.
@@ -94,10 +95,11 @@ class SchemaChoice:
             raise OptionError("only one of `schema` and `registry` can be given")
         if self.registry is not None:
             registered = subject_schema(self.registry, self.subject or _subject(topics), mode)
-            decoding = Decoding(mode, None, {}, self.registry, registered, self.message or "")
+            decoding = Decoding(mode, None, {}, self.registry, registered, self.message or "", self.other_fields)
         else:
             text = _text(self.schema)
-            decoding = Decoding(mode, _inferred(sample, mode) if text is None else text, message=self.message or "")
+            text = _inferred(sample, mode) if text is None else text
+            decoding = Decoding(mode, text, message=self.message or "", other_fields=self.other_fields)
         decoding.decoder()
         return decoding
 

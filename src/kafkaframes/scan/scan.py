@@ -110,6 +110,7 @@ class Scan:
         subject: str | None = None,
         message: str | None = None,
         errors: str = "null",
+        other_fields: bool = True,
     ) -> Scan:
         """Return a scan whose column ``value`` is a struct, and that has a column ``_error``: why a value is none.
 
@@ -123,6 +124,8 @@ class Scan:
             message: Protobuf: the message's full name; the first by default.
             errors: ``null``: a value that cannot be decoded is null, with its reason in ``_error``; ``raise``: it is an
                 error.
+            other_fields: JSON: fields that the schema does not know are text in the field ``other_fields``; else they
+                are left out, which is faster where values have such.
 
         Raises:
             OptionError: no schema can be had, or it does not fit.
@@ -133,7 +136,7 @@ class Scan:
             raise OptionError(f"`errors` is null or raise, not {errors!r}")
         if "value" not in self.source.default_columns:
             raise OptionError(f"{self.source.label}: there is no column value")
-        choice = SchemaChoice(schema, registry, subject, message)
+        choice = SchemaChoice(schema, registry, subject, message, other_fields)
         known = choice.decoding(value, topics=self.kept.topics or self.source.topics, sample=self._first_values)
         decoding = ValueDecoding(known, raises=errors == "raise")
         has_reasons = not decoding.raises and self.chosen is not None

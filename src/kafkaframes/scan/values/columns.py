@@ -69,7 +69,7 @@ def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: boo
     if decoder is not None:
         values = columns.pop("value")
         columns[TOMBSTONE] = values.is_null()
-        columns |= _decoded(values.to_pylist(), decoder, reasons)
+        columns |= _decoded(values, decoder, reasons)
     made = pa.RecordBatch.from_pydict(columns)
     if not reasons:
         return made, None
@@ -87,7 +87,7 @@ def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, 
         A struct for each value, null where the value is null or cannot be decoded; and why not, by row.
     """
     reasons: dict[int, str] = {}
-    columns = _decoded(values.to_pylist(), decoder, reasons)
+    columns = _decoded(values, decoder, reasons)
     missing = values.is_null().to_numpy(zero_copy_only=False)
     missing[list(reasons)] = True
     reasons = {row: reason[:_LONGEST_REASON] for row, reason in reasons.items()}
@@ -96,9 +96,13 @@ def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, 
     ), reasons
 
 
-def _decoded(values: list[bytes | None], decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
+def _decoded(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
     """Return a column for each field; a row that fits none is added to ``reasons`` and is null in all."""
-    rows = [_decoded_row(value, place, decoder, reasons) for place, value in enumerate(values)]
+    at_once = getattr(decoder, "columns", None)  # of JSON
+    if at_once is not None and not reasons and (columns := at_once(values)) is not None:
+        made: dict[str, pa.Array] = columns
+        return made
+    rows = [_decoded_row(value, row, decoder, reasons) for row, value in enumerate(values.to_pylist())]
     try:
         return {field.name: _column(rows, field) for field in decoder.fields}
     except _CONVERSION_ERRORS:  # one of many: find those that it is

@@ -38,6 +38,7 @@ class Decoding:
         registry: a URL; None for none.
         registered: what the registry said of the table's subject, when the run began.
         message: Protobuf: the message's full name; empty for the first one.
+        other_fields: JSON: whether there is a column for fields that the schema does not know.
     """
 
     mode: str
@@ -46,6 +47,7 @@ class Decoding:
     registry: str | None = field(default=None, repr=False)
     registered: Registered | None = field(default=None, repr=False)
     message: str = ""
+    other_fields: bool = True
 
     @property
     def has_prefix(self) -> bool:
@@ -68,7 +70,8 @@ class _Key:
     def __init__(self, decoding: Decoding) -> None:
         self.decoding = decoding
         by_id = tuple(sorted(decoding.by_id.items()))
-        self._same = (decoding.mode, decoding.schema, by_id, decoding.registry, decoding.registered, decoding.message)
+        source = decoding.registry, decoding.registered
+        self._same = (decoding.mode, decoding.schema, by_id, *source, decoding.message, decoding.other_fields)
 
     def __hash__(self) -> int:
         return hash(self._same)
@@ -237,7 +240,8 @@ def _json(decoding: Decoding) -> Decoder:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"no JSON Schema: {error}") from None
-    return _Unframed(JsonDecoder(schema), _Framed(decoding))
+    decoder = JsonDecoder(schema, other_fields=decoding.other_fields)
+    return _Unframed(decoder, _Framed(decoding), has_prefix=decoding.has_prefix)
 
 
 def _avro(decoding: Decoding) -> Decoder:
@@ -256,13 +260,17 @@ def _protobuf(decoding: Decoding) -> Decoder:
 class _Unframed:
     """A decoder behind a prefix."""
 
-    def __init__(self, decoder: JsonDecoder, framed: _Framed) -> None:
-        self._decoder, self._payload = decoder, framed.payload
+    def __init__(self, decoder: JsonDecoder, framed: _Framed, *, has_prefix: bool) -> None:
+        self._decoder, self._payload, self._has_prefix = decoder, framed.payload, has_prefix
         self.fields = decoder.fields
 
     def decode(self, value: bytes) -> Any:
         """Decode what follows the prefix."""
         return self._decoder.decode(self._payload(value))
+
+    def columns(self, values: Any) -> Any:
+        """Decode many values at once, where none has a prefix; None: decode each."""
+        return None if self._has_prefix else self._decoder.columns(values)
 
 
 _DECODERS: Final = {JSON: _json, AVRO: _avro, PROTOBUF: _protobuf}

@@ -17,6 +17,7 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.columns import Row, column_name
 from kafkaframes.scan.values.framing import BadValueError
+from kafkaframes.scan.values.json_columns import parsed_columns
 
 OTHER: Final = "other_fields"
 WHOLE: Final = "value"  # the column of values that are no objects
@@ -32,12 +33,13 @@ class JsonDecoder:
 
     Args:
         schema: a JSON Schema, as parsed.
+        other_fields: whether there is a column for fields that the schema does not know; else they are left out.
 
     Raises:
         OptionError: it is none.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, *, other_fields: bool = True) -> None:
         if not isinstance(schema, dict):
             raise OptionError("a JSON Schema is an object")
         self._is_object = _kind(schema) == "object" and isinstance(schema.get("properties"), dict)
@@ -49,7 +51,20 @@ class JsonDecoder:
         if len({*self._names.values(), OTHER}) <= len(self._names):
             raise OptionError(f"JSON Schema: two fields are called {sorted(self._names.values())}, or one {OTHER}")
         found = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
-        self.fields: tuple[pa.Field, ...] = (*found, pa.field(OTHER, pa.string()))
+        self._keeps_other = other_fields
+        self._kinds = {name: kind for name, (kind, _) in self._readers.items()}
+        self._is_plain = self._is_object and _is_plain(schema)
+        self.fields: tuple[pa.Field, ...] = (*found, pa.field(OTHER, pa.string())) if other_fields else (*found,)
+
+    def columns(self, values: pa.Array) -> dict[str, pa.Array] | None:
+        """Return the columns of many values at once where each is as the schema says; else None: decode each."""
+        if not self._is_plain:
+            return None
+        arrays = parsed_columns(values, self._kinds, drops_other=not self._keeps_other)
+        if arrays is None:
+            return None
+        columns = dict(zip(self._names.values(), arrays, strict=True))
+        return {**columns, OTHER: pa.nulls(len(values), pa.string())} if self._keeps_other else columns
 
     def decode(self, value: bytes) -> Row:
         """Return a value's columns.
@@ -66,7 +81,7 @@ class JsonDecoder:
         else:
             row = _fields_of(parsed, self._readers, "$", extras)
             row = {self._names[name]: one for name, one in row.items()}
-        if extras:
+        if extras and self._keeps_other:
             row[OTHER] = _text(extras)
         return row
 
@@ -94,6 +109,16 @@ def _kind(schema: Any) -> str:
     kind = schema.get("type") if isinstance(schema, dict) else None
     kinds = [one for one in kind if one != "null"] if isinstance(kind, list) else [kind]
     return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], str) else ""
+
+
+def _is_plain(schema: Any) -> bool:
+    """Return whether no column is text made of what stands there."""
+    kind = _kind(schema)
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return _is_plain(schema["items"])
+    if kind == "object" and isinstance(schema.get("properties"), dict):
+        return bool(schema["properties"]) and all(map(_is_plain, schema["properties"].values()))
+    return kind in _PLAIN
 
 
 def _planned(schema: Any, depth: int) -> tuple[pa.DataType, Reader]:

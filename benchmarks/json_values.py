@@ -1,0 +1,63 @@
+"""What decoding JSON values as columns brings over decoding each of them.
+
+Both sides make the same struct of the same values, in turn; the ratio of their best CPU times counts. ``subset``: the
+schema knows half of the fields, and the others are left out.
+
+    python benchmarks/json_values.py [--values 50000] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+
+import pyarrow as pa
+
+from kafkaframes.scan.values.columns import decoded_struct
+from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
+
+
+class OneByOne:
+    """A decoder without its columns."""
+
+    def __init__(self, decoder):
+        self.decode, self.fields = decoder.decode, decoder.fields
+
+
+def orders(count):
+    rng = random.Random(7)
+    for number in range(count):
+        order = {"id": rng.randrange(10**8), "customer": f"c{rng.randrange(10**5)}", "cents": rng.randrange(10**6)}
+        lines = [{"sku": f"s{rng.randrange(999)}", "count": rng.randrange(1, 9)} for _ in range(number % 3)]
+        yield json.dumps(order | {"city": rng.choice(("Oslo", "Lima")), "price": rng.random(), "lines": lines}).encode()
+
+
+def best_cpu_seconds(values, decoders, rounds):
+    best = [float("inf")] * len(decoders)
+    for _ in range(rounds):
+        for side, decoder in enumerate(decoders):
+            started = time.process_time()
+            decoded_struct(values, decoder)
+            best[side] = min(best[side], time.process_time() - started)
+    return best
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--values", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    values = pa.array(orders(options.values), pa.binary())
+    schema = infer_schema(values[:1000].to_pylist())
+    subset = {**schema, "properties": {name: schema["properties"][name] for name in ("id", "customer", "cents")}}
+    for name, known, keeps in (("whole", schema, True), ("subset", subset, False)):
+        decoder = JsonDecoder(known, other_fields=keeps)
+        slow, fast = best_cpu_seconds(values, (OneByOne(decoder), decoder), options.rounds)
+        rates = f"{options.values / slow:,.0f} and {options.values / fast:,.0f} values a CPU second"
+        print(f"{name}: one by one and as columns: {rates}: ratio {slow / fast:.1f}")
+
+
+if __name__ == "__main__":
+    main()
