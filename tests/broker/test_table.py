@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.polling import polled_by_kafka_python
+from tests.capture.own_specs import write_specs
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.own_specs import serve_specs
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
+from kafkaframes.protocol.messages import class_of
+from kafkaframes.protocol.messages.registry import with_catalog
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.kip_636 import rewrite
@@ -114,3 +118,16 @@ def test_a_version_that_turned_flexible_has_a_flexible_header(broker, specs):
 def test_a_release_has_no_specs_beside_it(specs):
     with pytest.raises(OptionError, match="broker_release"):
         Broker(broker_release="2.4", specs=specs)
+
+
+def test_specs_with_a_new_version_only_keep_the_old_ones(tmp_path):
+    folder = write_specs(tmp_path / "specs")  # Heartbeat 5, beside the catalog's 0 to 4
+    assert serve_specs(folder).advertised[12] == (0, 5)
+    known = with_catalog(folder)
+    heartbeat = catalog.load("HeartbeatRequest")
+    for version in heartbeat.valid_versions:
+        ours, theirs = class_of(known["HeartbeatRequest"]), class_of(heartbeat)
+        body = ours(group_id="g").encode(version)
+        assert body == theirs(group_id="g").encode(version)
+        assert ours.decode(body, version).to_json(version) == theirs.decode(body, version).to_json(version)
+    assert class_of(known["HeartbeatRequest"])(group_id="g").encode(5) != body

@@ -10,6 +10,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.objects import Message, class_in_catalog, class_of
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.load import load_message
+from kafkaframes.protocol.spec.merge import merge_older
 from kafkaframes.protocol.spec.model import MessageSpec
 
 Specs: TypeAlias = Mapping[str, MessageSpec] | Iterable[MessageSpec] | MessageSpec | str | Path
@@ -65,18 +66,22 @@ def message_of(name: str, specs: Specs | None) -> type[Message]:
 def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
     """Return a user's specs by name, and the catalog's request or response of each API where they have none.
 
+    Versions below those of a user's spec are the catalog's: both ends go on speaking them.
+
     Raises:
-        SpecError: a file is no spec.
+        SpecError: a file is no spec, or one class cannot have its versions and the catalog's.
         OptionError: a path cannot be read.
     """
-    own = specs_by_name(specs)
-    there = {(spec.api_key, spec.type) for spec in own.values()}
-    found = dict(own)
+    known = specs_by_name(specs)
+    own = {(spec.api_key, spec.type): name for name, spec in known.items()}
     for api in catalog.apis():
         for type_, name in (("request", api.request), ("response", api.response)):
-            if (api.key, type_) not in there:
-                found.setdefault(name, catalog.load(name))
-    return found
+            own_name = own.get((api.key, type_))
+            if own_name is None:
+                known.setdefault(name, catalog.load(name))
+            else:
+                known[own_name] = merge_older(known[own_name], catalog.load(name))
+    return known
 
 
 def _from_path(path: Path) -> Iterator[MessageSpec]:
