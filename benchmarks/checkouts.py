@@ -49,8 +49,8 @@ def least(call: Callable[[], object], *, count: int = 1, turns: int = TURNS) -> 
 def reading(folder: Path) -> Iterator[Row]:
     """Segments to Arrow."""
     import kafkaframes
+    from kafkaframes.scan.columns import rebatch
     from kafkaframes.scan.log.reading import read_work
-    from kafkaframes.scan.rebatch import rebatch
 
     for codec in ("none", "lz4"):
         directory = log_directory(folder, codec, codec=codec)

@@ -109,8 +109,8 @@ def produced(directory: Path) -> Iterator[tuple[str, Call]]:
 
 def calls(folder: Path) -> Iterator[tuple[str, Call]]:
     """Name what is followed."""
+    from kafkaframes.scan.columns import rebatch
     from kafkaframes.scan.log.reading import read_work
-    from kafkaframes.scan.rebatch import rebatch
 
     work, wanted, options = tasks(log_directory(folder, "followed", count=1000))
     yield "a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], wanted, options)))

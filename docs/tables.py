@@ -16,8 +16,8 @@ from typing import Any
 import kafkaframes
 from kafkaframes.broker.api import LEFT_OUT
 from kafkaframes.broker.table import all_apis
-from kafkaframes.capture.broker_addresses import BrokerAddresses
 from kafkaframes.capture.redaction import KEPT_TEXTS
+from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.client.properties import java_properties
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.spec import catalog

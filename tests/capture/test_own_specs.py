@@ -12,7 +12,7 @@ from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
 from kafkaframes.capture.request_log import row_of
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec import load_message
 
 COLUMNS = ("apiName", "apiVersion", "flexible", "request", "response", "errors", "_error")

@@ -22,16 +22,14 @@ from tests.protocol.messages.values import make_value
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
-from kafkaframes.capture.broker_addresses import BrokerAddresses, with_local_addresses
 from kafkaframes.capture.reader import CaptureOptions, read_capture
-from kafkaframes.capture.recorder import Recorder, Settings
-from kafkaframes.capture.relay import MOST_OPEN, Answers, Requests
-from kafkaframes.capture.secured import SecuredSocket
+from kafkaframes.capture.recorder import Recorder, SecuredSocket, Settings
+from kafkaframes.capture.relay import MOST_OPEN, Answers, BrokerAddresses, Requests, with_local_addresses
 from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
-from kafkaframes.protocol.messages.apis import Apis
 from kafkaframes.protocol.messages.headers import decode_response, encode_request, encode_response
+from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.kip_636 import rewrite
 

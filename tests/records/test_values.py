@@ -9,10 +9,10 @@ from kafkaframes import build_records
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records import batch, control, layout, reasons
 from kafkaframes.records.codecs import Codec, compress
-from kafkaframes.wire import text
+from kafkaframes.wire import primitives
 
 
-@pytest.mark.parametrize("module", [batch, control, layout, text], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [batch, control, layout, primitives], ids=lambda module: module.__name__)
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
@@ -30,11 +30,11 @@ def test_a_control_type_of_the_future_is_unknown():
 
 def test_malformed_text_is_replaced_as_java_does():
     # expectations: one U+FFFD for each maximal part, one for a whole encoded surrogate
-    assert text.java_text(b"\xed\xa0\x80x") == "\ufffdx"
-    assert text.java_text(b"\xed\xa0x") == "\ufffdx"
-    assert text.java_text(b"\xe1\x80x") == "\ufffdx"
-    assert text.java_text(b"\xf8\x80\x80") == "\ufffd\ufffd\ufffd"
-    assert text.java_text("é€😀".encode()) == "é€😀"
+    assert primitives.java_text(b"\xed\xa0\x80x") == "\ufffdx"
+    assert primitives.java_text(b"\xed\xa0x") == "\ufffdx"
+    assert primitives.java_text(b"\xe1\x80x") == "\ufffdx"
+    assert primitives.java_text(b"\xf8\x80\x80") == "\ufffd\ufffd\ufffd"
+    assert primitives.java_text("é€😀".encode()) == "é€😀"
 
 
 @pytest.mark.parametrize("magic", [0, 1])

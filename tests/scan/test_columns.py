@@ -1,9 +1,24 @@
 """Which columns a read of ``kafka-log`` has; no JVM."""
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import SPARKS_OWN, choose_columns, ddl
+from kafkaframes.scan.columns import (
+    RECORDS,
+    SPARKS_OWN,
+    TABLES,
+    Conversion,
+    arrow_schema,
+    choose_columns,
+    ddl,
+    rebatch,
+    repeated,
+)
+from kafkaframes.scan.log.planning import Segment
 
 
 def names(*given, **named):
@@ -34,3 +49,69 @@ def test_names_are_taken_in_any_letter_case_and_in_the_order_wanted():
 
 def test_a_comment_stands_on_the_first_column():
     assert ddl(choose_columns(["key", "offset"]), "why") == "`key` binary COMMENT 'why', `offset` bigint"
+
+
+TARGET = 1000
+
+
+def batch_of(lengths):
+    return pa.record_batch({"value": pa.array([bytes([n % 256]) * n for n in lengths], pa.binary())})
+
+
+@given(st.lists(st.lists(st.integers(0, 3 * TARGET), max_size=8), max_size=12))
+def test_rows_stay_and_sizes_come_near_the_target(lengths):
+    batches = [batch_of(one) for one in lengths]
+    made = list(rebatch(batches, target=TARGET))
+    assert [value for batch in made for value in batch["value"].to_pylist()] == [
+        value for batch in batches for value in batch["value"].to_pylist()
+    ]
+    assert all(batch.num_rows > 0 for batch in made)
+    largest_row = max((n for one in lengths for n in one), default=0) + 8
+    assert all(batch.nbytes <= TARGET + largest_row * 2 or batch.num_rows == 1 for batch in made)
+
+
+def test_many_small_batches_become_few():
+    assert len(list(rebatch((batch_of([6]) for _ in range(1000)), target=TARGET))) <= 20
+
+
+def test_it_takes_one_batch_at_a_time():
+    taken = []
+
+    def source():
+        for n in range(100):
+            taken.append(n)
+            yield batch_of([900])
+
+    next(rebatch(source(), target=TARGET))
+    assert len(taken) <= 2
+
+
+SEGMENT = Segment("/logs/orders-3/0.log", 100, 0, "orders", 3, "/logs/orders-3", source="/logs")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_column_of_every_table_has_a_type(table):
+    names = [column.name for column in TABLES[table]]
+    schema = arrow_schema(choose_columns(names, table=table))
+    assert schema.names == names
+    assert not any(pa.types.is_dictionary(one.type) or pa.types.is_large_binary(one.type) for one in schema)
+
+
+def test_rows_are_what_the_segment_and_its_records_say():
+    columns = choose_columns(["topic", "partition", "offset", "timestamp", "headers", "codec"])
+    raw = kafkaframes.build_records(
+        [{"value": b"a", "timestamp": 5, "headers": [("h", b"1")]}, {"value": b"b", "timestamp": 6}], codec="gzip"
+    )
+    conversion = Conversion(columns)
+    (batch,) = kafkaframes.read_records(raw, columns=conversion.sources)
+    made = conversion.batch(batch, SEGMENT)
+    made.validate(full=True)
+    first, second = made.to_pylist()
+    assert (first["topic"], first["partition"], first["offset"], first["codec"]) == ("orders", 3, 0, "gzip")
+    assert first["timestamp"].timestamp() == 0.005
+    assert (first["headers"], second["headers"]) == ([{"key": "h", "value": b"1"}], None)
+
+
+def test_rows_are_counted_though_no_column_comes_from_a_record():
+    assert Conversion(choose_columns(["topic", "file"])).sources == ("offset",)
+    assert repeated(RECORDS[2], SEGMENT, 3).to_pylist() == ["orders"] * 3

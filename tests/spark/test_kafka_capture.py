@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tests.capture.own_specs import write_specs, write_traffic
 
-from kafkaframes.capture.reader import CaptureOptions, read_capture
-from kafkaframes.capture.traffic import read_traffic
+from kafkaframes.capture.reader import CaptureOptions, read_capture, read_traffic
 from kafkaframes.spark.capture_options import capture_options
 from kafkaframes.spark.kafka_capture import KafkaCaptureStreamReader
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 
 class CloseConnection(Exception):  # noqa: N818  (a command to the shell, not an error of the caller)

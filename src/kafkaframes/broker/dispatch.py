@@ -15,7 +15,7 @@ from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header, response_header_class
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 Buffers = list["bytes | memoryview | Part"]
 _LONG_BYTES: Final = 4096  # what is shorter is copied, behind its neighbours, into one buffer

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from kafkaframes.storage.partition.stretch import Stretch
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 CAN_SEND_FILES = hasattr(os, "sendfile")
 _JOINED_BYTES = 256 << 10  # short buffers in a row are sent as one

@@ -26,7 +26,7 @@ from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import ErrorCode
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 FIRST = 4  # before it, records come in older formats
 FIRST_FLEXIBLE = 12

@@ -22,7 +22,6 @@ from kafkaframes.capture._kernels_frames import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan, request_columns, response_columns
 from kafkaframes.protocol.messages.headers import (
@@ -34,6 +33,7 @@ from kafkaframes.protocol.messages.headers import (
 )
 from kafkaframes.protocol.messages.json_text import to_json_text
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
 # A broker's request log has the size of records for these two, and an empty text for all others.

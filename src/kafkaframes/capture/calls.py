@@ -41,7 +41,7 @@ from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.streams import Pass, Span
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import has_secrets
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 _ID_AT: Final = 10  # where a client id starts in a request's header
 _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHeader": RESPONSE, "response": RESPONSE}

@@ -32,8 +32,8 @@ from kafkaframes.capture.names import sasl_user
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass
 from kafkaframes.errors import DecodeError, ErrorCode
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36

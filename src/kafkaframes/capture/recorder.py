@@ -8,20 +8,75 @@ addresses of brokers, and their answers as they gave them. When the disk is full
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import IO, Final
+from typing import IO, Any, Final
 
-from kafkaframes.capture.broker_addresses import Address, BrokerAddresses
-from kafkaframes.capture.relay import Answers, Requests
-from kafkaframes.capture.secured import SecuredSocket
+from kafkaframes.capture.relay import Address, Answers, BrokerAddresses, Requests
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
+
+
+class SecuredSocket:
+    """The methods of a socket that the recorder needs."""
+
+    def __init__(self, tls: ssl.SSLSocket) -> None:
+        """Take a socket whose handshake is done."""
+        tls.setblocking(False)
+        self._tls = tls
+        self._lock = threading.Lock()
+
+    def recv_into(self, buffer: bytearray) -> int:
+        """Read what there is, at least a byte; 0 at the end."""
+        try:
+            return int(self._done(lambda: self._tls.recv_into(buffer)))
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # with TLS's own goodbye, and as many clients leave
+            return 0
+        except ValueError:  # both sides have said goodbye
+            return 0
+
+    def sendall(self, data: bytes | memoryview) -> None:
+        """Write everything."""
+        view = memoryview(data)
+        while len(view):
+            piece = view[: 1 << 18]
+            view = view[self._done(lambda piece=piece: self._tls.send(piece)) :]  # type: ignore[misc]
+
+    def _done(self, call: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                with self._lock:
+                    return call()
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN)
+            except ssl.SSLWantWriteError:
+                self._wait(select.POLLOUT)
+
+    def _wait(self, event: int) -> None:
+        poll = select.poll()
+        poll.register(self._tls.fileno(), event)
+        poll.poll(1000)
+
+    def shutdown(self, how: int) -> None:
+        """Say goodbye in TLS, so that the other side does not take the end for an attack, and end TCP."""
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._tls.unwrap()  # what it waits for, the other side's goodbye, is read like everything else
+        socket.socket.shutdown(self._tls, how)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._tls.close()
+
+    def getpeername(self) -> Any:
+        """Return the address of the other side."""
+        return self._tls.getpeername()
+
 
 CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0

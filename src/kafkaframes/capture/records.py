@@ -15,7 +15,7 @@ from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Span, Streams
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.wire.primitives import uuid_to_text
 

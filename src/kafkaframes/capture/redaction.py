@@ -47,8 +47,8 @@ from kafkaframes.capture.streams import Pass, Streams, api_table
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.headers import API_VERSIONS, decode_request, decode_response
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.messages.structs import Struct
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, HeaderLayout
 from kafkaframes.records.reasons import TORN

@@ -22,8 +22,8 @@ from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.struct_text import parse_struct, typed
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.plan import StructPlan, plan_message
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 MARK: Final = "Completed request:"
 LONGEST_LINE: Final = 256 << 20

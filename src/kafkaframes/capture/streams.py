@@ -54,7 +54,7 @@ from kafkaframes.capture.layout import (
     UNSORTED,
 )
 from kafkaframes.capture.packets import FILE_SHIFT, Bytes, Ints, PacketReader, Window
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
 PATIENCE_ROWS: Final = 200_000  # segments of one side that wait behind a hole

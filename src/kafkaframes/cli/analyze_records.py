@@ -57,7 +57,7 @@ def _is_capture(source: str) -> bool:
     Raises:
         OptionError: a request log.
     """
-    from kafkaframes.capture.traffic import is_request_log
+    from kafkaframes.capture.reader import is_request_log
 
     if not is_traffic(source):
         return False

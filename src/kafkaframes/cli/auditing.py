@@ -17,7 +17,7 @@ from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
 from kafkaframes.jobs.audit.audit_text import as_json, lines
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.jobs.report.audit_page import audit_page
-from kafkaframes.protocol.messages.apis import Apis
+from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.functions import read_batches
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 from kafkaframes.storage.log.discover import discover

@@ -12,8 +12,7 @@ import click
 from kafkaframes.cli.options import specs_option
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.annotate import Annotated, annotate_body, annotate_request, annotate_response
-from kafkaframes.protocol.messages.apis import Apis
-from kafkaframes.protocol.messages.registry import message_of
+from kafkaframes.protocol.messages.registry import Apis, message_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")

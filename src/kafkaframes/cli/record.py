@@ -16,7 +16,7 @@ from kafkaframes.capture.recorder import Recorder, Settings
 from kafkaframes.cli.options import specs_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.protocol.messages.apis import Apis
+from kafkaframes.protocol.messages.registry import Apis
 
 _WRITE_BUFFER = 8 << 20
 

@@ -32,7 +32,7 @@ def command(
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
     from kafkaframes.capture.streams import ports_of
-    from kafkaframes.protocol.messages.apis import Apis
+    from kafkaframes.protocol.messages.registry import Apis
     from kafkaframes.storage.files.atomic import new_file, refuse_inside
 
     target = Path(output)

@@ -29,7 +29,7 @@ from kafkaframes.records.layout import (
     HeaderLayout,
 )
 from kafkaframes.wire.checksum import crc32, crc32c
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 from kafkaframes.wire.varint import read_unsigned_varint, read_unsigned_varlong, read_varint, read_varlong
 
 HEADERS, RECORDS = 1, 2  # depths: headers of batches and messages; their records, too

@@ -32,7 +32,7 @@ from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
 from kafkaframes.records.scan import MEMORY, Batches, Bytes, End, as_array, check_crcs, scan
 from kafkaframes.wire.checksum import crc32
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 from kafkaframes.wire.varint import read_varint
 
 # Batches are decoded in groups of about this many bytes (compressed) and at most this many batches.

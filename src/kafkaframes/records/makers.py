@@ -20,7 +20,7 @@ from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records.decoded import Allocate, Decoded, Ints32
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.scan import Bytes, Ints, timestamp_types
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 TIMESTAMP = pa.timestamp("ms", tz="UTC")

@@ -189,9 +189,8 @@ def scan_capture(
     """
     from kafkaframes.capture.reader import CaptureOptions
     from kafkaframes.capture.streams import ports_of
-    from kafkaframes.protocol.messages.apis import Apis
-    from kafkaframes.scan.capture.options import SourceOptions
-    from kafkaframes.scan.capture.source import CaptureSource
+    from kafkaframes.protocol.messages.registry import Apis
+    from kafkaframes.scan.capture import CaptureSource, SourceOptions
     from kafkaframes.scan.scan import Scan
 
     read = CaptureOptions(table=table, api=api, ports=ports_of(ports), secrets=secrets, apis=Apis(specs))

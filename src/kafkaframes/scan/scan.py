@@ -17,10 +17,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan import frames
 from kafkaframes.scan.decoded import ERROR, Schema, SchemaChoice, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
-from kafkaframes.scan.running import Running, run
-from kafkaframes.scan.show import scan_html, watched
-from kafkaframes.scan.slices import ScanPlan, ScanSlice
-from kafkaframes.scan.source import Source
+from kafkaframes.scan.running import Running, run, scan_html, watched
+from kafkaframes.scan.slices import ScanPlan, ScanSlice, Source
 from kafkaframes.scan.where import EVERYTHING, OffsetRange, TimeRange, Where, where_of
 
 if TYPE_CHECKING:

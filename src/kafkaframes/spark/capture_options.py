@@ -10,8 +10,8 @@ from kafkaframes.capture.columns import TABLES
 from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.apis import Apis
-from kafkaframes.scan.capture.options import SourceOptions
+from kafkaframes.protocol.messages.registry import Apis
+from kafkaframes.scan.capture import SourceOptions
 from kafkaframes.spark.option_values import Option, boolean, load_paths, one_of, parsed, positive
 
 _WAIT_FILES: Final = 3

@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from kafkaframes.capture.columns import schema_of
 from kafkaframes.capture.files import natural
-from kafkaframes.capture.traffic import read_traffic
+from kafkaframes.capture.reader import read_traffic
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.capture.options import SourceOptions, Work, finished_files, plan_works
-from kafkaframes.scan.rebatch import rebatch
+from kafkaframes.scan.capture import SourceOptions, Work, finished_files, plan_works
+from kafkaframes.scan.columns import rebatch
 from kafkaframes.spark.capture_options import capture_options
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.plain_errors import tells_plainly

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from kafkaframes.scan.columns import Column
+from kafkaframes.scan.columns import Column, rebatch
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice
-from kafkaframes.scan.rebatch import rebatch
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 # layout of the rows -> the function that reads a task's work, imported in the worker only
 _READERS = {
     "records": ("kafkaframes.scan.log.reading", "read_work"),
-    "batches": ("kafkaframes.scan.log.batch_table", "read_batch_work"),
-    "segments": ("kafkaframes.scan.log.segment_table", "read_segment_work"),
+    "batches": ("kafkaframes.scan.log.tables", "read_batch_work"),
+    "segments": ("kafkaframes.scan.log.tables", "read_segment_work"),
     "internal": ("kafkaframes.scan.log.internal_table", "read_internal_work"),
 }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -21,6 +22,38 @@ from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.wire.varint import read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
+
+
+class Part:
+    """Bytes that are not in memory: ``len(part)`` is how many there are, ``bytes(part)`` reads them.
+
+    ``Message.encode_parts`` hands a part on as it is; whatever needs its bytes reads them.
+    """
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __bytes__(self) -> bytes:
+        raise NotImplementedError
+
+
+# Java replaces an encoded surrogate by one U+FFFD, Python each of its bytes.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def java_text(data: bytes) -> str:
+    """Decode UTF-8 as ``new String(bytes, UTF_8)`` does: one U+FFFD for each malformed sequence.
+
+    >>> java_text(b"a\\xffb"), java_text(b"\\xed\\xa0\\x80")
+    ('a\\ufffdb', '\\ufffd')
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
+
 
 Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Writer: TypeAlias = Callable[[bytearray, Any], None]

@@ -9,8 +9,7 @@ import pytest
 
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.guide import guide_page
-from kafkaframes.protocol.spec.guide.page import guide_data
-from kafkaframes.protocol.spec.guide.wire_pages import wire_pages
+from kafkaframes.protocol.spec.guide.page import guide_data, wire_pages
 from kafkaframes.protocol.spec.model import PRIMITIVES
 from kafkaframes.protocol.spec.render import rows
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.scan.log.boundaries import find_boundaries
-from kafkaframes.scan.log.discovery import discover_logs
+from kafkaframes.scan.log.discovery import discover_logs, find_boundaries
 
 SHOP = Path(__file__).parents[3] / "examples" / "logs" / "kafka-4.3"
 

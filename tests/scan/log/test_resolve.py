@@ -13,10 +13,9 @@ from tests.spark.truth import CLICKS, SHOP
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import choose_columns
-from kafkaframes.scan.log.batch_table import read_batch_work
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.scan.log.segment_table import read_segment_work
+from kafkaframes.scan.log.tables import read_batch_work, read_segment_work
 from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files.segment_file import Meter
 

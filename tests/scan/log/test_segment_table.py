@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.scan.log.test_resolve import log_of, read
 
-from kafkaframes.scan.log.batch_table import read_batch_work
 from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.log.tables import read_batch_work
 
 CASES = Path(__file__).parents[2] / "data" / "logs"
 TRANSACTIONS = CASES / "kraft-4x-transactions"

@@ -13,10 +13,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_values import AvroDecoder
 from kafkaframes.scan.values.columns import REASON, split_rows
 from kafkaframes.scan.values.decoding import Decoding, avro_schema
-from kafkaframes.scan.values.framing import BadValueError, split_indexes, split_prefix
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
-from kafkaframes.scan.values.registry import Registered
+from kafkaframes.scan.values.registry import BadValueError, Registered, split_indexes, split_prefix
 
 fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")

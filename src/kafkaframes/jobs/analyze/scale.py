@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kafkaframes.capture.reader import CaptureOptions
-from kafkaframes.capture.traffic import read_traffic
+from kafkaframes.capture.reader import CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Outcome, Weight

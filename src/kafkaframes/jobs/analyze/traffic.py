@@ -17,16 +17,16 @@ from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import choose
 from kafkaframes.capture.layout import F_END_TIME
 from kafkaframes.capture.packets import Ints, PacketReader
+from kafkaframes.capture.reader import is_request_log
 from kafkaframes.capture.request_log import log_rows
-from kafkaframes.capture.request_log_bodies import SIZE_SUFFIX, with_records
 from kafkaframes.capture.streams import Streams
-from kafkaframes.capture.traffic import is_request_log
+from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan
 from kafkaframes.protocol.messages.headers import API_VERSIONS, encode_request, encode_response
 from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.wire.varint import size_of_unsigned_varint
 
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.audit.libraries import BROKER, Guess, guess_library
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
 
 FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.capture.columns import TIMESTAMP
-from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
-from kafkaframes.capture.traffic import is_request_log, read_traffic
+from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, is_request_log, read_traffic
 from kafkaframes.jobs.audit.audit import Client, FormatUse, Use, Uses
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import Release
 
 _COLUMNS: Final = (

@@ -17,7 +17,7 @@ from kafkaframes.jobs.dump.lines import Base64, Column, IfNull, Line, Raw, Slice
 from kafkaframes.records import _kernels_gather as kernels
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Bytes, Ints
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 
 _KEYS = plan_line(Raw("key"), Text(b","))
 _PAIRS = plan_line(Raw("key"), Text(b"="), IfNull("value", (Text(b"NULL"),), (Raw("value"),)), Text(b","))

@@ -23,7 +23,7 @@ from kafkaframes.jobs.dump.columns import record_columns
 from kafkaframes.jobs.dump.headers import header_pairs, index_headers
 from kafkaframes.jobs.dump.lines import Line, Number, Part, Raw, Slices, Text, Word, plan_line
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 
 Meaning = TypeVar("Meaning")
 _PLACE_PARTS: dict[str, Callable[[Place], Part]] = {

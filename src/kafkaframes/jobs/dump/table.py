@@ -21,7 +21,7 @@ from kafkaframes.jobs.dump.headers import index_headers
 from kafkaframes.jobs.dump.lines import Base64, Line, Slices, plan_line, slices_of
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.makers import binary_array
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 SCHEMA = pa.schema(

@@ -24,7 +24,7 @@ from kafkaframes.storage.files.names import FileName, printable
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.storage.files.txn_index import read_txn_index
 from kafkaframes.storage.log.where import filesystem_for
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError
-from kafkaframes.wire.text import java_text
+from kafkaframes.wire.primitives import java_text
 
 ROW_GROUP_ROWS = 400_000
 ROW_GROUP_BYTES = 64 << 20

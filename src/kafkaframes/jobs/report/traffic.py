@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.capture.reader import CaptureOptions
-from kafkaframes.capture.traffic import is_request_log, read_traffic
+from kafkaframes.capture.reader import CaptureOptions, is_request_log, read_traffic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.outcome import Outcome
 from kafkaframes.jobs.analyze.proposals import Question

@@ -1,8 +1,7 @@
 """One connection's bytes, without I/O: frames, the client's end, and the versions that both ends know."""
 
-from kafkaframes.protocol.framing.buffer import FrameBuffer
+from kafkaframes.protocol.framing.buffer import MAX_REQUEST_BYTES, FrameBuffer, frame
 from kafkaframes.protocol.framing.client import ClientConnection
-from kafkaframes.protocol.framing.frames import MAX_REQUEST_BYTES, frame
 from kafkaframes.protocol.framing.negotiation import (
     Ranges,
     choose_version,

@@ -13,8 +13,30 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from kafkaframes.errors import DecodeError
-from kafkaframes.protocol.framing.frames import MAX_REQUEST_BYTES
+from kafkaframes.errors import DecodeError, EncodeError
+
+MAX_REQUEST_BYTES: Final = 104_857_600  # the broker's default of socket.request.max.bytes
+
+
+def size_prefix(size_bytes: int) -> bytes:
+    """Return what stands before a payload of ``size_bytes`` bytes in a frame.
+
+    Raises:
+        EncodeError: it has 2 GiB or more.
+    """
+    if size_bytes > 0x7FFFFFFF:
+        raise EncodeError(f"frame of {size_bytes} bytes, the most is 2147483647")
+    return _SIZE.pack(size_bytes)
+
+
+def frame(payload: bytes) -> bytes:
+    """Return ``payload`` with its size before it.
+
+    Raises:
+        EncodeError: it has 2 GiB or more.
+    """
+    return size_prefix(len(payload)) + payload
+
 
 FIRST_BYTES: Final = 64 << 10
 _LEAST_FREE: Final = 16 << 10

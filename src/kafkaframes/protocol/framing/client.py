@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.errors import DecodeError
-from kafkaframes.protocol.framing.buffer import FrameBuffer
-from kafkaframes.protocol.framing.frames import MAX_REQUEST_BYTES, size_prefix
+from kafkaframes.protocol.framing.buffer import MAX_REQUEST_BYTES, FrameBuffer, size_prefix
 from kafkaframes.protocol.messages.headers import Frame, decode_response, encode_request_parts
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire import primitives as wire
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 from kafkaframes.wire.tag_header import TAG_HEADERS
 from kafkaframes.wire.varint import read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 

@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Any, Final
 from uuid import UUID, SafeUUID
 
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 ODD: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 

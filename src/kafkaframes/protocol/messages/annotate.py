@@ -13,7 +13,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, SpecError
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.codec import check_mode
 from kafkaframes.protocol.messages.headers import (
     API_VERSIONS,
@@ -22,6 +21,7 @@ from kafkaframes.protocol.messages.headers import (
     response_header_class,
 )
 from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.wire.primitives import uuid_to_text
 
 _SIZE_BYTES: Final = 4

@@ -21,7 +21,7 @@ from kafkaframes.protocol.messages._source import Text
 from kafkaframes.protocol.messages._source_read import decoder_source, shape_source
 from kafkaframes.protocol.messages._source_write import PackedShape, encoder_source
 from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 from kafkaframes.wire.tag_header import TAG_HEADERS
 
 MODES: Final = ("reference", "strict")

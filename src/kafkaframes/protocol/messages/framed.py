@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from kafkaframes.errors import DecodeError, OptionError, SpecError
 from kafkaframes.protocol.messages import headers
-from kafkaframes.protocol.messages.apis import CATALOG, Apis
 from kafkaframes.protocol.messages.codec import check_mode
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.plan import Empty, FieldPlan, MessagePlan, StructPlan, plan_message
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.model import MessageSpec
 
 Explain = Callable[[bytes], str | None]

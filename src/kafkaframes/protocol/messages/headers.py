@@ -21,7 +21,7 @@ from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import NIL_UUID, FieldSpec, FieldType
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 API_VERSIONS: Final = 18
 KIP_1313_HEADER: Final = 3

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kafkaframes.protocol.messages import objects, structs
 from kafkaframes.protocol.messages.registry import Specs
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 class _Tags:
     def __get__(self, value: object, owner: Any = None) -> list[tuple[int, bytes]]: ...

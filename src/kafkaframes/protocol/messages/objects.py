@@ -19,7 +19,7 @@ from kafkaframes.protocol.messages.plan import MessagePlan, plan_message
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,7 +168,7 @@ class Message(Struct):
     def encode_parts(self, version: int) -> list[bytes | Part]:
         """Return what :meth:`encode` returns in pieces, the values of long fields as they are: nothing is copied.
 
-        A :class:`kafkaframes.wire.parts.Part` among the values is among the pieces: its length is known, its bytes
+        A :class:`kafkaframes.wire.primitives.Part` among the values is among the pieces: its length is known, its bytes
         were not read.
 
         Raises:

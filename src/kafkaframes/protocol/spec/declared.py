@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
-from kafkaframes.protocol.spec.javatext import trimmed, whole
 from kafkaframes.protocol.spec.jsontext import Number
 from kafkaframes.protocol.spec.model import PRIMITIVES, FieldType
-from kafkaframes.protocol.spec.versions import Versions
+from kafkaframes.protocol.spec.versions import Versions, trimmed, whole
 
 JsonPath = tuple[str | int, ...]
 

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from kafkaframes.protocol.spec.javatext import trimmed, whole
 from kafkaframes.protocol.spec.model import NIL_UUID, Default, FieldType
+from kafkaframes.protocol.spec.versions import trimmed, whole
 
 NULL_TEXT: Final = "null"
 _JAVA_DOUBLE = re.compile(

@@ -21,8 +21,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.records.reasons import END
-from kafkaframes.scan.log.boundaries import find_boundaries
-from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs
+from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs, find_boundaries
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import (
     NO_END,

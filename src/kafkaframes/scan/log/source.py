@@ -10,13 +10,12 @@ import pyarrow as pa
 from kafkaframes.records.chunks import Chunks
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_ENDS, FILE
-from kafkaframes.scan.counting import Counting
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_found
-from kafkaframes.scan.rows import LOG_COLUMNS, known_columns, schema_of
+from kafkaframes.scan.rows import LOG_COLUMNS, Counting, known_columns, schema_of
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName

@@ -11,8 +11,7 @@ import pyarrow as pa
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import as_array
-from kafkaframes.scan.counting import Counting
-from kafkaframes.scan.rows import LOG_COLUMNS, TOPIC_COLUMNS, known_columns, schema_of
+from kafkaframes.scan.rows import LOG_COLUMNS, TOPIC_COLUMNS, Counting, known_columns, schema_of
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Range, plan_topic
 from kafkaframes.scan.topic.reading import close_idle, read_fetched, read_rows

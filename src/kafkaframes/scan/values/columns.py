@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.scan.values.framing import BadValueError
+from kafkaframes.scan.values.registry import BadValueError
 
 REASON: Final = "reason"
 TOMBSTONE: Final = "tombstone"

@@ -17,10 +17,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.values import registry as registries
 from kafkaframes.scan.values.avro_values import AvroDecoder
 from kafkaframes.scan.values.columns import Decoder
-from kafkaframes.scan.values.framing import BadValueError, split_indexes, split_prefix
 from kafkaframes.scan.values.json_values import JsonDecoder
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, message_name
-from kafkaframes.scan.values.registry import Registered, Registry
+from kafkaframes.scan.values.registry import BadValueError, Registered, Registry, split_indexes, split_prefix
 
 AVRO, JSON, PROTOBUF = "avro", "json", "protobuf"
 MODES: Final = (JSON, AVRO, PROTOBUF)

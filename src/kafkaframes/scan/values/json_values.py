@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.columns import Row, column_name
-from kafkaframes.scan.values.framing import BadValueError
 from kafkaframes.scan.values.json_columns import parsed_columns
+from kafkaframes.scan.values.registry import BadValueError
 
 OTHER: Final = "other_fields"
 WHOLE: Final = "value"  # the column of values that are no objects

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.scan.values.columns import Row, column_name
-from kafkaframes.scan.values.framing import BadValueError
+from kafkaframes.scan.values.registry import BadValueError
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _WRAPPERS: Final = frozenset(

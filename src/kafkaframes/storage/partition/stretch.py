@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from kafkaframes.errors import StorageError
-from kafkaframes.wire.parts import Part
+from kafkaframes.wire.primitives import Part
 
 
 class Stretch(Part):

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import kafkaframes
+from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.capture import SourceOptions, plan_works
 
-CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "raw-oldversions-broker39.pcap"
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "raw-oldversions-broker39.pcap"
 
 
 def test_a_scan_has_the_rows_of_the_table():
@@ -47,3 +49,13 @@ def test_what_is_refused():
     with pytest.raises(OptionError, match="no table"):
         kafkaframes.scan_capture(CAPTURE, table="frames")
     assert repr(scan).startswith(f"scan of calls of {CAPTURE}")
+
+
+def test_small_files_are_one_task_and_large_ones_as_many_as_there_are_cores(tmp_path):
+    path = tmp_path / "x.pcap"
+    path.write_bytes(bytes(100))
+    options = SourceOptions((str(path),), CaptureOptions())
+    assert len(plan_works([str(path)], options, cores=4)) == 1
+    with path.open("r+b") as file:
+        file.truncate(1 << 30)
+    assert [work.options.share for work in plan_works([str(path)], options, cores=4)] == [0, 1, 2, 3]

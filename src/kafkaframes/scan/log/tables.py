@@ -1,32 +1,40 @@
-"""The table ``batches`` of ``kafka-log``: a row for each batch, from its header. No pyspark.
+"""The tables ``batches`` and ``segments`` of ``kafka-log``: a row for each batch, for each segment. No pyspark.
 
 Nothing is decompressed, unless ``deepIteration`` asks how many records can be read and why no more. Damage is a column
 here, whatever the mode: bytes that are no batch (a broken framing, a torn tail) are one row, with their ``sizeBytes``.
+
+Of a segment the first batch's header is read, and those behind the last entries of the indexes; with ``deepIteration``
+all headers. A segment that cannot be read is a row with its ``error``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.records import decode
 from kafkaframes.records.arrays import instants
 from kafkaframes.records.chunks import Chunk, Chunks, pieces
-from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, Batches, End, Ints, check_crcs, timestamp_types
-from kafkaframes.scan.columns import Column
-from kafkaframes.scan.log.arrow import arrow_schema, repeated
+from kafkaframes.scan.columns import TARGET_BYTES, Column, arrow_schema, repeated
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice
-from kafkaframes.scan.rebatch import TARGET_BYTES
+from kafkaframes.storage.files.directory import Segment as StoredFiles
+from kafkaframes.storage.files.filesystem import split
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.segment_file import Meter
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.storage.log.where import filesystem_for
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -158,3 +166,93 @@ _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
     "crcOk": lambda scanned: _if_known(scanned.valid, pa.bool_(), scanned),
     "error": lambda scanned: pa.array([scanned.problems.get(row) for row in scanned.kept.tolist()], pa.string()),
 }
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ROWS = 1000
+
+
+def read_segment_work(
+    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each segment of the slices."""
+    schema = arrow_schema(columns)
+    rows: list[dict[str, Any]] = []
+    for piece in work:
+        rows.append(_row(piece, options))
+        if len(rows) == _ROWS:
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+            rows = []
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _row(piece: Slice, options: ReadOptions) -> dict[str, Any]:
+    segment = piece.segment
+    row: dict[str, Any] = {
+        "topic": segment.topic,
+        "partition": segment.partition,
+        "file": segment.path,
+        "baseOffset": segment.base_offset,
+        "sizeBytes": segment.size_bytes,
+        "source": segment.source,
+    }
+    if segment.stored is None:
+        return row
+    row |= {"modified": _instant(segment.stored.log.mtime_ms), "beside": _beside(segment.stored)}
+    try:
+        with open_segment(filesystem_for(segment.path, options=options.storage), segment.stored) as reader:
+            return row | _read(reader, deep=options.deep)
+    except LogDirError as error:
+        return row | {"error": str(error)}
+
+
+def _beside(stored: StoredFiles) -> list[str]:
+    files = (stored.index, stored.time_index, stored.txn_index, stored.snapshot)
+    return [split(file.path)[1] for file in files if file is not None]
+
+
+def _read(reader: SegmentReader, *, deep: bool) -> dict[str, Any]:
+    first = next(iter(reader.headers()), None)
+    facts: dict[str, Any] = {"nextOffset": reader.next_offset}
+    if first is not None:
+        time = first.base_timestamp if first.base_timestamp >= 0 else None
+        facts |= {"firstTimestamp": _instant(time), "maxTimestamp": _instant(reader.largest_timestamp)}
+        facts |= {"magic": _tinyint(first.magic), "codec": _codec(first)}
+    return facts | (_walked(reader) if deep else {})
+
+
+def _walked(reader: SegmentReader) -> dict[str, Any]:
+    walk = reader.headers()
+    batches, records, magic, codecs, counted = 0, 0, -1, set(), True
+    for header in walk:
+        batches += 1
+        records += max(header.record_count, 0)
+        magic = max(magic, header.magic)
+        codecs.add(_codec(header))
+        counted &= header.magic >= 2
+    return {
+        "batches": batches,
+        "records": records if counted else None,
+        "magic": _tinyint(magic) if batches else None,
+        "codec": ",".join(sorted(codecs)) if batches else None,
+        "error": f"{walk.reason} at byte {walk.position}" if walk.is_corrupt else None,
+    }
+
+
+def _codec(header: BatchHeader) -> str:
+    return CODECS[header.codec] if header.codec < len(CODECS) else "unknown"
+
+
+def _tinyint(magic: int) -> int:
+    return max(min(magic, 127), -128)
+
+
+def _instant(milliseconds: int | None) -> datetime | None:
+    """Return a time; None for what Python's calendar does not reach."""
+    if milliseconds is None or milliseconds < 0:
+        return None
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None

@@ -1,1 +1,0 @@
-"""Captured traffic: from options to slices."""
