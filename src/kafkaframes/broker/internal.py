@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from kafkaframes.broker.batches import build_batch, build_marker
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
+from kafkaframes.coordination.groups.ports import LoadedRecord
 from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.scan import FILE
@@ -16,35 +16,6 @@ from kafkaframes.storage.partition.producers import COORDINATOR
 _CHUNK_BYTES = 1 << 20
 _BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # what Kafka's coordinators of these write
 KeyValue = tuple[bytes | None, bytes | None]
-
-
-class InternalRecord(NamedTuple):
-    """One record of an internal topic, as a coordinator replays it.
-
-    Attributes:
-        partition: of the topic.
-        offset: of the record.
-        timestamp_ms: of the record.
-        key, value: its bytes; a marker's are those of the control record.
-        producer_id, producer_epoch: of its batch; -1 without a producer.
-        is_transactional: it counts once its transaction is committed.
-        is_marker: it ends the transaction of ``producer_id``: ``is_commit`` says how.
-    """
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    producer_id: int
-    producer_epoch: int
-    is_transactional: bool
-    is_marker: bool
-
-    @property
-    def is_commit(self) -> bool:
-        """Whether a marker commits: its key is version and type, type 1 is COMMIT."""
-        return self.key is not None and self.key[2:4] == b"\x00\x01"
 
 
 class InternalTopics:
@@ -126,7 +97,7 @@ class InternalTopics:
         self._appended(partition)
         return info.first_offset
 
-    def replay(self, topic: str) -> Iterator[InternalRecord]:
+    def replay(self, topic: str) -> Iterator[LoadedRecord]:
         """Yield every record of an internal topic, partition by partition, in the order of offsets."""
         for partition in self._partitions(topic):
             log, offset = partition.log, partition.log.log_start_offset
@@ -139,12 +110,12 @@ class InternalTopics:
                 offset = records[-1].offset + 1
 
 
-def _records(partition: int, data: bytes, least_offset: int) -> Iterator[InternalRecord]:
+def _records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:
     for batch in read_values(data, rules=FILE):
         producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
         for record in batch.records:
             if least_offset <= record.offset <= LARGEST_INT64:
-                yield InternalRecord(
+                yield LoadedRecord(
                     partition,
                     record.offset,
                     record.timestamp,

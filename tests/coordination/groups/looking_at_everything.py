@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from kafkaframes.coordination.groups import consumer_records as rows
 from kafkaframes.coordination.groups.assignors import ASSIGNORS
 from kafkaframes.coordination.groups.consumer import (
     NOTHING,
@@ -20,6 +19,7 @@ from kafkaframes.coordination.groups.consumer import (
     Viewer,
 )
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed, hash_of_topics
+from kafkaframes.coordination.groups.modern_records import consumer_records as rows
 from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Record
 

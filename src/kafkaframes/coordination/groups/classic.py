@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
-from kafkaframes.coordination.groups.ports import Committer, Timer
+from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
 
@@ -128,7 +128,7 @@ class ClassicMember:
 
 
 @dataclass(slots=True, eq=False)
-class ClassicGroup:
+class ClassicGroup(Group):
     """One classic group.
 
     Attributes:
@@ -356,9 +356,6 @@ class ClassicGroup:
         if not transactional and self.state is GroupState.COMPLETING_REBALANCE:
             raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def check_fetch(self, who: Committer) -> None:
-        """Let everybody fetch."""
-
     def check_offset_delete(self) -> None:
         """Refuse to delete offsets of members that are no consumers: what they read is not known.
 
@@ -366,15 +363,6 @@ class ClassicGroup:
             RefusedError: NON_EMPTY_GROUP.
         """
         if not self.is_empty and not self.uses_consumer_protocol:
-            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
-
-    def check_delete(self) -> None:
-        """Refuse to delete a group with members.
-
-        Raises:
-            RefusedError: NON_EMPTY_GROUP.
-        """
-        if not self.is_empty:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def offsets_age_from(self) -> Callable[[int], int] | None:

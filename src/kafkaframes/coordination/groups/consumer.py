@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups.ports import Committer, Timer
+from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
 Partition = tuple[UUID, int]
@@ -153,7 +153,7 @@ class Expressions:
 
 
 @dataclass(slots=True, eq=False)
-class ConsumerGroup:
+class ConsumerGroup(Group):
     """One consumer group.
 
     Attributes:
@@ -191,14 +191,8 @@ class ConsumerGroup:
     _patterns: Counter[str] = field(default_factory=Counter)
 
     type: ClassVar[str] = "consumer"
-    protocol_type_name: ClassVar[str] = "consumer"
 
     # ---------------------------------------------------------------------------------------------- what it is
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     @property
     def state_name(self) -> str:
@@ -357,22 +351,6 @@ class ConsumerGroup:
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
             reason = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
             raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH, reason)
-
-    def check_offset_delete(self) -> None:
-        """Let offsets be deleted of topics that nobody reads."""
-
-    def check_delete(self) -> None:
-        """Refuse to delete a group with members.
-
-        Raises:
-            RefusedError: NON_EMPTY_GROUP.
-        """
-        if self.members:
-            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
-
-    def offsets_age_from(self) -> Callable[[int], int]:
-        """Commits age from when they were made."""
-        return lambda commit_ms: commit_ms
 
 
 def _add(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from kafkaframes.coordination.groups import consumer_records as rows
 from kafkaframes.coordination.groups.assignors import ASSIGNORS
 from kafkaframes.coordination.groups.consumer import (
     LEAVE,
@@ -29,6 +28,7 @@ from kafkaframes.coordination.groups.consumer import (
     MemberState,
     Viewer,
 )
+from kafkaframes.coordination.groups.modern_records import consumer_records as rows
 from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings

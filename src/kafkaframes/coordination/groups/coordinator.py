@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups import consumer_records, records, share_records
+from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.classic_members import ClassicMembers
 from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
-from kafkaframes.coordination.groups.loading import LoadedRecord, load
+from kafkaframes.coordination.groups.loading import load
 from kafkaframes.coordination.groups.migration import classic_group_of, consumer_group_of
-from kafkaframes.coordination.groups.ports import Clock, Committer, CoordinatorLog, Group, Record
+from kafkaframes.coordination.groups.modern_records import consumer_records, share_records
+from kafkaframes.coordination.groups.ports import Clock, Committer, CoordinatorLog, Group, LoadedRecord, Record
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSettings
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
@@ -247,7 +248,7 @@ class GroupCoordinator:
     def read_share_topics(self, group: ShareGroup, topics: Initialized) -> None:
         """Take note of the partitions that a share group reads."""
         if group.group_id not in self.groups:
-            self.write(group.group_id, [share_records.state_record(group, {})])
+            self.write(group.group_id, [share_records.state_record(group.group_id, {})])
             self.groups[group.group_id], group.has_read = group, True
         self.share.put_initialized(group, topics)
 

@@ -3,51 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
-from kafkaframes.coordination.groups import consumer_records, records, share_records
+from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import OffsetStore
-from kafkaframes.coordination.groups.consumer import ConsumerGroup
-from kafkaframes.coordination.groups.ports import Group
-from kafkaframes.coordination.groups.share import ShareGroup
+from kafkaframes.coordination.groups.modern_records import ModernRecords, consumer_records, share_records
+from kafkaframes.coordination.groups.ports import Group, LoadedRecord
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 from kafkaframes.storage.files.names import TopicPartition
-
-_KINDS = ((consumer_records, ConsumerGroup), (share_records, ShareGroup))
-
-
-class LoadedRecord(Protocol):
-    """A record of ``__consumer_offsets`` as it is read back."""
-
-    @property
-    def partition(self) -> int:
-        """Of the topic."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Its key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value; None is a tombstone."""
-
-    @property
-    def producer_id(self) -> int:
-        """Of its batch; -1 without one."""
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it counts only when its transaction is committed."""
-
-    @property
-    def is_marker(self) -> bool:
-        """Whether it ends the producer's transaction."""
-
-    @property
-    def is_commit(self) -> bool:
-        """Whether a marker commits."""
 
 
 def load(groups: dict[str, Group], offsets: OffsetStore, loaded: Iterable[LoadedRecord]) -> int:
@@ -74,25 +39,21 @@ def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord
         elif isinstance(groups.get(one.key.group), ClassicGroup):
             del groups[one.key.group]
     else:
-        for rows, kind in _KINDS:
-            if one.type in rows.TYPES:
-                _replay_member(groups, one, rows, kind)
+        for rows in (consumer_records, share_records):
+            if one.type in rows.types:
+                _replay_modern(groups, one, rows)
 
 
-def _replay_member(groups: dict[str, Group], one: CoordinatorRecord, rows: Any, kind: Any) -> None:
+def _replay_modern(groups: dict[str, Group], one: CoordinatorRecord, rows: ModernRecords[Any]) -> None:
     """Replay a record of a consumer or share group, which the record of its epoch ends."""
     group_id = one.key.group_id
     group = groups.get(group_id)
-    is_there = isinstance(group, kind)
-    if one.type == rows.EPOCH and one.value is None:
-        if is_there:
-            del groups[group_id]
-        return
-    if not is_there:
-        if one.value is None:
-            return
-        group = groups[group_id] = kind(group_id)
-    rows.replay(group, one)
+    is_there = isinstance(group, rows.group_type)
+    if is_there and rows.is_end(one):
+        del groups[group_id]
+    elif is_there or one.value is not None:
+        group = groups[group_id] = group if is_there and group is not None else rows.group_type(group_id)
+        rows.replay(group, one)
 
 
 def _replay_commit(

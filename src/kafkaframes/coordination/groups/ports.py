@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, NamedTuple, Protocol
+
+from kafkaframes.errors import ErrorCode, RefusedError
 
 Record = tuple[bytes, bytes | None]  # key, value; no value is a tombstone
 
@@ -61,20 +63,51 @@ class Committer(NamedTuple):
     knows_epochs: bool = True
 
 
+class LoadedRecord(NamedTuple):
+    """A record of an internal topic as it is read back.
+
+    Attributes:
+        partition: of the topic.
+        key, value: its bytes; a marker's are those of the control record.
+        producer_id, producer_epoch: of its batch; -1 without a producer.
+        is_transactional: it counts once its transaction is committed.
+        is_marker: it ends the transaction of ``producer_id``: ``is_commit`` says how.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_marker: bool
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether a marker commits: its key is version and type, type 1 is COMMIT."""
+        return self.key is not None and self.key[2:4] == b"\x00\x01"
+
+
 class Group(Protocol):
-    """A group of any kind."""
+    """A group of any type, for the rules of offsets and of administration.
+
+    Attributes:
+        type: ``classic``, ``consumer`` or ``share``.
+    """
+
+    group_id: str
+    type: ClassVar[str]
 
     @property
-    def group_id(self) -> str:
-        """Its name."""
-
-    @property
-    def type(self) -> str:
-        """``classic``, ``consumer`` or ``share``."""
+    def members(self) -> Mapping[str, object]:
+        """By member id."""
 
     @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
+        return not self.members
 
     @property
     def state_name(self) -> str:
@@ -83,6 +116,7 @@ class Group(Protocol):
     @property
     def protocol_type_name(self) -> str:
         """The type of its protocol; empty where there is none."""
+        return self.type
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""
@@ -91,20 +125,21 @@ class Group(Protocol):
         """Refuse a commit of somebody who may not."""
 
     def check_fetch(self, who: Committer) -> None:
-        """Refuse to give offsets to somebody who is no member any more."""
+        """Refuse to give offsets to somebody who is no member any more; by default nobody is refused."""
+        return
 
     def check_offset_delete(self) -> None:
-        """Refuse to delete single offsets."""
+        """Refuse to delete single offsets, as Kafka refuses it; by default it does not."""
+        return
 
     def check_delete(self) -> None:
-        """Refuse to delete the group.
-
-        Raises:
-            RefusedError: NON_EMPTY_GROUP.
-        """
+        """Refuse to delete a group with members: NON_EMPTY_GROUP."""
+        if not self.is_empty:
+            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def offsets_age_from(self) -> Callable[[int], int] | None:
-        """Return from when on a commit ages, given when it was made; None where nothing expires now."""
+        """Return from when on a commit ages, of when it was made: by default from then. None: nothing expires now."""
+        return lambda commit_ms: commit_ms
 
     def stop_timers(self) -> None:
         """Cancel everything that is due for it."""

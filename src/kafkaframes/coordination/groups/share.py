@@ -11,7 +11,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
-from kafkaframes.coordination.groups.ports import Committer, Timer
+from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
 
@@ -43,7 +43,7 @@ Initialized = dict[UUID, tuple[str, frozenset[int]]]
 
 
 @dataclass(slots=True, eq=False)
-class ShareGroup:
+class ShareGroup(Group):
     """One share group.
 
     Attributes:
@@ -65,12 +65,6 @@ class ShareGroup:
     sessions: dict[str, Timer] = field(default_factory=dict)
 
     type: ClassVar[str] = "share"
-    protocol_type_name: ClassVar[str] = "share"
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     @property
     def state_name(self) -> str:
@@ -124,9 +118,6 @@ class ShareGroup:
         """
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
 
-    def check_fetch(self, who: Committer) -> None:
-        """Let anybody look: there are no offsets, which is no error in Kafka either."""
-
     def check_offset_delete(self) -> None:
         """Refuse as for commits.
 
@@ -134,15 +125,6 @@ class ShareGroup:
             RefusedError: GROUP_ID_NOT_FOUND.
         """
         self.check_commit(Committer(self.group_id), transactional=False)
-
-    def check_delete(self) -> None:
-        """Refuse to delete a group with members.
-
-        Raises:
-            RefusedError: NON_EMPTY_GROUP.
-        """
-        if self.members:
-            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
     def offsets_age_from(self) -> Callable[[int], int] | None:
         """Return None: nothing of a share group expires."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkaframes.coordination.groups import share_records as rows
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
+from kafkaframes.coordination.groups.modern_records import share_records as rows
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
@@ -137,7 +137,7 @@ class ShareGroups:
     def put_initialized(self, group: ShareGroup, topics: Initialized) -> None:
         """Take note of the partitions that a group reads."""
         if topics != group.initialized:
-            self.write(group.group_id, [rows.state_record(group, topics)])
+            self.write(group.group_id, [rows.state_record(group.group_id, topics)])
             group.initialized, group.has_read = topics, True
 
     def leave(self, group: ShareGroup, member_id: str) -> Beaten:

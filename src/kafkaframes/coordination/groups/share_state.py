@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog
+from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord
 from kafkaframes.coordination.groups.share_in_flight import Batch
 from kafkaframes.coordination.groups.share_partition import DEFAULT_LIMITS, Limits, SharePartition
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
@@ -31,18 +31,6 @@ class ShareKey(NamedTuple):
     group_id: str
     topic_id: UUID
     partition: int
-
-
-class LoadedRecord(Protocol):
-    """A record of ``__share_group_state`` as it is read back."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Its key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value; None is a tombstone."""
 
 
 class Stored(NamedTuple):

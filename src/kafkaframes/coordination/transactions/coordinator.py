@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog
+from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord
 from kafkaframes.coordination.groups.settings import numbers_of_config
 from kafkaframes.coordination.transactions.ending import End, end_of_version_0, end_of_version_2
 from kafkaframes.coordination.transactions.state import (
@@ -75,18 +75,6 @@ class MarkerWriter(Protocol):
         self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
         """Write it; a partition that is not there any more needs none."""
-
-
-class LoadedRecord(Protocol):
-    """A record of ``__transaction_state`` as it is read back."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Its key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value; None is a tombstone."""
 
 
 class ProducerIdentity(NamedTuple):
