@@ -19,6 +19,7 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.properties import read_properties
+from kafkaframes.broker.settings import DEFAULTS, KAFKA_DEFAULTS
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
@@ -166,6 +167,18 @@ def test_a_slow_frame_and_unread_answers_do_not_grow_the_broker():
             peer.sendall((-1).to_bytes(4, "big", signed=True))
             assert peer.recv(1) == b""
         assert ask(broker.port, "Metadata", 1, topics=None).brokers
+
+
+def test_kafkas_defaults_are_taken_but_for_what_is_set():
+    with Broker(kafka_defaults=True, config={"offsets.topic.num.partitions": 7}) as broker:
+        settings = broker.call(lambda state: state.settings)
+        assert {key: settings.text(key) for key in KAFKA_DEFAULTS} == {
+            **KAFKA_DEFAULTS,
+            "offsets.topic.num.partitions": "7",
+        }
+        minimum = broker.call(lambda state: state.groups.settings.min_session_timeout_ms)
+        assert (minimum, settings.log_settings({}).timestamp_after_max_ms) == (6000, 3_600_000)
+    assert not [key for key, value in KAFKA_DEFAULTS.items() if DEFAULTS.get(key) == value]
 
 
 def test_server_properties_are_read_and_what_has_no_meaning_is_named():

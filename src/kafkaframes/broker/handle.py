@@ -37,7 +37,7 @@ from kafkaframes.broker.request import class_in_catalog
 from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Connection, Server
-from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.settings import KAFKA_DEFAULTS, BrokerSettings
 from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.broker.table import play, serve_specs
@@ -76,6 +76,7 @@ class Broker:
         racks: of the nodes, in order (``broker.rack``): each serves all partitions to consumers, and a leader sends
             those with ``client.rack`` to a node of their rack (KIP-392). Empty: consumers read from leaders.
         config: settings under Kafka's names (``num.partitions``).
+        kafka_defaults: Kafka's defaults for the settings that are others here so that tests do not wait.
         clock: the broker's time; one of its own by default, which a test can ``advance``.
         journal: remember requests and answers (``.journal``) and let faults be made (``.on``); without, ordinary
             requests take a shorter way.
@@ -102,6 +103,7 @@ class Broker:
         nodes: int = 1,
         racks: Sequence[str] = (),
         config: Mapping[str, str | int | bool] | None = None,
+        kafka_defaults: bool = False,
         clock: Clock | None = None,
         journal: bool = True,
         security: Security | None = None,
@@ -119,7 +121,9 @@ class Broker:
             raise OptionError("broker_release serves exactly what a release does: no specs beside it")
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
-        self._settings = BrokerSettings({key: controls.text_of(value) for key, value in (config or {}).items()})
+        defaults = KAFKA_DEFAULTS if kafka_defaults else {}
+        given = {key: controls.text_of(value) for key, value in (config or {}).items()}
+        self._settings = BrokerSettings({**defaults, **given})
         first = self._settings.number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
         for node, rack in zip(self._nodes.by_id.values(), racks, strict=False):

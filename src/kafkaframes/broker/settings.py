@@ -76,6 +76,17 @@ DEFAULTS: Mapping[str, str] = {
     "allow.everyone.if.no.acl.found": "false",
 }
 
+# What Kafka 4.3's defaults are instead, for suites and tools that count on them (``kafka_defaults``).
+KAFKA_DEFAULTS: Mapping[str, str] = {
+    "group.initial.rebalance.delay.ms": "3000",
+    "group.min.session.timeout.ms": "6000",
+    "group.share.heartbeat.interval.ms": "5000",
+    "log.message.timestamp.after.max.ms": "3600000",
+    "offsets.topic.num.partitions": "50",
+    "share.coordinator.state.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+}
+
 # A topic's key -> (the broker's key, the default).
 TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
     "cleanup.policy": ("log.cleanup.policy", "delete"),

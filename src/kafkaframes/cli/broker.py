@@ -48,6 +48,7 @@ MOST_REMARKS = 20  # of copies and stores are printed
 @click.option(
     "--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="A server.properties of Kafka's."
 )
+@click.option("--kafka-defaults", is_flag=True, help="Kafka's defaults, where others here keep tests from waiting.")
 @click.option("--broker-release", metavar="RELEASE", help="Serve exactly what a release of Kafka does: 0.8.2 ... 4.3.")
 @click.option(
     "--specs",
