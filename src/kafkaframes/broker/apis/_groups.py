@@ -128,20 +128,6 @@ class OffsetRows:
         return [one for _, one in sorted(topics, key=lambda pair: pair[0])]
 
 
-def refused_offsets(request: Request, topic_type: Any, partition_type: Any, code: int) -> list[Any]:
-    """Return the topics of an answer to a commit that is refused whole; their structs are those of the answer."""
-    return [
-        topic_type(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                partition_type(partition_index=row.partition_index, error_code=code) for row in topic.partitions
-            ],
-        )
-        for topic in request.body.topics
-    ]
-
-
 def by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[int]]]:
     """Yield topics, each with its partitions, in the order of their first."""
     found: dict[str, list[int]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import Acl, AclAccess, acl_of, check_elements, filter_of, mistake_in
 from kafkaframes.broker.state import BrokerState
@@ -56,19 +57,13 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
     return request.response(error_message=None, resources=rows)
 
 
-def _refuse_creations(request: _CreateAcls, code: int) -> Answer:
-    return request.response(
-        results=[request.response.AclCreationResult(error_code=code) for _ in request.body.creations]
-    )
-
-
 @Api(
     name="CreateAcls",
     tier="T4",
     behaviour="Rules are stored, and in force at once; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(Right("ALTER", "CLUSTER"),),
-    refuse=_refuse_creations,
+    refuse=failed,
 )
 def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
     check_elements(acl_of(one) for one in request.body.creations)
@@ -94,18 +89,13 @@ def _create(
     return ErrorCode.NONE, None
 
 
-def _refuse_deletions(request: _DeleteAcls, code: int) -> Answer:
-    row = request.response.DeleteAclsFilterResult
-    return request.response(filter_results=[row(error_code=code) for _ in request.body.filters])
-
-
 @Api(
     name="DeleteAcls",
     tier="T4",
     behaviour="Removes what fits; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(Right("ALTER", "CLUSTER"),),
-    refuse=_refuse_deletions,
+    refuse=failed,
 )
 def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
     check_elements(filter_of(one) for one in request.body.filters)

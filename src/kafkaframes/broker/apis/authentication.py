@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later, Right
+from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf, Session
 from kafkaframes.broker.security.mechanisms import Exchange
 from kafkaframes.broker.security.scram import (
@@ -143,18 +144,12 @@ def _sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answe
     )
 
 
-def _refuse_description(request: _DescribeUserScramCredentials, code: int) -> Answer:
-    row = request.response.DescribeUserScramCredentialsResult
-    rows = [row(error_code=code) for _ in request.body.users or ()]
-    return request.response(error_code=code, results=rows)
-
-
 @Api(
     name="DescribeUserScramCredentials",
     tier="T4",
     behaviour="Mechanisms and iterations of each user.",
     rights=(Right("DESCRIBE", "CLUSTER"),),
-    refuse=_refuse_description,
+    refuse=failed,
 )
 def _describe_user_scram_credentials(request: _DescribeUserScramCredentials, broker: BrokerState) -> Answer:
     scram = broker.credentials.scram

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later, Right
@@ -214,11 +215,9 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     rights=(Right("DESCRIBE", "GROUP", each="each group"),),
 )
 def _describe_groups(request: _DescribeGroups, broker: BrokerState) -> Answer:
-
-    def answer(rows: list[kafka.DescribeGroupsResponse.DescribedGroup]) -> Answer:
-        return request.response(groups=rows)
-
-    return broker.changes.rows(request.body.groups, lambda name: _described(request, broker, name), answer)
+    return broker.changes.rows(
+        request.body.groups, partial(_described, request, broker), lambda rows: request.response(groups=rows)
+    )
 
 
 def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafka.DescribeGroupsResponse.DescribedGroup:

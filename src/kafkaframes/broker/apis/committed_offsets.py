@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import GROUP, OffsetRows, by_topic, elsewhere, error_of, refused, refused_offsets
+from kafkaframes.broker.apis._groups import GROUP, OffsetRows, by_topic, elsewhere, error_of, refused
 from kafkaframes.broker.apis.transactions import offsets_partition
+from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.commits import Fetched, Producer
@@ -40,13 +42,6 @@ _FIRST_FETCH_BY_ID = 10
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _refuse_commit(request: _OffsetCommit, code: int) -> Answer:
-    types = request.response
-    return request.response(
-        topics=refused_offsets(request, types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, code)
-    )
-
-
 @Api(
     name="OffsetCommit",
     tier="T1",
@@ -65,7 +60,7 @@ def _refuse_commit(request: _OffsetCommit, code: int) -> Answer:
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),
     ),
-    refuse=_refuse_commit,
+    refuse=failed,
 )
 def _offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
     rows = OffsetRows(request, broker, by_id_since=_FIRST_COMMIT_BY_ID)
@@ -95,12 +90,6 @@ def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) ->
     )
 
 
-def _refuse_staging(request: _TxnOffsetCommit, code: int) -> Answer:
-    types = request.response
-    made = refused_offsets(request, types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, code)
-    return request.response(topics=made)
-
-
 @Api(
     name="TxnOffsetCommit",
     tier="T2",
@@ -121,7 +110,7 @@ def _refuse_staging(request: _TxnOffsetCommit, code: int) -> Answer:
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),
     ),
-    refuse=_refuse_staging,
+    refuse=failed,
 )
 def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
     rows = OffsetRows(request, broker, by_id_since=_FIRST_STAGED_BY_ID)
@@ -183,11 +172,9 @@ def _staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) ->
 def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     if request.version >= _FIRST_WITH_GROUPS:
-
-        def answer(rows: list[kafka.OffsetFetchResponse.OffsetFetchResponseGroup]) -> Answer:
-            return request.response(groups=rows)
-
-        return broker.changes.rows(body.groups, lambda one: _group(request, broker, one), answer)
+        return broker.changes.rows(
+            body.groups, partial(_group, request, broker), lambda rows: request.response(groups=rows)
+        )
     who = Committer(body.group_id, knows_epochs=False)
     partition_type = types.OffsetFetchResponsePartition
     error, found = _fetch(request, broker, who, body.topics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import all_denied, viewer_of
@@ -111,11 +112,9 @@ def _assignment(request: _ConsumerGroupHeartbeat, assigned: Any) -> kafka.Consum
     ),
 )
 def _consumer_group_describe(request: _ConsumerGroupDescribe, broker: BrokerState) -> Answer:
-
-    def answer(rows: list[kafka.ConsumerGroupDescribeResponse.DescribedGroup]) -> Answer:
-        return request.response(groups=rows)
-
-    return broker.changes.rows(request.body.group_ids, lambda name: _described(request, broker, name), answer)
+    return broker.changes.rows(
+        request.body.group_ids, partial(_described, request, broker), lambda rows: request.response(groups=rows)
+    )
 
 
 def _described(

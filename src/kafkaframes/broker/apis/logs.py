@@ -269,7 +269,6 @@ def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
     rights=(Right("READ", "TOPIC", each="each topic"),),
 )
 def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Answer:
-
     def topic_row(asked: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
         found = find_topic(request, broker, asked.name)
         code = found.code
@@ -278,10 +277,7 @@ def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Ans
         rows = [_producers_row(request, found.topic, code, index) for index in asked.partition_indexes]
         return request.response.TopicResponse(name=asked.name, partitions=rows)
 
-    def answer(rows: list[kafka.DescribeProducersResponse.TopicResponse]) -> Answer:
-        return request.response(topics=rows)
-
-    return broker.changes.rows(request.body.topics, topic_row, answer)
+    return broker.changes.rows(request.body.topics, topic_row, lambda rows: request.response(topics=rows))
 
 
 def _producers_row(

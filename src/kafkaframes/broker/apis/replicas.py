@@ -154,7 +154,6 @@ def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
     refuse=_refuse_log_dirs,
 )
 def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) -> Answer:
-
     def code_of(path: str, topic: str, index: int) -> int:
         if len(f"{topic}-{index}") + _LONGEST_FUTURE > _LONGEST_NAME:
             return ErrorCode.INVALID_TOPIC_EXCEPTION

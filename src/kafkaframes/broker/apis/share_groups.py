@@ -5,6 +5,7 @@ DeleteShareGroupOffsets.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaframes.broker.access import all_denied, denied
@@ -116,11 +117,9 @@ def _beaten(request: _ShareGroupHeartbeat, broker: BrokerState, code: int) -> An
 )
 def _share_group_describe(request: _ShareGroupDescribe, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
-
-    def answer(rows: list[kafka.ShareGroupDescribeResponse.DescribedGroup]) -> Answer:
-        return request.response(groups=rows)
-
-    return broker.changes.rows(request.body.group_ids, lambda name: _described(request, broker, name), answer)
+    return broker.changes.rows(
+        request.body.group_ids, partial(_described, request, broker), lambda rows: request.response(groups=rows)
+    )
 
 
 def _described(
@@ -183,11 +182,9 @@ def _member(
     ),
 )
 def _describe_share_group_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState) -> Answer:
-
-    def answer(rows: list[kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]) -> Answer:
-        return request.response(groups=rows)
-
-    return broker.changes.rows(request.body.groups, lambda asked: _group(request, broker, asked), answer)
+    return broker.changes.rows(
+        request.body.groups, partial(_group, request, broker), lambda rows: request.response(groups=rows)
+    )
 
 
 def _group(

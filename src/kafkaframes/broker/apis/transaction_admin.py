@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, by_topic, error_of, refused
+from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
@@ -68,11 +69,11 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
     ),
 )
 def _describe_transactions(request: _DescribeTransactions, broker: BrokerState) -> Answer:
-
-    def answer(rows: list[kafka.DescribeTransactionsResponse.TransactionState]) -> Answer:
-        return request.response(transaction_states=rows)
-
-    return broker.changes.rows(request.body.transactional_ids, lambda name: _described(request, broker, name), answer)
+    return broker.changes.rows(
+        request.body.transactional_ids,
+        partial(_described, request, broker),
+        lambda rows: request.response(transaction_states=rows),
+    )
 
 
 def _described(
@@ -99,10 +100,6 @@ def _described(
     )
 
 
-def _refuse(request: _WriteTxnMarkers, code: int) -> Answer:
-    return _answer(request, lambda *_: code)
-
-
 @Api(
     name="WriteTxnMarkers",
     tier="T2",
@@ -111,23 +108,17 @@ def _refuse(request: _WriteTxnMarkers, code: int) -> Answer:
         "v2+": "the version of the transaction, which changes nothing here",
     },
     rights=(Right("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
-    refuse=_refuse,
+    refuse=failed,
 )
 def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer:
-    return _answer(request, lambda marker, topic, index: _written(broker, marker, topic, index))
-
-
-def _answer(request: _WriteTxnMarkers, code_of: Callable[[Any, str, int], int]) -> Answer:
     types = request.response
     results = []
     for marker in request.body.markers:
         topics = []
         for topic in marker.topics:
+            codes = [(index, _written(broker, marker, topic.name, index)) for index in topic.partition_indexes]
             rows = [
-                types.WritableTxnMarkerPartitionResult(
-                    partition_index=index, error_code=code_of(marker, topic.name, index)
-                )
-                for index in topic.partition_indexes
+                types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code) for index, code in codes
             ]
             topics.append(types.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         results.append(types.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))

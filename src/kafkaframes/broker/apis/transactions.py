@@ -124,10 +124,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
         results = _rows(request, one.topics, add(request, broker, producer, codes))
         return types.AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
 
-    def answer(rows: list[kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnResult]) -> Answer:
-        return request.response(results_by_transaction=rows)
-
-    return broker.changes.rows(body.transactions, row, answer)
+    return broker.changes.rows(body.transactions, row, lambda rows: request.response(results_by_transaction=rows))
 
 
 def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
