@@ -12,13 +12,13 @@ from tests.broker.conftest import Asker
 from tests.interop.access_script import CASES, TOPICS, Cluster, fields_at, restore
 from tests.interop.broker_script import Client
 
-from kafkaframes.broker.access import OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.access import OF_RESOURCE, OPERATIONS, bits_of
 from kafkaframes.broker.api import CloseConnection
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAccess
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.table import all_apis, play
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
@@ -169,6 +169,21 @@ def test_members_of_groups_are_hidden_from_those_who_may_not_describe_their_topi
         assert (row.error_code, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
         (row,) = both.admin.ask(api, version, group_ids=[group]).groups
         assert len(row.members) == 1
+
+
+def test_groups_before_kafka_4_hide_no_topics_and_have_no_settings(pair):
+    both = pair(rule("READ", "GROUP", "*"), rule("ALTER_CONFIGS", "GROUP", "*"))
+    both.admin.state.create_topic("secret", 1)
+    both.alice.dispatcher.apis = play("3.9", both.admin.state.settings).apis
+    fields = {"rebalance_timeout_ms": 5000, "topic_partitions": [], "subscribed_topic_names": ["secret"]}
+    assert both.alice.ask("ConsumerGroupHeartbeat", 0, group_id="g", **fields).error_code == 0
+    (row,) = both.alice.ask("ConsumerGroupDescribe", 0, group_ids=["g"], include_authorized_operations=True).groups
+    assert (row.error_code, row.authorized_operations) == (0, bits_of(("READ", "DESCRIBE")))
+    for api in ("DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"):
+        resource = getattr(message(f"{api}Request"), f"{api.removeprefix('Incremental')}Resource")
+        answer = both.alice.ask(api, 0, resources=[resource(resource_type=32, resource_name="g")])
+        (row,) = answer.results if api == "DescribeConfigs" else answer.responses
+        assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
 class Direct(Client):

@@ -269,7 +269,7 @@ def test_describe(broker, version):
         group.members[0].member_metadata,
         group.members[0].member_assignment,
     )
-    assert shown == ("PreparingRebalance", "", b"", b"")
+    assert shown == ("PreparingRebalance", "", b"", b"all")
 
 
 @pytest.mark.parametrize("version", versions("ListGroups"))

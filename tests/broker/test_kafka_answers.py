@@ -368,6 +368,58 @@ def test_a_topic_that_comes_twice_is_not_deleted(broker, by):
     assert "orders" in broker.state.topics
 
 
+BATCH = build_records({"value": [b"a"]}, record_format=2)
+
+
+def produce(broker, version, partitions):
+    """Produce; ``partitions``: for each topic pairs of a partition's number and records."""
+    made = types("Produce")
+    topics = [
+        made.TopicProduceData(
+            name=name, partition_data=[made.PartitionProduceData(index=index, records=data) for index, data in rows]
+        )
+        for name, rows in partitions.items()
+    ]
+    return broker.send("Produce", version, acks=-1, timeout_ms=1000, topic_data=topics).responses
+
+
+def test_of_a_partition_that_comes_twice_the_last_is_appended(broker):
+    """Produce 9 of orders-0 with one record, and with two; then a third whose form is wrong, which is the answer."""
+    two = build_records({"value": [b"b", b"c"]}, record_format=2)
+    log = broker.state.topics["orders"].partitions[0].log
+    (topic,) = produce(broker, 9, {"orders": [(0, BATCH), (0, two)]})
+    assert [(row.index, row.error_code, row.base_offset) for row in topic.partition_responses] == [(0, 0, 0)]
+    assert log.log_end_offset == 2
+    (topic,) = produce(broker, 9, {"orders": [(0, BATCH), (0, two), (0, b"")]})
+    assert [row.error_code for row in topic.partition_responses] == [ErrorCode.INVALID_RECORD]
+    assert log.log_end_offset == 4
+
+
+def test_of_an_offset_that_comes_twice_the_last_is_the_start(broker):
+    """DeleteRecords 2 of orders-0, up to 1, and up to 0: one row, and the log begins where it began."""
+    produce(broker, 9, {"orders": [(0, BATCH)]})
+    made = types("DeleteRecords")
+    topics = [
+        made.DeleteRecordsTopic(name="orders", partitions=[made.DeleteRecordsPartition(partition_index=0, offset=at)])
+        for at in (1, 0)
+    ]
+    (topic,) = broker.send("DeleteRecords", 2, topics=topics).topics
+    assert [(row.error_code, row.low_watermark) for row in topic.partitions] == [(0, 0)]
+
+
+def test_an_internal_partition_is_looked_for_before_it_is_refused(broker):
+    """DeleteRecords 2 of __consumer_offsets 0 and 99: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    broker.state.create_internal("__consumer_offsets")
+    made = types("DeleteRecords")
+    rows = [made.DeleteRecordsPartition(partition_index=index, offset=0) for index in (0, 99)]
+    topic = made.DeleteRecordsTopic(name="__consumer_offsets", partitions=rows)
+    (answered,) = broker.send("DeleteRecords", 2, topics=[topic]).topics
+    assert [row.error_code for row in answered.partitions] == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
 def test_offsets_of_a_partition_that_comes_twice_are_not_listed(broker):
     """ListOffsets 5 of orders-0 twice and orders-1, in two topics: one topic, INVALID_REQUEST once, and 3."""
     made = types("ListOffsets")
@@ -564,6 +616,23 @@ def test_a_share_session_begins_without_acknowledgements(broker):
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_a_share_session_that_begins_forgets_nothing(broker):
+    """ShareFetch 2 with epoch 0 that names orders-0, and forgets it: a row for orders-0."""
+    broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", subscribed_topic_names=["orders"])
+    made = types("ShareFetch")
+    topic = made.FetchTopic(topic_id=topic_id(broker), partitions=[made.FetchPartition(partition_index=0)])
+    gone = made.ForgottenTopic(topic_id=topic_id(broker), partitions=[0])
+    first = {"share_session_epoch": 0, "topics": [topic], "forgotten_topics_data": [gone]}
+    produce(broker, 9, {"orders": [(0, BATCH)]})
+    reset = types("IncrementalAlterConfigs")
+    config = reset.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    row = reset.AlterConfigsResource(resource_type=32, resource_name="s", configs=[config])
+    broker.send("IncrementalAlterConfigs", 1, resources=[row])
+    sent = {"group_id": "s", "member_id": "m", "max_bytes": 1000, "max_records": 9, "batch_size": 9}
+    (answered,) = broker.send("ShareFetch", 2, **sent, **first).responses
+    assert [row.partition_index for row in answered.partitions] == [0]
+
+
 def test_a_member_id_of_a_share_group_is_no_longer_than_a_uuid(broker):
     """ShareGroupHeartbeat 1 with a member id of 37 characters: INVALID_REQUEST."""
     fields = {"group_id": "s", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
@@ -591,6 +660,15 @@ def beat(broker, group_id, epoch, topics=()):
 def test_a_group_whose_first_member_reads_nothing_is_in_its_first_epoch(broker):
     """ConsumerGroupHeartbeat 1 of a new group, without topics: epoch 1; with topics: 2."""
     assert [beat(broker, "none", 0).member_epoch, beat(broker, "some", 0, ["orders"]).member_epoch] == [1, 2]
+
+
+def test_an_empty_member_id_is_no_member_of_a_consumer_group(broker):
+    """OffsetFetch 10 of a consumer group with members: "" is UNKNOWN_MEMBER_ID, null is nobody, who may fetch."""
+    beat(broker, "g", 0, ["orders"])
+    made = types("OffsetFetch")
+    for member_id, code in (("", ErrorCode.UNKNOWN_MEMBER_ID), (None, 0)):
+        group = made.OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=-1, topics=None)
+        assert broker.send("OffsetFetch", 10, groups=[group]).groups[0].error_code == code
 
 
 def test_a_classic_member_of_another_name_ends_an_empty_consumer_group(broker):

@@ -193,7 +193,6 @@ ORDINARY_PRODUCE = {
     "two partitions and topics": lambda v: produce_frame(
         v, [("orders", [(0, of_format(v)), (1, of_format(v))]), ("stamped", [(0, of_format(v, 1))])]
     ),
-    "a partition twice": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (0, of_format(v))])]),
     "compressed": lambda v: produce_frame(v, [("orders", [(0, of_format(v, 50, codec="gzip"))])]),
     "no client": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], client_id=None),
     "too large": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("small", [(0, of_format(v, 30))])]),
@@ -204,6 +203,8 @@ ORDINARY_PRODUCE = {
     "damaged": lambda v: produce_frame(v, [("orders", [(0, of_format(v)[:-3] + b"xyz"), (1, of_format(v))])]),
 }
 ODD_PRODUCE = {
+    "a partition twice": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (0, of_format(v))])]),
+    "a topic twice": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("orders", [(1, of_format(v))])]),
     "no acknowledgement": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=0),
     "wrong acks": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=2),
     "unknown topic": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("unknown", [(0, of_format(v))])]),

@@ -150,6 +150,8 @@ def _declared(request: Request, resource: str, operation: str | None) -> Right:
 
 
 def _has(request: Request, access: Access, right: Right, name: str) -> bool:
+    if not right.is_needed:
+        return True
     if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_NAME):
         return True
     return access.allows(request.session, right.operation, right.resource, name)

@@ -110,6 +110,8 @@ class Right:
         denied: the error, or ``LEFT_OUT``: the part is not in the answer; by default the resource's error.
         or_cluster: an operation on the cluster that is enough instead.
         since, until: the versions that need it.
+        first_release: of Kafka that asks for it; empty: all that have the API.
+        is_needed: it is, in the release that is played.
     """
 
     operation: str
@@ -121,6 +123,8 @@ class Right:
     or_cluster: str = ""
     since: int = 0
     until: int = 2**15 - 1
+    first_release: tuple[int, ...] = ()
+    is_needed: bool = True
 
     @property
     def error(self) -> ErrorCode:

@@ -25,6 +25,7 @@ from kafkaframes.broker.configs import (
     KNOWN_OF_BROKERS,
     TOPIC,
     denied_to,
+    is_type,
 )
 from kafkaframes.broker.properties import is_known
 from kafkaframes.broker.request import Request
@@ -90,7 +91,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     kind, name = resource.resource_type, resource.resource_name
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
-    if kind not in _CHANGERS and not is_level:
+    if not is_level and not (kind in _CHANGERS and is_type(broker, kind)):
         return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
     code = denied_to(request, broker, kind, name)
     if code != ErrorCode.NONE:

@@ -141,9 +141,10 @@ def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
     return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}", []
 
 
-def is_type(kind: int) -> bool:
+def is_type(broker: BrokerState, kind: int) -> bool:
     """Return whether resources of a type have settings."""
-    return kind in (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+    types = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
+    return kind in types or (kind == GROUP and broker.settings.groups_have_settings)
 
 
 def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> int:

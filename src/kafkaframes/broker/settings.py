@@ -156,11 +156,13 @@ class BrokerSettings:
         given: under Kafka's names, as text.
         dynamic: those of them that a client has set while the broker runs.
         writes_format_2: ``message.format.version`` is not looked at, as by Kafka from 3.0 on.
+        groups_have_settings: groups are a type of resource with settings, as from Kafka 4.0 on.
     """
 
     given: dict[str, str] = field(default_factory=dict, repr=False)
     dynamic: set[str] = field(default_factory=set)
     writes_format_2: bool = False
+    groups_have_settings: bool = True
 
     def text(self, key: str) -> str:
         """Return a setting as text; empty for one that nobody knows."""

@@ -8,7 +8,7 @@ fetch, so whatever turns out odd is simply answered there, from the beginning.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker.fetching import (
@@ -22,7 +22,7 @@ from kafkaframes.broker.fetching import (
 )
 from kafkaframes.broker.find import epoch_code
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
+from kafkaframes.broker.short_reading import Cursor, OddError, all_different, array_start, text_bytes
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import ErrorCode
@@ -107,7 +107,7 @@ class _Answer:
         count = cursor.count()
         put(array_start(count, is_flexible=self._is_flexible))
         topics = [self._topic(cursor) for _ in range(count)]
-        _all_different(topics)
+        all_different(topics)
         if self._version >= _FIRST_WITH_SESSIONS:
             cursor.no_elements()  # forgotten topics
         if self._version >= _FIRST_WITH_RACK:
@@ -123,7 +123,7 @@ class _Answer:
         topic, raw = self._find(cursor)
         count = cursor.count()
         self.parts += (raw, array_start(count, is_flexible=self._is_flexible))
-        _all_different([self._partition(cursor, topic) for _ in range(count)])
+        all_different([self._partition(cursor, topic) for _ in range(count)])
         cursor.no_tags()
         if self._is_flexible:
             self.parts.append(_NO_TAGS)
@@ -171,12 +171,6 @@ class _Answer:
         self.parts += (row + array_start(len(read.records), is_flexible=is_flexible), read.records)
         if is_flexible:
             self.parts.append(_NO_TAGS)
-
-
-def _all_different(found: list[Any]) -> None:
-    """Give up where something is asked for twice."""
-    if len(found) > 1 and len(set(found)) < len(found):
-        raise OddError
 
 
 def _asked(cursor: Cursor, version: int) -> Asked:

@@ -16,7 +16,7 @@ from kafkaframes.broker import produce
 from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.produce import Outcome, Produced
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
+from kafkaframes.broker.short_reading import Cursor, OddError, all_different, array_start, text_bytes
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
@@ -66,7 +66,9 @@ def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) ->
     acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)
     if acks not in _ORDINARY_ACKS:
         raise OddError
-    return [_topic(cursor, version, session, broker) for _ in range(cursor.count())], acks
+    topics = [_topic(cursor, version, session, broker) for _ in range(cursor.count())]
+    all_different([one.raw for one in topics])
+    return topics, acks
 
 
 def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> Asked:
@@ -89,6 +91,7 @@ def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
         if partition is None or not is_usual(sent, version):
             raise OddError
         asked.partitions.append((partition, sent))
+    all_different([partition.index for partition, _ in asked.partitions])
     cursor.no_tags()
     return asked
 

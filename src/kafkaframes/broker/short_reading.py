@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Hashable, Sequence
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.wire.varint import write_unsigned_varint
@@ -140,3 +141,13 @@ def unsigned_varint(number: int) -> bytes:
     out = bytearray()
     write_unsigned_varint(out, number)
     return bytes(out)
+
+
+def all_different(found: Sequence[Hashable]) -> None:
+    """Give up where something is asked for twice.
+
+    Raises:
+        OddError: it is.
+    """
+    if len(found) > 1 and len(set(found)) < len(found):
+        raise OddError

@@ -84,6 +84,7 @@ def _rewritten(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
 
 
 _FORMAT = "log.message.format.version"
+_FIRST_WITH_GROUP_SETTINGS = (4,)
 _FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
 
 
@@ -96,6 +97,7 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
     chosen = release(name)
     version = tuple(int(part) for part in chosen.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
+    settings.groups_have_settings = version >= _FIRST_WITH_GROUP_SETTINGS
     settings.given.setdefault(_FORMAT, _format_of(version))
     apis: dict[int, Api] = {}
     advertised = {}
@@ -105,7 +107,8 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
             continue
         low, high = max(said.accepted.lowest, api.range[0]), min(said.accepted.highest, api.range[1])
         if low <= high:
-            apis[key] = replace(api, versions=(low, high))
+            rights = tuple(replace(right, is_needed=version >= right.first_release) for right in api.rights)
+            apis[key] = replace(api, versions=(low, high), rights=rights)
             advertised[key] = said.advertised.lowest, min(said.advertised.highest, high)
     return ServedApis(apis, advertised)
 

@@ -33,6 +33,7 @@ PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "2",
     "log.retention.ms": "-1",  # the records are old
     "log.cleaner.enable": "false",
+    "offsets.retention.check.interval.ms": "86400000",  # else each forgets groups of which nothing is left in a round
 }
 OURS = PROPERTIES | {
     "authorizer.class.name": "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ def plain(memory: Memory, asked: Asked, answer: Any) -> Any:
     """Return an answer as JSON that two brokers can share."""
     if isinstance(answer, str):
         return answer
+    memory.named = set(re.findall(r'"(__\w+)"', json.dumps(asked.body)))
     found = memory.plain(with_records(answer.to_json(asked.version, records="base64")))
     if asked.api == "Fetch":
         found["responses"] = _by_topic(found["responses"])

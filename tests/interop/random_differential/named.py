@@ -106,6 +106,12 @@ NAMED = (
     ),
     Named("AddPartitionsToTxn", r"^\$$", "Kafka never answers version 4 without transactions", never_answered),
     Named(
+        "AlterConfigs",
+        r"^\$$",
+        "Kafka never answers where a resource comes twice: it fails inside while it counts the errors",
+        never_answered,
+    ),
+    Named(
         "ListGroups",
         r"\.groups\.length$",
         "an empty consumer group that JoinGroup with a member id has ended: Kafka lists it until it writes something",
@@ -123,9 +129,44 @@ NAMED = (
         "Kafka fails (UNKNOWN_SERVER_ERROR) where a session begins with an id that no topic has; here its row says so",
         failed_inside,
     ),
+    Named(
+        "IncrementalAlterConfigs",
+        r"\.responses\[\]\.errorCode$",
+        "of two wrong changes in one resource Kafka answers the one that its hash table has first",
+        either((42, 40)),
+    ),
     Named("CreateTopics", r"\.topicId$", "Kafka gives an id to a topic that it only validates"),
     Named("ListOffsets", r"\.timestamp$", "a marker's time", both_now),
 )
+
+# Beside Kafka 3.9.1 with ``broker_release="3.9"``, whose groups are coordinated by other code; of an API and a version.
+OF_3_9 = (
+    Named(
+        "OffsetCommit 0",
+        r"\.errorCode$",
+        "3.9 keeps these offsets in ZooKeeper, and refuses them where there is none; here they are like the others",
+        lambda ours, theirs: theirs == _UNSUPPORTED_VERSION,
+    ),
+    Named(
+        "OffsetFetch 0",
+        r"\.(errorCode|committedOffset)$",
+        "likewise; without the right to the group 3.9 answers its error, here it is UNKNOWN_TOPIC_OR_PARTITION",
+        lambda ours, theirs: theirs in (_UNSUPPORTED_VERSION, _GROUP_AUTHORIZATION_FAILED, -1),
+    ),
+    Named(
+        "OffsetFetch 1",
+        r"\.topics\.length$",
+        "without the right to the group 3.9 answers without rows and errors; here each row has the error",
+        lambda ours, theirs: theirs == 0,
+    ),
+    Named(
+        "ConsumerGroupDescribe 0",
+        r"\.(groupEpoch|assignmentEpoch)$",
+        "a new group is in epoch 1 in 3.9; here in 2 if its first member reads topics, as from 4.0 on",
+        either((2, 1)),
+    ),
+)
+_UNSUPPORTED_VERSION, _GROUP_AUTHORIZATION_FAILED = 35, 30
 
 
 def name_of(api: str, path: str, ours: Any, theirs: Any) -> Named | None:

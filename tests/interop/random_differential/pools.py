@@ -57,7 +57,13 @@ def choice(*usual: Any, odd: tuple[Any, ...] = ()) -> Maker:
 
 
 # Elsewhere its content, or what a request changes in it, would be an episode's that is not its own.
-_MAY_NAME_INTERNAL = frozenset({"Produce", "AddPartitionsToTxn", "DeleteRecords", "CreateTopics"})
+_MAY_NAME_INTERNAL = frozenset(
+    {
+        *("Produce", "AddPartitionsToTxn", "DeleteRecords", "CreateTopics", "Metadata", "DescribeTopicPartitions"),
+        *("DescribeConfigs", "OffsetCommit", "OffsetFetch", "OffsetDelete", "TxnOffsetCommit", "DescribeQuorum"),
+        *("ConsumerGroupHeartbeat", "ListPartitionReassignments", "AlterReplicaLogDirs", "DescribeLogDirs"),
+    }
+)
 
 
 def topic_name(draw: Draw) -> Any:

@@ -59,6 +59,7 @@ _MAY_REPEAT = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "Metadata"),
         *("DescribeTopicPartitions", "ListOffsets", "AlterUserScramCredentials", "DescribeUserScramCredentials"),
+        *("Produce", "Fetch", "DeleteRecords", "AlterClientQuotas"),
     }
 )
 _SELDOM = 0.3

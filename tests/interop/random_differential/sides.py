@@ -11,6 +11,7 @@ from tests.interop.random_differential.requests import Asked
 from tests.interop.random_differential.symbols import Memory
 
 PATIENCE_SECONDS = 60.0
+_MEMBER_ID_REQUIRED = 79
 _TOPICS_CHANGE = frozenset({"CreateTopics", "DeleteTopics", "Metadata"})
 
 
@@ -34,6 +35,10 @@ def prepare(address: tuple[str, int]) -> None:
     for number in range(20):
         wait(error, "OffsetFetch", 7, groupId=f"r0x0-{number}", topics=None, requireStable=False)
         wait(error, "InitProducerId", 3, transactionalId=f"r0x0-{number}", **producer)
+    # Who has to join again with a member id has made a group, and the topic of groups.
+    joining = {"groupId": "r0x0-join", "protocolType": "consumer", "protocols": [{"name": "range", "metadata": ""}]}
+    joining |= {"sessionTimeoutMs": 60_000, "rebalanceTimeoutMs": 60_000, "memberId": ""}
+    wait(lambda answer: error(answer) not in (0, _MEMBER_ID_REQUIRED), "JoinGroup", 4, **joining)
     side.connection.close()
 
 

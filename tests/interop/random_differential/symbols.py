@@ -51,18 +51,20 @@ class Memory:
         prefix: of the names of the episode, so that many can follow each other on one broker.
         latest: the last value of each kind and owner: ``("producer", "~t")``.
         names: a kind and a value, as text, and the name that stands for it in answers.
+        named: the topics of coordinators that the request names, which all episodes share.
     """
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.latest: dict[tuple[Any, ...], Any] = {}
         self.names: dict[tuple[str, str], str] = {}
+        self.named: set[str] = set()
         self._counts: Counter[tuple[str, str | None]] = Counter()
 
     def own(self, value: Any) -> Any:
         """Return a request with this broker's values in it."""
         if isinstance(value, list):
-            return _each_id_once([self.own(one) for one in value])
+            return [self.own(one) for one in value]
         if isinstance(value, str):
             return value.replace("~", self.prefix)
         if isinstance(value, dict):
@@ -126,21 +128,14 @@ class Memory:
         return value.replace(self.prefix, "~") if isinstance(value, str) else value
 
     def _is_foreign(self, row: Any) -> bool:
-        if isinstance(row, dict) and any(
-            str(row.get(key)).startswith("__") for key in ("name", "topic", "resourceName")
-        ):
-            return True  # a coordinator's topic, which all episodes share
+        keys = ("name", "topic", "topicName", "resourceName")
+        if isinstance(row, dict) and any(str(row.get(key)).startswith("__") for key in keys):
+            return not any(row.get(key) in self.named for key in keys)
         if isinstance(row, dict) and any(map(self._is_foreign, row.get("entity") or ())):
             return True  # quotas of another episode
         texts = [row] if isinstance(row, str) else row.values() if isinstance(row, dict) else ()
         texts = [one for one in texts if isinstance(one, str) and _KAFKA_TEXT.match(one)]
         return bool(texts) and not any(one.startswith(self.prefix) for one in texts)
-
-
-def _each_id_once(rows: list[Any]) -> list[Any]:
-    """Drop rows of topics that come again: what no broker has may be an older topic's id."""
-    ids = [row.get("topicId") if isinstance(row, dict) else None for row in rows]
-    return [row for position, row in enumerate(rows) if ids[position] is None or ids[position] not in ids[:position]]
 
 
 _MEMBER_ID_REQUIRED = 79

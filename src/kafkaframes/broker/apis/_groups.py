@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
-from kafkaframes.broker.access import denied
+from kafkaframes.broker.access import bits_of, denied
 from kafkaframes.broker.api import Answer
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -15,7 +15,8 @@ from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.storage.files.names import TopicPartition
 
 GROUP, TRANSACTION = 0, 1
-NOT_ASKED: Final = -(2**31)
+_NOT_REQUESTED: Final = -(2**31)
+_ON_SETTINGS: Final = bits_of(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
 HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe."
 _RESOURCE = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
@@ -51,6 +52,14 @@ def topics_of(broker: BrokerState, members: list[Any]) -> set[str]:
         for assigned in (one.assignment, getattr(one, "target_assignment", one.assignment)):
             found.update(row.topic_name for row in assigned.topic_partitions)
     return found
+
+
+def authorized_operations(request: Request, broker: BrokerState, group_id: str) -> int:
+    """Return what the client may do with a group, one bit for each operation, if the request is to have it."""
+    if not request.body.include_authorized_operations:
+        return _NOT_REQUESTED
+    may = broker.access.operations(request.session, "GROUP", group_id)
+    return may if broker.settings.groups_have_settings else may & ~_ON_SETTINGS
 
 
 class OffsetRows:

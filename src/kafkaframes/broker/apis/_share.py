@@ -63,13 +63,14 @@ def enter(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
 
 
 def update(request: Request, broker: BrokerState, session: ShareSession) -> None:
-    """Add the partitions that a ShareFetch names, and take out those that it forgets."""
+    """Add the partitions that a ShareFetch names, and take out those that it forgets: none where a session begins."""
+    is_first = request.body.share_session_epoch == INITIAL
     for topic in request.body.topics:
         is_known = topic.topic_id in broker.topics_by_id
         for row in topic.partitions:
-            kept = SessionPartition(is_known, is_answered=request.body.share_session_epoch != INITIAL)
+            kept = SessionPartition(is_known, is_answered=not is_first)
             session.partitions.setdefault((topic.topic_id, row.partition_index), kept)
-    for forgotten in request.body.forgotten_topics_data:
+    for forgotten in [] if is_first else request.body.forgotten_topics_data:
         for index in forgotten.partitions:
             session.partitions.pop((forgotten.topic_id, index), None)
 

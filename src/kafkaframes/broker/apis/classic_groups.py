@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later, Right
-from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, client_host, elsewhere, error_of, refused
+from kafkaframes.broker.apis._groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import GroupState, JoinResult, SyncResult
@@ -205,7 +205,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
 @Api(
     name="DescribeGroups",
     tier="T1",
-    behaviour="State and members of classic groups; subscriptions and assignments while the group is stable.",
+    behaviour="State and members of classic groups; subscriptions while the group is stable.",
     notes={
         "v0-v5": "a group that there is not is Dead, without an error",
         "v3+": "authorized operations",
@@ -230,7 +230,7 @@ def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafk
     except RefusedError as error:
         if request.version < _FIRST_WITH_ERROR:
             return types.DescribedGroup(
-                group_id=name, group_state=_DEAD, authorized_operations=_may(request, broker, name)
+                group_id=name, group_state=_DEAD, authorized_operations=authorized_operations(request, broker, name)
             )
         return types.DescribedGroup(group_id=name, group_state=_DEAD, error_code=error.code, error_message=error.reason)
     is_stable = group.state is GroupState.STABLE
@@ -239,7 +239,7 @@ def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafk
         group_state=group.state_name,
         protocol_type=group.protocol_type_name,
         protocol_data=(group.protocol_name or "") if is_stable else "",
-        authorized_operations=_may(request, broker, name),
+        authorized_operations=authorized_operations(request, broker, name),
         members=[
             types.DescribedGroupMember(
                 member_id=one.member_id,
@@ -247,14 +247,8 @@ def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafk
                 client_id=one.client_id,
                 client_host=one.client_host,
                 member_metadata=one.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=one.assignment if is_stable else b"",
+                member_assignment=one.assignment,
             )
             for one in group.members.values()
         ],
     )
-
-
-def _may(request: _DescribeGroups, broker: BrokerState, name: str) -> int:
-    if not request.body.include_authorized_operations:
-        return NOT_ASKED
-    return broker.access.operations(request.session, "GROUP", name)

@@ -235,6 +235,7 @@ def _group(
         None,
         asked.member_epoch,
         knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
+        says_member=asked.member_id is not None,
     )
     topics, unknown = asked.topics, []
     if request.version >= _FIRST_FETCH_BY_ID and topics is not None:

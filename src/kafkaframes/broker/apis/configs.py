@@ -47,7 +47,7 @@ _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
     ),
 )
 def _describe_configs(request: _DescribeConfigs, broker: BrokerState) -> Answer:
-    if not all(is_type(one.resource_type) for one in request.body.resources):
+    if not all(is_type(broker, one.resource_type) for one in request.body.resources):
         return _refuse(request, ErrorCode.INVALID_REQUEST)
     return broker.changes.rows(
         request.body.resources, partial(_result, request, broker), lambda rows: request.response(results=rows)

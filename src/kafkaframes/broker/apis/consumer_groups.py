@@ -10,7 +10,7 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import (
     GROUP,
     HIDDEN_TOPICS,
-    NOT_ASKED,
+    authorized_operations,
     client_host,
     elsewhere,
     error_of,
@@ -50,7 +50,12 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
     },
     rights=(
         Right("READ", "GROUP", "group_id"),
-        Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to by name; all or none"),
+        Right(
+            "DESCRIBE",
+            "TOPIC",
+            each="the topics that are subscribed to by name; all or none; not before Kafka 4.0",
+            first_release=(4,),
+        ),
     ),
 )
 def _consumer_group_heartbeat(request: _ConsumerGroupHeartbeat, broker: BrokerState) -> Answer:
@@ -108,7 +113,7 @@ def _assignment(request: _ConsumerGroupHeartbeat, assigned: Any) -> kafka.Consum
     notes={"v1+": "the protocol of each member"},
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
+        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none; not before Kafka 4.0", first_release=(4,)),
     ),
 )
 def _consumer_group_describe(request: _ConsumerGroupDescribe, broker: BrokerState) -> Answer:
@@ -134,7 +139,6 @@ def _described(
     code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
     if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)
-    may = broker.access.operations(request.session, "GROUP", name)
     return types.DescribedGroup(
         group_id=name,
         group_state=group.state_name,
@@ -142,7 +146,7 @@ def _described(
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
         members=members,
-        authorized_operations=may if request.body.include_authorized_operations else NOT_ASKED,
+        authorized_operations=authorized_operations(request, broker, name),
     )
 
 

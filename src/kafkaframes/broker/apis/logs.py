@@ -220,13 +220,16 @@ def _epoch_row(
     rights=(Right("DELETE", "TOPIC", each="each topic"),),
 )
 def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
+    by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
     topics = []
-    for asked in request.body.topics:
-        if not asked.partitions:
+    for asked in request.body.topics:  # of a partition that comes twice the last counts
+        by_topic.setdefault(asked.name, {}).update({one.partition_index: one for one in asked.partitions})
+    for name, partitions in by_topic.items():
+        if not partitions:
             continue  # Kafka answers partition by partition
-        found = find_topic(request, broker, asked.name)
-        rows = [_deletion_row(request, broker, found.topic, found.code, one) for one in asked.partitions]
-        topics.append(request.response.DeleteRecordsTopicResult(name=asked.name, partitions=rows))
+        found = find_topic(request, broker, name)
+        rows = [_deletion_row(request, broker, found.topic, found.code, one) for one in partitions.values()]
+        topics.append(request.response.DeleteRecordsTopicResult(name=name, partitions=rows))
     broker.logs.checkpoint_start_offsets()
     return request.response(topics=topics)
 
@@ -239,11 +242,11 @@ def _deletion_row(
     asked: kafka.DeleteRecordsRequest.DeleteRecordsPartition,
 ) -> kafka.DeleteRecordsResponse.DeleteRecordsPartitionResult:
     low, partition = -1, None
-    if topic is not None and topic.is_internal:
-        code, topic = ErrorCode.INVALID_TOPIC_EXCEPTION, None
     if topic is not None:
         partition, code = led_here(request, topic, asked.partition_index)
-    if partition is not None:
+    if partition is not None and topic is not None and topic.is_internal:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif partition is not None:
         code, low = _delete(broker, partition.log, asked.offset)
         partition.notify()
     return request.response.DeleteRecordsPartitionResult(

@@ -32,6 +32,14 @@ _FIRST_ABORTABLE = 11
 _ACKS = (-1, 0, 1)
 
 
+class _Topic(NamedTuple):
+    """What a request has for one topic; its partitions can come again, be it in another row of the topic."""
+
+    name: str
+    topic_id: UUID
+    partitions: dict[int, list[Produced]]
+
+
 class TopicOutcomes(NamedTuple):
     """What became of one topic's records: name and id as they were asked for, the topic, if there is one, and an
     outcome for each partition's number.
@@ -73,14 +81,12 @@ def _produce(request: _Produce, broker: BrokerState) -> Answer:
 
 def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     body = request.body
-    sent = [[produce.produced(row.records) for row in topic.partition_data] for topic in body.topic_data]
-    refusal = _refusal(request, broker, sent)
+    topics = _topics(request)
+    refusal = _refusal(request, broker, topics)
     turns, done = produce.Turns(len(request.data)), []
-    for asked, of_topic in zip(body.topic_data, sent, strict=True):
-        if not asked.partition_data:
-            continue  # Kafka answers partition by partition: a topic without any is not there
+    for asked in topics:
         if refusal != ErrorCode.NONE:
-            outcomes = [(one.index, Outcome(refusal)) for one in asked.partition_data]
+            outcomes = [(index, Outcome(refusal)) for index in asked.partitions]
             done.append(TopicOutcomes(asked.name, asked.topic_id, None, outcomes))
             continue
         found = find_topic(
@@ -91,11 +97,11 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
             by_id=request.version >= _FIRST_BY_ID,
         )
         outcomes = []
-        for row, one in zip(asked.partition_data, of_topic, strict=True):
-            append = partial(_outcome, request, broker, found.topic, found.code, row.index, one, content=turns.content)
+        for index, sent in asked.partitions.items():
+            append = partial(_outcome, request, broker, found.topic, found.code, index, sent, content=turns.content)
             outcome = yield from produce.opening(broker, turns.content, append)
-            outcomes.append((row.index, outcome))
-            if turns.is_due(one.records):
+            outcomes.append((index, outcome))
+            if turns.is_due(sent[-1].records):
                 yield None
         done.append(TopicOutcomes(asked.name, asked.topic_id, found.topic, outcomes))
     if body.acks == 0:
@@ -105,6 +111,16 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
             raise CloseConnection(f"Produce with acks 0 failed with error {failed}")
         return None
     return respond(request, broker, done)
+
+
+def _topics(request: _Produce) -> list[_Topic]:
+    """Return the topics, each once; without partitions a topic is not there: Kafka answers partition by partition."""
+    found: dict[tuple[str, UUID], _Topic] = {}
+    for asked in request.body.topic_data:
+        topic = found.setdefault((asked.name, asked.topic_id), _Topic(asked.name, asked.topic_id, {}))
+        for row in asked.partition_data:
+            topic.partitions.setdefault(row.index, []).append(produce.produced(row.records))
+    return [topic for topic in found.values() if topic.partitions]
 
 
 def respond(request: _Produce, broker: BrokerState, done: list[TopicOutcomes]) -> Message:
@@ -130,19 +146,33 @@ def _outcome(
     topic: Topic | None,
     code: int,
     index: int,
-    sent: Produced,
+    sent: list[Produced],
     *,
     content: ContentBudget,
 ) -> Outcome:
-    body = request.body
+    """Append the last records of a partition that have the version's form; the last that have not are answered."""
     if topic is None:
         return Outcome(code)
     partition, code = led_here(request, topic, index)
     if partition is None:
         return Outcome(code)
-    wrong = produce.check_form(request.version, sent)
-    if wrong is not None:
-        return wrong
+    outcome = Outcome()
+    checked = [(one, produce.check_form(request.version, one)) for one in sent]
+    for one in [one for one, wrong in checked if wrong is None][-1:]:
+        outcome = _append(request, broker, topic, partition, one, content=content)
+    return next((wrong for _, wrong in reversed(checked) if wrong is not None), outcome)
+
+
+def _append(
+    request: _Produce,
+    broker: BrokerState,
+    topic: Topic,
+    partition: Partition,
+    sent: Produced,
+    *,
+    content: ContentBudget,
+) -> Outcome:
+    body = request.body
     code = _transaction_code(request, broker, topic.name, partition, sent)
     if code != ErrorCode.NONE:
         return Outcome(code)
@@ -157,17 +187,13 @@ def _may_write_internal(request: _Produce) -> bool:
     return request.client_id == "__admin_client"  # Kafka's AuthHelper: tools that write internal topics
 
 
-def _refusal(request: _Produce, broker: BrokerState, sent: list[list[Produced]]) -> int:
+def _refusal(request: _Produce, broker: BrokerState, sent: list[_Topic]) -> int:
     """Return why a request with a batch of a transaction is refused whole: nobody's id, or another's.
 
     Copies need no id: a mirror writes batches of transactions that others have coordinated, into topics that keep
     offsets (``kafkaframes.on.noncontiguous=keep``).
     """
-    topics = [
-        topic
-        for topic, of_topic in zip(request.body.topic_data, sent, strict=True)
-        if any(one.is_transactional for one in of_topic)
-    ]
+    topics = [topic for topic in sent if any(one.is_transactional for of in topic.partitions.values() for one in of)]
     transactional_id = request.body.transactional_id
     if transactional_id is not None and topics:
         return denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)

@@ -28,7 +28,8 @@ _KEYS = {
     "request_percentage": False,
     "controller_mutation_rate": False,
 }
-_Quotas: TypeAlias = dict[frozenset[tuple[str, str | None]], dict[str, Any]]
+_Key: TypeAlias = frozenset[tuple[str, str | None]]
+_Quotas: TypeAlias = dict[_Key, dict[str, Any]]
 _KEYS_OF_ADDRESSES = {"connection_creation_rate": True}
 
 
@@ -92,7 +93,7 @@ def _matches(
 
 
 def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
-    return request.response(entries=[_row(request, asked, code, None) for asked in request.body.entries])
+    return request.response(entries=[_row(request, _entity(entry), code, None) for entry in request.body.entries])
 
 
 @Api(
@@ -104,39 +105,47 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
     refuse=_refuse_changes,
 )
 def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
+    """That of an entity which comes again is refused, and answered so, as by Kafka."""
     changed: list[_Quotas] = []  # none before the first row: changes that came earlier are done then
+    results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
 
-    def row(entry: kafka.AlterClientQuotasRequest.EntryData) -> kafka.AlterClientQuotasResponse.EntryData:
+    def row(entry: kafka.AlterClientQuotasRequest.EntryData) -> None:
         if not changed:
             changed.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
-        return _row(request, entry, *_change(request, changed[0], entry))
+        entity = _entity(entry)
+        key = _key(entity)
+        why = (ErrorCode.INVALID_REQUEST, "an entity comes twice")
+        results[key] = _row(request, entity, *(why if key in results else _change(request, changed[0], entity, entry)))
 
-    def answer(rows: list[kafka.AlterClientQuotasResponse.EntryData]) -> Answer:
+    def answer(_: list[None]) -> Answer:
         if not request.body.validate_only:
             if changed:
                 broker.metadata.entities["quotas"] = list(changed[0].values())
             broker.save()
-        return request.response(entries=rows)
+        return request.response(entries=list(results.values()))
 
     return broker.changes.rows(request.body.entries, row, answer, is_change=True)
 
 
-def _key(entity: Mapping[str, str | None]) -> frozenset[tuple[str, str | None]]:
+def _entity(entry: kafka.AlterClientQuotasRequest.EntryData) -> Entity:
+    return {one.entity_type: one.entity_name for one in entry.entity}
+
+
+def _key(entity: Mapping[str, str | None]) -> _Key:
     return frozenset(entity.items())
 
 
 def _row(
-    request: _AlterClientQuotas, asked: kafka.AlterClientQuotasRequest.EntryData, code: int, message: str | None
+    request: _AlterClientQuotas, entity: Entity, code: int, message: str | None
 ) -> kafka.AlterClientQuotasResponse.EntryData:
     types = request.response
-    entity = [types.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in asked.entity]
-    return types.EntryData(error_code=code, error_message=message, entity=entity)
+    rows = [types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+    return types.EntryData(error_code=code, error_message=message, entity=rows)
 
 
 def _change(
-    request: _AlterClientQuotas, quotas: _Quotas, asked: kafka.AlterClientQuotasRequest.EntryData
+    request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, asked: kafka.AlterClientQuotasRequest.EntryData
 ) -> tuple[int, str | None]:
-    entity = {one.entity_type: one.entity_name for one in asked.entity}
     wrong = _why_not(entity, asked.ops)
     if wrong is not None:
         return ErrorCode.INVALID_REQUEST, wrong

@@ -13,7 +13,7 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import (
     GROUP,
     HIDDEN_TOPICS,
-    NOT_ASKED,
+    authorized_operations,
     client_host,
     elsewhere,
     error_of,
@@ -137,7 +137,6 @@ def _described(
     code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
     if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)
-    may = broker.access.operations(request.session, "GROUP", name)
     return types.DescribedGroup(
         group_id=name,
         group_state=group.state_name,
@@ -145,7 +144,7 @@ def _described(
         assignment_epoch=group.assignment_epoch,
         assignor_name="simple",
         members=members,
-        authorized_operations=may if request.body.include_authorized_operations else NOT_ASKED,
+        authorized_operations=authorized_operations(request, broker, name),
     )
 
 

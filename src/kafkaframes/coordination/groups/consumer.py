@@ -336,12 +336,12 @@ class ConsumerGroup(Group):
         self._check_epoch(member, who.generation)
 
     def check_fetch(self, who: Committer) -> None:
-        """Refuse a member of another epoch; nobody may ask.
+        """Refuse a member of another epoch; who does not say that it is one may ask.
 
         Raises:
             RefusedError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
         """
-        if who.member_id or who.generation >= 0:
+        if who.says_member or who.generation >= 0:
             self._check_epoch(self.member(who.member_id, None), who.generation)
 
     @staticmethod

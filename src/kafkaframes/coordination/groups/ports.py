@@ -53,6 +53,7 @@ class Committer(NamedTuple):
 
     Attributes:
         generation: of a classic group; the member epoch of a consumer group; -1 for nobody.
+        says_member: a fetch says which member it is from; to a consumer group "" is one, and none of its own.
         knows_epochs: the request can be answered with the errors of KIP-848 (OffsetCommit and OffsetFetch 9 and later).
     """
 
@@ -61,6 +62,7 @@ class Committer(NamedTuple):
     instance_id: str | None = None
     generation: int = _NONE
     knows_epochs: bool = True
+    says_member: bool = False
 
 
 class LoadedRecord(NamedTuple):

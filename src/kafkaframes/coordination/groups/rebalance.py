@@ -97,12 +97,12 @@ class Rebalances:
                 raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if not request.member_id:
                 self._join_new(group, request, reply)
-            elif request.member_id in group.pending_joins:
-                if request.instance_id is not None:
-                    raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-                self._add_and_rebalance(group, request, request.member_id, reply)
-            else:
+            elif request.member_id not in group.pending_joins:
                 self._join_again(group, request, reply)
+            elif request.instance_id is not None:  # Kafka fails inside (-1), and does not tell the member's id
+                reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+            else:
+                self._add_and_rebalance(group, request, request.member_id, reply)
         except RefusedError as refused:
             member_id = "" if refused.code == ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
             reply(JoinResult(refused.code, member_id))
