@@ -1,4 +1,4 @@
-"""Random requests to the embedded broker and to Kafka 4.3.1: the goal is 20,000 without a difference that has no name.
+"""Random requests to the embedded broker and to Kafka 4.3.1: 20,000 without a difference that has no name.
 
 ``python -m tests.interop.random_differential --seed S --requests N`` for other ones; a difference is printed with the
 shortest sequence of requests that shows it.
@@ -28,11 +28,6 @@ def test_locks_of_share_groups_time_out_as_kafkas_do(oracle):
         assert judge.episode(lock_episode()) is None
 
 
-# Not there yet; strict, so that this mark goes on the day that it is.
-_OPEN = "one of 20,000: in episode 198 of seed 1 Kafka's ShareFetch fails (-1) for a partition that is left out here"
-
-
-@pytest.mark.xfail(reason=_OPEN, strict=True)
 @pytest.mark.timeout(3600)
 def test_random_requests_are_answered_as_by_kafka(oracle, capsys):
     status = command.main(["--seed", "1", "--requests", str(REQUESTS)])
