@@ -163,7 +163,7 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "nowhere_at_all:f"}, "nowhere_at_all"),
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "json"}, "must be module:function"),
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "json:decoder"}, "is no function"),
-        ({"ssl.truststore.locaton": "x"}, "did you mean ssl_truststore_location"),
+        ({"ssl.truststore.locaton": "x"}, "did you mean ssl.truststore.location"),
     ],
 )
 def test_what_does_not_fit_is_refused_at_once_without_showing_a_secret(given, message):

@@ -21,6 +21,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "IAMLoginModule": ("AWS_MSK_IAM",),
 }
 _REFUSED: Final[Mapping[str, str]] = {
     "Krb5LoginModule": "Kerberos (GSSAPI) is not supported; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are",

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kafkaframes.client.sasl import unsecured_token
 from kafkaframes.client.security import jaas, stores
+from kafkaframes.client.security.msk import iam_token, is_iam
 from kafkaframes.client.security.tokens import ClientCredentials, named_provider
 from kafkaframes.errors import OptionError
 
@@ -26,12 +27,16 @@ def resolved(settings: Any) -> dict[str, Any]:
     """
     if settings.sasl_mechanism == "GSSAPI" or settings.sasl_kerberos_service_name is not None:
         raise OptionError(f"sasl.mechanism: {KERBEROS}")
-    _check_handler(settings.sasl_login_callback_handler_class)
+    if not is_iam(settings):
+        _check_handler(settings.sasl_login_callback_handler_class)
     login = None if settings.sasl_jaas_config is None else jaas.parse(settings.sasl_jaas_config)
     if login is not None and settings.uses_sasl and settings.sasl_mechanism not in login.mechanisms:
         requested = " or ".join(login.mechanisms)
         raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {requested}")
     options = {} if login is None else dict(login.options)
+    if is_iam(settings):
+        token = iam_token([host for host, _ in settings.servers], options)
+        return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": token}
     if settings.sasl_mechanism == "OAUTHBEARER":
         provider = _token_provider(settings, options)
         return {} if provider is None else {"sasl_oauthbearer_token": provider}
