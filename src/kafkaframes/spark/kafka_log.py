@@ -31,11 +31,12 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import Column, choose_columns, ddl
+from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import LATEST
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.decode_options import Values, decoded_ddl, decoded_rows, parted, plain_schema
+from kafkaframes.spark.log_options import DECODERS, log_options
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.schema import columns_of
 from kafkaframes.spark.tasks import LogPartition, read_table
@@ -63,17 +64,20 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
-        options = log_options(without_added(self._options))
+        values, own = parted(without_added(self._options), other_modes=DECODERS)
+        options = log_options(own)
         every_copy = options.replicas == "all"
         chosen = choose_columns(
             options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
         )
-        return ddl(chosen, comment_of(self.name(), self._options))
+        return decoded_ddl(chosen, values, comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
-        options = log_options(options_of(self.name(), self._options, schema))
-        return KafkaLogReader(options, columns_of(schema, table=options.layout))
+        values, own = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
+        plain, values = plain_schema(schema, values)
+        options = log_options(own)
+        return KafkaLogReader(options, columns_of(plain, table=options.layout), values)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame; ``overwrite``: mode overwrite, else append."""
@@ -102,20 +106,22 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
-        given = options_of(self.name(), self._options, schema)
+        values, given = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
+        plain, values = plain_schema(schema, values)
         options = log_options(given)
         if not any(name.lower() in _STARTS for name in given):
             options = replace(options, start=LATEST)
-        return KafkaLogStreamReader(options, columns_of(schema, table=options.layout))
+        return KafkaLogStreamReader(options, columns_of(plain, table=options.layout), values)
 
 
 @tells_plainly
 class KafkaLogReader(DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
         self.options = options
         self.columns = columns
+        self.values = values
 
     def partitions(self) -> list[InputPartition]:
         """Find the segments and share them out."""
@@ -130,4 +136,4 @@ class KafkaLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
         assert isinstance(partition, LogPartition)
-        yield from read_table(partition.work, self.columns, self.options)
+        yield from decoded_rows(read_table(partition.work, self.columns, self.options), self.values)

@@ -23,8 +23,9 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import Column, choose_columns, ddl
+from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
+from kafkaframes.spark.decode_options import Values, decoded_ddl, decoded_rows, parted, plain_schema
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.schema import columns_of, types_of
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
@@ -53,16 +54,18 @@ class KafkaTopicDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
-        columns = _chosen(without_added(self._options))
+        values, own = parted(without_added(self._options))
+        columns = _chosen(own)
         settle()
-        return ddl(columns, comment_of(self.name(), self._options))
+        return decoded_ddl(columns, values, comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
         from kafkaframes.spark.topic_options import topic_options
 
-        given = options_of(self.name(), self._options, schema)
-        return KafkaTopicReader(topic_options(given, is_stream=False), _checked(columns_of(schema)))
+        values, own = parted(options_of(self.name(), self._options, schema))
+        plain, values = plain_schema(schema, values)
+        return KafkaTopicReader(topic_options(own, is_stream=False), _checked(columns_of(plain)), values)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
@@ -71,8 +74,9 @@ class KafkaTopicDataSource(DataSource):
             from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
-        given = options_of(self.name(), self._options, schema)
-        return KafkaTopicStreamReader(topic_options(given, is_stream=True), _checked(columns_of(schema)))
+        values, own = parted(options_of(self.name(), self._options, schema))
+        plain, values = plain_schema(schema, values)
+        return KafkaTopicStreamReader(topic_options(own, is_stream=True), _checked(columns_of(plain)), values)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -102,9 +106,10 @@ class KafkaTopicDataSource(DataSource):
 class KafkaTopicReader(DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 
-    def __init__(self, options: TopicOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, options: TopicOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
         self.options = options
         self.columns = columns
+        self.values = values
 
     def partitions(self) -> list[InputPartition]:
         """Ask the cluster where partitions start and end, and share them out."""
@@ -116,7 +121,7 @@ class KafkaTopicReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
-        yield from read_piece(partition, self.columns, self.options)
+        yield from decoded_rows(read_piece(partition, self.columns, self.options), self.values)
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.spark.decode_options import DECODE_ROWS, refuse_decoding
 from kafkaframes.spark.option_values import (
     Option,
     boolean,
@@ -58,6 +59,7 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     """
     others, storage = split_storage(texts)
     given = _by_known_name(others)
+    refuse_decoding(given)
     named = [(OPTIONS[name], text) for name, text in given.items() if OPTIONS[name].field != "paths"]
     values = {option.field: parsed(option.name, option.parse, text) for option, text in named}
     by_precedence(values)
@@ -138,7 +140,14 @@ _ROWS = (
     Option("includeHeaders", "include_headers", boolean, "false", "adds the column headers"),
     Option("includeControlRecords", "include_control", boolean, "false", "transaction markers become rows too"),
     Option("includeInternalTopics", "include_internal", boolean, "false", "reads __consumer_offsets and its kind too"),
-    Option("decode", "decode", one_of(DECODERS), "none", "internal: Kafka's own topics only, decoded (see below)"),
+    Option(
+        "decode",
+        "decode",
+        one_of(DECODERS),
+        "none",
+        "json, avro, protobuf: values; internal: Kafka's own topics only (see below)",
+    ),
+    *DECODE_ROWS,
     Option(
         "replicas",
         "replicas",

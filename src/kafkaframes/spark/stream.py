@@ -17,6 +17,7 @@ from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.following import Ends, Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import flat, nested
+from kafkaframes.spark.decode_options import Values, decoded_rows
 from kafkaframes.spark.first_batch import FirstBatch
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.read_limit import read_limit
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the planner process, reads them in the workers."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
         self.options = options
         self.columns = columns
+        self.values = values
         self.follower = Follower(options).checked()
         self.goal: Ends | None = None  # of Trigger.AvailableNow
         self.first = FirstBatch()
@@ -74,4 +76,4 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
         assert isinstance(partition, LogPartition)
-        yield from read_table(partition.work, self.columns, self.options)
+        yield from decoded_rows(read_table(partition.work, self.columns, self.options), self.values)

@@ -17,6 +17,7 @@ from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, sett
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import LATEST, AtGroup, PartitionOffsets, check_batch_start
 from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.decode_options import DECODE_ROWS, refuse_decoding
 from kafkaframes.spark.log_options import OPTIONS as LOG_OPTIONS
 from kafkaframes.spark.option_values import (
     Option,
@@ -58,6 +59,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
         OptionError: an option is unknown, forbidden, has a bad value, or excludes another one; what is wanted.
     """
     client, given = _split(options, OPTIONS)
+    refuse_decoding(given)
     values: dict[str, Any] = _values(OPTIONS, given)
     by_precedence(values)
     for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
@@ -145,6 +147,8 @@ _ROWS: Final = (
     LOG_OPTIONS["failondataloss"],
     LOG_OPTIONS["columns"],
     LOG_OPTIONS["includeheaders"],
+    Option("decode", "decode", str, "", "json, avro, protobuf: values are decoded into structs (see below)"),
+    *DECODE_ROWS,
     Option("minPartitions", "min_partitions", positive, "", "cuts the input into at least about this many tasks"),
     Option("maxRecordsPerPartition", "max_records_per_partition", positive, "", "the most offsets of one task"),
     LOG_OPTIONS["maxoffsetspertrigger"],

@@ -15,6 +15,7 @@ from kafkaframes.scan.columns import Column
 from kafkaframes.scan.topic.following import TopicFollower, flat, nested
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets
+from kafkaframes.spark.decode_options import Values, decoded_rows
 from kafkaframes.spark.first_batch import FirstBatch
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.read_limit import read_limit
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the planner process, reads them in the workers."""
 
-    def __init__(self, options: TopicOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, options: TopicOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
         self.options = options
         self.columns = columns
+        self.values = values
         self.goal: Offsets | None = None  # of Trigger.AvailableNow
         self.first = FirstBatch()
         self._follower: TopicFollower | None = None
@@ -75,7 +77,7 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
-        yield from read_piece(partition, self.columns, self.options)
+        yield from decoded_rows(read_piece(partition, self.columns, self.options), self.values)
 
     def stop(self) -> None:
         """End the connections."""
