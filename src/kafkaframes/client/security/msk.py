@@ -81,15 +81,15 @@ def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str
     Raises:
         OptionError: the region is not known.
     """
-    found = [match[1] for host in hosts if (match := _REGION_OF_HOST.search(host)) is not None]
-    found += [environ[name] for name in _REGION_VARIABLES if environ.get(name)]
-    if not found:
+    regions = [match[1] for host in hosts if (match := _REGION_OF_HOST.search(host)) is not None]
+    regions += [environ[name] for name in _REGION_VARIABLES if environ.get(name)]
+    if not regions:
         raise OptionError(
             f"sasl.mechanism {MECHANISM}: no region in the names of the bootstrap servers, nor in "
             f"{' or '.join(_REGION_VARIABLES)}"
         )
     profile, role = options.get("awsProfileName"), options.get("awsRoleArn")
-    return IamToken(found[0], profile, role, options.get("awsRoleSessionName", _SESSION))
+    return IamToken(regions[0], profile, role, options.get("awsRoleSessionName", _SESSION))
 
 
 def is_iam(settings: Any) -> bool:
