@@ -38,16 +38,20 @@ def _uniform_of_equals(
     everything = _partitions(topics, counts)
     least, extra = divmod(len(everything), len(subscriptions))
     kept: dict[str, set[Partition]] = {}
-    room: dict[str, int] = {}
+    quotas_left: dict[str, int] = {}
     taken: set[Partition] = set()
     for number, member_id in enumerate(subscriptions):
         quota = least + (number < extra)
-        mine = [one for one in sorted(current.get(member_id, NOTHING)) if one[0] in topics and one[1] < counts[one[0]]]
+        mine = [
+            partition
+            for partition in sorted(current.get(member_id, NOTHING))
+            if partition[0] in topics and partition[1] < counts[partition[0]]
+        ]
         kept[member_id] = set(mine[:quota]) - taken
         taken |= kept[member_id]
-        room[member_id] = quota - len(kept[member_id])
-    free = iter([one for one in everything if one not in taken])
-    for member_id, count in room.items():
+        quotas_left[member_id] = quota - len(kept[member_id])
+    free = iter([partition for partition in everything if partition not in taken])
+    for member_id, count in quotas_left.items():
         kept[member_id].update(islice(free, count))
     return {member_id: frozenset(mine) for member_id, mine in kept.items()}
 
@@ -62,22 +66,22 @@ def _uniform_of_others(
     }
     owner: dict[Partition, str] = {}
     for member_id, mine in subscriptions.items():
-        for one in current.get(member_id, NOTHING):
-            if one[0] in mine and one[1] < counts[one[0]]:
-                owner.setdefault(one, member_id)
+        for partition in current.get(member_id, NOTHING):
+            if partition[0] in mine and partition[1] < counts[partition[0]]:
+                owner.setdefault(partition, member_id)
     held = dict.fromkeys(subscriptions, 0)
     for member_id in owner.values():
         held[member_id] += 1
-    everything = sorted(_partitions(topics, counts), key=lambda one: (len(readers[one[0]]), one))
-    for one in everything:
-        if one not in owner:
-            owner[one] = min(readers[one[0]], key=lambda member_id: held[member_id])
-            held[owner[one]] += 1
+    everything = sorted(_partitions(topics, counts), key=lambda partition: (len(readers[partition[0]]), partition))
+    for partition in everything:
+        if partition not in owner:
+            owner[partition] = min(readers[partition[0]], key=lambda member_id: held[member_id])
+            held[owner[partition]] += 1
     _level(everything, owner, held, readers)
-    found: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
-    for one, member_id in owner.items():
-        found[member_id].add(one)
-    return {member_id: frozenset(mine) for member_id, mine in found.items()}
+    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
+    for partition, member_id in owner.items():
+        assigned[member_id].add(partition)
+    return {member_id: frozenset(mine) for member_id, mine in assigned.items()}
 
 
 def _level(
@@ -90,31 +94,31 @@ def _level(
     moved = True
     while moved:
         moved = False
-        for one in everything:
-            poorest = min(readers[one[0]], key=lambda member_id: held[member_id])
-            if held[owner[one]] > held[poorest] + 1:
-                held[owner[one]] -= 1
+        for partition in everything:
+            poorest = min(readers[partition[0]], key=lambda member_id: held[member_id])
+            if held[owner[partition]] > held[poorest] + 1:
+                held[owner[partition]] -= 1
                 held[poorest] += 1
-                owner[one] = poorest
+                owner[partition] = poorest
                 moved = True
 
 
 def range_(subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts) -> dict[str, Assigned]:
     """Give each reader of a topic a run of its partitions; the same members get the same numbers of every topic."""
-    found: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
+    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     topics = frozenset[UUID]().union(*subscriptions.values()) if subscriptions else frozenset[UUID]()
     for topic in sorted(topics):
         readers = [member_id for member_id, mine in subscriptions.items() if topic in mine]
         for member_id, indexes in _range_of_topic(topic, readers, current, counts[topic]).items():
-            found[member_id].update((topic, index) for index in indexes)
-    return {member_id: frozenset(mine) for member_id, mine in found.items()}
+            assigned[member_id].update((topic, index) for index in indexes)
+    return {member_id: frozenset(mine) for member_id, mine in assigned.items()}
 
 
 def _range_of_topic(
     topic: UUID, readers: Sequence[str], current: Mapping[str, Assigned], count: int
 ) -> dict[str, list[int]]:
     least, extra = divmod(count, len(readers))
-    given: dict[str, list[int]] = {}
+    assigned: dict[str, list[int]] = {}
     missing: list[tuple[str, int]] = []
     taken: set[int] = set()
     for member_id in readers:
@@ -125,14 +129,14 @@ def _range_of_topic(
             keeps, extra = least + 1, extra - 1
         else:
             missing.append((member_id, least - len(mine)))
-        given[member_id] = mine[:keeps]
+        assigned[member_id] = mine[:keeps]
         taken.update(mine[:keeps])
     free = iter([index for index in range(count) if index not in taken])
-    for member_id, wanted in missing:
+    for member_id, count_missing in missing:
         if extra:
-            wanted, extra = wanted + 1, extra - 1
-        given[member_id] += islice(free, max(wanted, 0))
-    return given
+            count_missing, extra = count_missing + 1, extra - 1
+        assigned[member_id] += islice(free, max(count_missing, 0))
+    return assigned
 
 
 def _partitions(topics: frozenset[UUID], counts: Counts) -> list[Partition]:

@@ -343,13 +343,13 @@ class ClassicGroup(Group):
         """The type of its protocol; empty where there is none."""
         return self.protocol_type or ""
 
-    def check_commit(self, who: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
         """Refuse a commit that comes from another generation, or from nobody while there are members."""
-        if who.generation < 0 and self.is_empty:
+        if committer.generation < 0 and self.is_empty:
             return
-        if who.generation >= 0 or who.member_id or who.instance_id is not None:
-            self.check_member(who.member_id, who.instance_id)
-            if who.generation != self.generation:
+        if committer.generation >= 0 or committer.member_id or committer.instance_id is not None:
+            self.check_member(committer.member_id, committer.instance_id)
+            if committer.generation != self.generation:
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         elif not transactional:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -133,17 +133,17 @@ class ClassicMembers:
         """Whether everything that a member waits for is free by now."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
-        wanted = group.targets.get(member.member_id, NOTHING) - member.assigned
-        return not any(map(group.is_taken_from(member.member_id), wanted))
+        awaited = group.targets.get(member.member_id, NOTHING) - member.assigned
+        return not any(map(group.is_taken_from(member.member_id), awaited))
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
         """Let members of either protocol go, all at once; return an error code for each."""
         codes: list[ErrorCode] = []
         gone: set[str] = set()
-        for one in leaving:
+        for request in leaving:
             try:
-                member_id = one.member_id or group.static_members.get(one.instance_id or "", "")
-                gone.add(group.member(member_id, one.instance_id).member_id)
+                member_id = request.member_id or group.static_members.get(request.instance_id or "", "")
+                gone.add(group.member(member_id, request.instance_id).member_id)
                 codes.append(ErrorCode.NONE)
             except RefusedError as refused:
                 codes.append(refused.code)

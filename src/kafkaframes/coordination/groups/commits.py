@@ -153,38 +153,40 @@ class Commits:
     # ---------------------------------------------------------------------------------------------- committing
 
     def commit(
-        self, who: Committer, offsets: Mapping[TopicPartition, Offset], *, retention_ms: int = _NONE
+        self, committer: Committer, offsets: Mapping[TopicPartition, Offset], *, retention_ms: int = _NONE
     ) -> dict[TopicPartition, int]:
         """Commit offsets; return an error code for each.
 
         Args:
             retention_ms: the client's own wish (OffsetCommit 2 to 4); -1 for the broker's.
         """
-        group = self._group_of(who)
-        group.check_commit(who, transactional=False)
+        group = self._group_of(committer)
+        group.check_commit(committer, transactional=False)
         expire_ms = None if retention_ms == _NONE else self.clock.now_ms + retention_ms
         return self._put(group, offsets, expire_ms=expire_ms, producer=None)
 
     def commit_in_transaction(
-        self, who: Committer, offsets: Mapping[TopicPartition, Offset], producer: Producer
+        self, committer: Committer, offsets: Mapping[TopicPartition, Offset], producer: Producer
     ) -> dict[TopicPartition, int]:
         """Stage offsets in a producer's transaction; return an error code for each."""
         try:
-            group = self._group_of(who._replace(knows_epochs=False))
-            group.check_commit(who, transactional=True)
+            group = self._group_of(committer._replace(knows_epochs=False))
+            group.check_commit(committer, transactional=True)
         except RefusedError as refused:
             if refused.code == ErrorCode.STALE_MEMBER_EPOCH:
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION) from None
             raise
         return self._put(group, offsets, expire_ms=None, producer=producer)
 
-    def _group_of(self, who: Committer) -> Group:
+    def _group_of(self, committer: Committer) -> Group:
         """Return the group; one is made for somebody who commits without membership."""
-        group = self.groups.get(who.group_id)
+        group = self.groups.get(committer.group_id)
         if group is None:
-            if who.generation >= 0:
-                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND if who.knows_epochs else ErrorCode.ILLEGAL_GENERATION)
-            group = ClassicGroup(who.group_id)
+            if committer.generation >= 0:
+                raise RefusedError(
+                    ErrorCode.GROUP_ID_NOT_FOUND if committer.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+                )
+            group = ClassicGroup(committer.group_id)
         return group
 
     def _put(
@@ -220,7 +222,7 @@ class Commits:
     # ---------------------------------------------------------------------------------------------- fetching
 
     def fetch(
-        self, who: Committer, wanted: Iterable[TopicPartition] | None, *, require_stable: bool = False
+        self, committer: Committer, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, Fetched]:
         """Return committed offsets; of every partition if ``wanted`` is None.
 
@@ -230,13 +232,13 @@ class Commits:
         Raises:
             RefusedError: who asks is no member of the group's epoch.
         """
-        group = self.groups.get(who.group_id)
+        group = self.groups.get(committer.group_id)
         if group is not None:
-            group.check_fetch(who)
-        offsets = self.store.of_group(who.group_id)
+            group.check_fetch(committer)
+        offsets = self.store.of_group(committer.group_id)
         return {
-            where: self._fetched(who.group_id, where, offsets.get(where), require_stable)
-            for where in (offsets if wanted is None else wanted)
+            where: self._fetched(committer.group_id, where, offsets.get(where), require_stable)
+            for where in (offsets if partitions is None else partitions)
         }
 
     def _fetched(self, group_id: str, where: TopicPartition, commit: Commit | None, require_stable: bool) -> Fetched:
@@ -246,7 +248,7 @@ class Commits:
 
     # ---------------------------------------------------------------------------------------------- deleting
 
-    def delete(self, group_id: str, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Delete committed offsets; return an error code for each.
 
         Raises:
@@ -258,13 +260,13 @@ class Commits:
         group.check_offset_delete()
         codes: dict[TopicPartition, int] = {
             where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(where.topic) else ErrorCode.NONE
-            for where in wanted
+            for where in partitions
         }
         self._forget(group_id, [where for where, code in codes.items() if code == ErrorCode.NONE])
         return codes
 
-    def _forget(self, group_id: str, wanted: Iterable[TopicPartition]) -> None:
-        known = [where for where in wanted if where in self.store.of_group(group_id)]
+    def _forget(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        known = [where for where in partitions if where in self.store.of_group(group_id)]
         if known:
             self.write(group_id, [records.commit_record(group_id, where, None) for where in known], None)
             for where in known:

@@ -120,9 +120,9 @@ class ConsumerMember:
         revoked = self.assigned - kept
         if revoked and (owned is None or owned & revoked):
             return self._moved(self.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
-        wanted = target - kept
-        free = frozenset(one for one in wanted if not is_taken(one))
-        state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED_PARTITIONS
+        missing = target - kept
+        free = frozenset(partition for partition in missing if not is_taken(partition))
+        state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
         return self._moved(target_epoch, state, kept | free, NOTHING)
 
     def _moved(self, epoch: int, state: MemberState, assigned: Assigned, revoking: Assigned) -> ConsumerMember:
@@ -238,7 +238,7 @@ class ConsumerGroup(Group):
         """Return what says whether another member has a partition, or is still to give it up."""
         own = self.members.get(member_id)
         mine = NOTHING if own is None else own.assigned | own.revoking
-        return lambda one: self._held[one] > (one in mine)
+        return lambda partition: self._held[partition] > (partition in mine)
 
     def names_without(self, *members: ConsumerMember | None) -> frozenset[str]:
         """Return the topics that the other members subscribe to by name."""
@@ -324,25 +324,30 @@ class ConsumerGroup(Group):
 
     # ---------------------------------------------------------------------------------------------- offsets
 
-    def check_commit(self, who: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
         """Refuse a commit of another epoch, or from nobody while there are members."""
-        if who.generation < 0 and not self.members:
+        if committer.generation < 0 and not self.members:
             return
-        if transactional and who.generation == _NONE and not who.member_id and who.instance_id is None:
+        if (
+            transactional
+            and committer.generation == _NONE
+            and not committer.member_id
+            and committer.instance_id is None
+        ):
             return
-        member = self.member(who.member_id, None)
-        if not transactional and not who.knows_epochs and member.classic is None:
+        member = self.member(committer.member_id, None)
+        if not transactional and not committer.knows_epochs and member.classic is None:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
-        self._check_epoch(member, who.generation)
+        self._check_epoch(member, committer.generation)
 
-    def check_fetch(self, who: Committer) -> None:
+    def check_fetch(self, committer: Committer) -> None:
         """Refuse a member of another epoch; who does not say that it is one may ask.
 
         Raises:
             RefusedError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
         """
-        if who.says_member or who.generation >= 0:
-            self._check_epoch(self.member(who.member_id, None), who.generation)
+        if committer.says_member or committer.generation >= 0:
+            self._check_epoch(self.member(committer.member_id, None), committer.generation)
 
     @staticmethod
     def _check_epoch(member: ConsumerMember, epoch: int) -> None:
@@ -362,7 +367,7 @@ def _add(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> None:
 
 def by_topic(partitions: Iterable[Partition]) -> Mapping[UUID, list[int]]:
     """Return partitions by topic, sorted."""
-    found: dict[UUID, list[int]] = {}
+    by_id: dict[UUID, list[int]] = {}
     for topic_id, index in sorted(partitions):
-        found.setdefault(topic_id, []).append(index)
-    return found
+        by_id.setdefault(topic_id, []).append(index)
+    return by_id

@@ -228,9 +228,9 @@ class ConsumerGroups:
         has_changed = _asks_for_others(plan.before, plan.member) or bool(plan.regexes)
         has_changed |= plan.metadata_hash != group.metadata_hash
         has_changed |= any(
-            (plan.visible[key] or _NO_TOPICS) != group.by_pattern(one)
+            (plan.visible[key] or _NO_TOPICS) != group.by_pattern(member)
             for key in plan.visible
-            if (one := group.members.get(key)) is not None and one is not plan.replaced
+            if (member := group.members.get(key)) is not None and member is not plan.replaced
         )
         if has_changed:
             plan.epoch = group.epoch + 1
@@ -266,17 +266,17 @@ class ConsumerGroups:
 
         A member that has not been heard of since the start sees what its pattern stood for before.
         """
-        found: dict[str, frozenset[str]] = {}
+        meanings: dict[str, frozenset[str]] = {}
         viewers = {**group.viewers, plan.member.member_id: viewer}
-        for key, one in plan.members(group).items():
+        for key, member in plan.members(group).items():
             plan.visible[key] = None
-            if one.regex:
-                names = plan.expressions.names(one.regex, viewers.get(key))
-                names = names if key in viewers else names & group.by_pattern(one)
+            if member.regex:
+                names = plan.expressions.names(member.regex, viewers.get(key))
+                names = names if key in viewers else names & group.by_pattern(member)
                 plan.visible[key] = names
-                found[one.regex] = found.get(one.regex, _NO_TOPICS) | names
-        plan.regexes.update((regex, names) for regex, names in found.items() if group.regexes.get(regex) != names)
-        plan.regexes.update(dict.fromkeys(group.regexes.keys() - found.keys()))
+                meanings[member.regex] = meanings.get(member.regex, _NO_TOPICS) | names
+        plan.regexes.update((regex, names) for regex, names in meanings.items() if group.regexes.get(regex) != names)
+        plan.regexes.update(dict.fromkeys(group.regexes.keys() - meanings.keys()))
 
     def _is_due(self, group: ConsumerGroup) -> bool:
         """Return whether the group may be assigned anew: it is small, or its last assignment is old enough."""
@@ -310,9 +310,9 @@ class ConsumerGroups:
             names = plan.visible[key] if key in plan.visible else group.by_pattern(member)
             names = frozenset(member.topics).union(names or ())
             if names not in ids:
-                found = [one for name in names if (one := self.topics.find(name)) is not None]
-                counts.update(found)
-                ids[names] = frozenset(topic_id for topic_id, _ in found)
+                known = [known_topic for name in names if (known_topic := self.topics.find(name)) is not None]
+                counts.update(known)
+                ids[names] = frozenset(topic_id for topic_id, _ in known)
             subscriptions[key] = ids[names]
         return ASSIGNORS[group.assignor_of(members.values())](subscriptions, current, counts)
 
@@ -328,7 +328,9 @@ class ConsumerGroups:
         owned = NOTHING if beat.epoch == 0 else beat.owned
         target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NOTHING))
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
-        return member.reconciled(target, target_epoch, owned, lambda one: one not in left and is_held(one))
+        return member.reconciled(
+            target, target_epoch, owned, lambda partition: partition not in left and is_held(partition)
+        )
 
     def _apply(self, group: ConsumerGroup, plan: _Plan, member: ConsumerMember) -> None:
         group.put(member)
@@ -416,7 +418,7 @@ class ConsumerGroups:
 def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
     """Return a number that tells subscribed topics from others: their names, ids and sizes; 0 for none."""
     known = [(name, topics.find(name)) for name in sorted(names)]
-    there = [(name, found[0].hex, found[1]) for name, found in known if found is not None]
+    there = [(name, facts[0].hex, facts[1]) for name, facts in known if facts is not None]
     digest = hashlib.blake2b(repr(there).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True) if there else 0
 
@@ -468,10 +470,10 @@ def _subscribed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
         "client_id": beat.client_id,
         "client_host": beat.client_host,
     }
-    given = {name: value for name, value in changes.items() if value is not None}
+    known = {name: value for name, value in changes.items() if value is not None}
     if beat.regex is not None:
-        given["regex"] = beat.regex or None
-    return replace(member, classic=beat.classic, **given)
+        known["regex"] = beat.regex or None
+    return replace(member, classic=beat.classic, **known)
 
 
 def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:

@@ -272,17 +272,17 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- offsets
 
     def commit(
-        self, who: Committer, offsets: dict[TopicPartition, Offset], *, retention_ms: int = -1
+        self, committer: Committer, offsets: dict[TopicPartition, Offset], *, retention_ms: int = -1
     ) -> dict[TopicPartition, int]:
         """Commit offsets; return an error code for each. A commit keeps a classic member alive."""
-        codes = self.commits.commit(who, offsets, retention_ms=retention_ms)
-        group = self.groups.get(who.group_id)
+        codes = self.commits.commit(committer, offsets, retention_ms=retention_ms)
+        group = self.groups.get(committer.group_id)
         if isinstance(group, ClassicGroup) and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            member = group.members.get(who.member_id)
+            member = group.members.get(committer.member_id)
             if member is not None:
                 self.classic.keep_alive(group, member)
         elif isinstance(group, ConsumerGroup):
-            self.classic_members.keep_alive(group, who.member_id)
+            self.classic_members.keep_alive(group, committer.member_id)
         return codes
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:

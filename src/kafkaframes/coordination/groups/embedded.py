@@ -54,8 +54,8 @@ def write_assignment(partitions: Iterable[TopicPartition], version: int) -> byte
     """Write an assignment for a consumer with a subscription of ``version``."""
     made: Any = message("ConsumerProtocolAssignment")
     by_topic: dict[str, list[int]] = {}
-    for one in sorted(partitions):
-        by_topic.setdefault(one.topic, []).append(one.partition)
+    for partition in sorted(partitions):
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
     rows = [made.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
     data: bytes = made(assigned_partitions=rows, user_data=None).encode(version)
     return version.to_bytes(_VERSION_SIZE, "big") + data

@@ -29,39 +29,39 @@ def load(groups: dict[str, Group], offsets: OffsetStore, loaded: Iterable[Loaded
     return unread
 
 
-def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord, one: CoordinatorRecord) -> None:
-    if one.type in records.COMMIT_TYPES:
+def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord, read: CoordinatorRecord) -> None:
+    if read.type in records.COMMIT_TYPES:
         transaction = (record.partition, record.producer_id) if record.is_transactional else None
-        _replay_commit(groups, offsets, one, transaction)
-    elif one.type == records.GROUP_TYPE:
-        if one.value is not None:
-            groups[one.key.group] = records.group_of(one.key.group, one.value)
-        elif isinstance(groups.get(one.key.group), ClassicGroup):
-            del groups[one.key.group]
+        _replay_commit(groups, offsets, read, transaction)
+    elif read.type == records.GROUP_TYPE:
+        if read.value is not None:
+            groups[read.key.group] = records.group_of(read.key.group, read.value)
+        elif isinstance(groups.get(read.key.group), ClassicGroup):
+            del groups[read.key.group]
     else:
         for rows in (consumer_records, share_records):
-            if one.type in rows.types:
-                _replay_modern(groups, one, rows)
+            if read.type in rows.types:
+                _replay_modern(groups, read, rows)
 
 
-def _replay_modern(groups: dict[str, Group], one: CoordinatorRecord, rows: ModernRecords[Any]) -> None:
+def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: ModernRecords[Any]) -> None:
     """Replay a record of a consumer or share group, which the record of its epoch ends."""
-    group_id = one.key.group_id
+    group_id = read.key.group_id
     group = groups.get(group_id)
     is_there = isinstance(group, rows.group_type)
-    if is_there and rows.is_end(one):
+    if is_there and rows.is_end(read):
         del groups[group_id]
-    elif is_there or one.value is not None:
+    elif is_there or read.value is not None:
         group = groups[group_id] = group if is_there and group is not None else rows.group_type(group_id)
-        rows.replay(group, one)
+        rows.replay(group, read)
 
 
 def _replay_commit(
-    groups: dict[str, Group], offsets: OffsetStore, one: CoordinatorRecord, transaction: tuple[int, int] | None
+    groups: dict[str, Group], offsets: OffsetStore, read: CoordinatorRecord, transaction: tuple[int, int] | None
 ) -> None:
-    where = TopicPartition(one.key.topic, one.key.partition)
-    if one.value is None:
-        offsets.remove(one.key.group, where)
+    where = TopicPartition(read.key.topic, read.key.partition)
+    if read.value is None:
+        offsets.remove(read.key.group, where)
         return
-    groups.setdefault(one.key.group, ClassicGroup(one.key.group))
-    offsets.put(one.key.group, where, records.commit_of(one.value), transaction=transaction)
+    groups.setdefault(read.key.group, ClassicGroup(read.key.group))
+    offsets.put(read.key.group, where, records.commit_of(read.value), transaction=transaction)

@@ -34,23 +34,23 @@ def consumer_group_of(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         DecodeError: a member's subscription or assignment is none of a consumer.
     """
     made = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
-    for one in group.members.values():
-        subscription = read_subscription(one.metadata(group.protocol_name or one.protocols[0][0]))
-        assigned = with_ids(read_assignment(one.assignment), topics)
-        made.targets[one.member_id] = assigned
+    for member in group.members.values():
+        subscription = read_subscription(member.metadata(group.protocol_name or member.protocols[0][0]))
+        assigned = with_ids(read_assignment(member.assignment), topics)
+        made.targets[member.member_id] = assigned
         made.put(
             ConsumerMember(
-                one.member_id,
-                one.instance_id,
+                member.member_id,
+                member.instance_id,
                 subscription.rack_id,
-                one.client_id,
-                one.client_host,
+                member.client_id,
+                member.client_host,
                 topics=tuple(sorted(set(subscription.topics))),
-                rebalance_timeout_ms=one.rebalance_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
                 epoch=group.generation,
                 previous_epoch=group.generation,
                 assigned=assigned,
-                classic=ClassicFacts(one.session_timeout_ms, one.protocols),
+                classic=ClassicFacts(member.session_timeout_ms, member.protocols),
             )
         )
     return made
@@ -60,20 +60,20 @@ def classic_group_of(group: ConsumerGroup, leaving: frozenset[str], topics: Topi
     """Return the classic group that a consumer group becomes without some members; it is Stable."""
     made = ClassicGroup(group.group_id, state=GroupState.STABLE, since_ms=now_ms, generation=group.epoch)
     names = names_by_id(topics)
-    for one in group.members.values():
-        if one.member_id in leaving or one.classic is None:
+    for member in group.members.values():
+        if member.member_id in leaving or member.classic is None:
             continue
         made.add(
             ClassicMember(
-                one.member_id,
-                one.instance_id,
-                one.client_id,
-                one.client_host,
-                one.rebalance_timeout_ms,
-                one.classic.session_timeout_ms,
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.classic.session_timeout_ms,
                 CONSUMER,
-                one.classic.protocols,
-                assignment=assignment_of(one, group.targets.get(one.member_id, one.assigned), names),
+                member.classic.protocols,
+                assignment=assignment_of(member, group.targets.get(member.member_id, member.assigned), names),
             )
         )
     made.protocol_name = made.select_protocol()
@@ -90,9 +90,13 @@ def assignment_of(member: ConsumerMember, assigned: Assigned, names: Mapping[UUI
 
 def with_ids(partitions: Iterable[TopicPartition], topics: Topics) -> Assigned:
     """Return partitions with the ids of their topics; those of topics that are gone are left out."""
-    return frozenset((found[0], one.partition) for one in partitions if (found := topics.find(one.topic)) is not None)
+    return frozenset(
+        (known[0], partition.partition)
+        for partition in partitions
+        if (known := topics.find(partition.topic)) is not None
+    )
 
 
 def names_by_id(topics: Topics) -> dict[UUID, str]:
     """Return the name of each topic."""
-    return {found[0]: name for name in topics.names() if (found := topics.find(name)) is not None}
+    return {known[0]: name for name in topics.names() if (known := topics.find(name)) is not None}

@@ -123,10 +123,10 @@ class Group(Protocol):
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""
 
-    def check_commit(self, who: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
         """Refuse a commit of somebody who may not."""
 
-    def check_fetch(self, who: Committer) -> None:
+    def check_fetch(self, committer: Committer) -> None:
         """Refuse to give offsets to somebody who is no member any more; by default nobody is refused."""
         return
 

@@ -251,8 +251,10 @@ class Rebalances:
     def _complete(self, group: ClassicGroup) -> None:
         """End the join phase: who did not join is out, unless static; the others get the next generation."""
         _cancel(group.join_timer)
-        for one in [one for one in group.members.values() if one.joining is None and one.instance_id is None]:
-            group.remove(one.member_id)
+        for member in [
+            member for member in group.members.values() if member.joining is None and member.instance_id is None
+        ]:
+            group.remove(member.member_id)
         if not group.elect_joined_leader() and group.members:
             self._wait_for_joins(group)  # only silent static members are left: their sessions decide
             return
@@ -297,15 +299,15 @@ class Rebalances:
         if request.generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         said = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)
-        if any(given is not None and known is not None and given != known for given, known in said):
+        if any(requested is not None and known is not None and requested != known for requested, known in said):
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         return member
 
-    def _assign(self, group: ClassicGroup, given: Mapping[str, bytes]) -> None:
+    def _assign(self, group: ClassicGroup, assigned: Mapping[str, bytes]) -> None:
         """Store what the leader assigned, and answer everybody who waits for it."""
-        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        assignments = {member_id: assigned.get(member_id, b"") for member_id in group.members}
         try:
             self.write(group.group_id, [records.group_record(group, assignments)])
         except KafkaframesError:
@@ -398,15 +400,15 @@ class Rebalances:
                 self._maybe_complete(group)
         return codes
 
-    def _leave_one(self, group: ClassicGroup, one: Leaving) -> ErrorCode:
-        if not one.member_id:
-            known = group.static_members.get(one.instance_id) if one.instance_id is not None else None
+    def _leave_one(self, group: ClassicGroup, request: Leaving) -> ErrorCode:
+        if not request.member_id:
+            known = group.static_members.get(request.instance_id) if request.instance_id is not None else None
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             self._remove_member(group, group.members[known])
-        elif not group.drop_pending(one.member_id):
+        elif not group.drop_pending(request.member_id):
             try:
-                self._remove_member(group, group.check_member(one.member_id, one.instance_id))
+                self._remove_member(group, group.check_member(request.member_id, request.instance_id))
             except RefusedError as refused:
                 return refused.code
         return ErrorCode.NONE

@@ -141,19 +141,19 @@ def group_of(group_id: str, value: Any) -> ClassicGroup:
         protocol_name=value.protocol,
         leader=value.leader,
     )
-    for one in value.members:
-        timeout = one.session_timeout if one.rebalance_timeout == _NONE else one.rebalance_timeout
+    for member in value.members:
+        timeout = member.session_timeout if member.rebalance_timeout == _NONE else member.rebalance_timeout
         group.add(
             ClassicMember(
-                member_id=one.member_id,
-                instance_id=one.group_instance_id,
-                client_id=one.client_id,
-                client_host=one.client_host,
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
                 rebalance_timeout_ms=timeout,
-                session_timeout_ms=one.session_timeout,
+                session_timeout_ms=member.session_timeout,
                 protocol_type=value.protocol_type,
-                protocols=((value.protocol or "", one.subscription),),
-                assignment=one.assignment,
+                protocols=((value.protocol or "", member.subscription),),
+                assignment=member.assignment,
             )
         )
     group.protocol_type = value.protocol_type or None

@@ -97,12 +97,12 @@ def numbers_of_config(names: Mapping[str, str], text: Callable[[str], str]) -> d
     Raises:
         OptionError: a value is no whole number.
     """
-    given: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for key, name in names.items():
         said = text(key)
         if said:
             try:
-                given[name] = int(said)
+                numbers[name] = int(said)
             except ValueError:
                 raise OptionError(f"{key} is a whole number, not {said!r}") from None
-    return given
+    return numbers

@@ -110,7 +110,7 @@ class ShareGroup(Group):
         for timer in self.sessions.values():
             timer.cancel()
 
-    def check_commit(self, who: Committer, *, transactional: bool) -> None:
+    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
         """Refuse committed offsets: a share group has none.
 
         Raises:
@@ -138,10 +138,10 @@ def assign(members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Seq
         members: the topics of each.
         partitions: of each topic, those that can be assigned.
     """
-    found: dict[str, set[Partition]] = {member_id: set() for member_id in members}
+    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in members}
     topics = sorted(frozenset[UUID]().union(*members.values())) if members else []
     for topic in topics:
         readers: Sequence[str] = sorted(member_id for member_id, mine in members.items() if topic in mine)
         for at in range(max(len(partitions[topic]), len(readers))):
-            found[readers[at % len(readers)]].add((topic, partitions[topic][at % len(partitions[topic])]))
-    return {member_id: frozenset(mine) for member_id, mine in found.items()}
+            assigned[readers[at % len(readers)]].add((topic, partitions[topic][at % len(partitions[topic])]))
+    return {member_id: frozenset(mine) for member_id, mine in assigned.items()}

@@ -127,11 +127,11 @@ class ShareStates:
                 for one in stored.batches
             ],
         )
-        self.log.append(self._place(key), [encode_coordinator_record(_key(key), value, 0)])
+        self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), value, 0)])
         self.stored[key] = stored
         return stored
 
-    def _place(self, key: ShareKey) -> int:
+    def _partition_of(self, key: ShareKey) -> int:
         text = f"{key.group_id}:{self.text_of_id(key.topic_id)}:{key.partition}"
         return coordinator_partition(text, self.log.partitions)
 
@@ -147,7 +147,7 @@ class ShareStates:
     def forget(self, key: ShareKey) -> None:
         """Forget where a group stands in a partition."""
         if key in self.stored:
-            self.log.append(self._place(key), [encode_coordinator_record(_key(key), None, None)])
+            self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), None, None)])
             del self.stored[key]
         self.partitions.pop(key, None)
 
@@ -159,8 +159,8 @@ class ShareStates:
 
     def release(self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]]) -> None:
         """Take back what a member has of some partitions."""
-        for place in partitions:
-            state = self.partitions.get(ShareKey(group_id, *place))
+        for partition in partitions:
+            state = self.partitions.get(ShareKey(group_id, *partition))
             if state is not None:
                 state.release_all(member_id)
 
@@ -175,17 +175,17 @@ class ShareStates:
             if record.key is None:
                 continue
             try:
-                one = decode_coordinator_record(SHARE_STATE_TOPIC, record.key, record.value)
+                read = decode_coordinator_record(SHARE_STATE_TOPIC, record.key, record.value)
             except DecodeError:
                 self.unread += 1
                 continue
-            key = ShareKey(one.key.group_id, one.key.topic_id, one.key.partition)
-            if one.value is None:
+            key = ShareKey(read.key.group_id, read.key.topic_id, read.key.partition)
+            if read.value is None:
                 self.stored.pop(key, None)
-            elif one.type == _SNAPSHOT:
-                self.stored[key] = _snapshot(one.value)
-            elif one.type == _UPDATE and key in self.stored:
-                self.stored[key] = _updated(self.stored[key], one.value)
+            elif read.type == _SNAPSHOT:
+                self.stored[key] = _snapshot(read.value)
+            elif read.type == _UPDATE and key in self.stored:
+                self.stored[key] = _updated(self.stored[key], read.value)
 
 
 @dataclass(slots=True)
@@ -208,15 +208,18 @@ class ShareSession:
     epoch: int = 1
     partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
 
-    def answers(self, place: tuple[UUID, int], code: int, has_records: bool) -> bool:
+    def answers(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
         """Return whether an answer has a partition: with records, an error, or where it was added or failed before."""
-        kept = self.partitions.get(place)
+        kept = self.partitions.get(partition)
         if kept is None:
             return True
-        is_told, kept.is_answered = has_records or kept.is_answered or code != ErrorCode.NONE, code != ErrorCode.NONE
+        is_in_answer, kept.is_answered = (
+            has_records or kept.is_answered or code != ErrorCode.NONE,
+            code != ErrorCode.NONE,
+        )
         if has_records:  # others come first next time
-            self.partitions[place] = self.partitions.pop(place)
-        return is_told
+            self.partitions[partition] = self.partitions.pop(partition)
+        return is_in_answer
 
 
 @dataclass(slots=True)

@@ -35,44 +35,46 @@ class End(Enum):
 _ENDED_BY = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
 
 
-def end_of_version_0(one: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
+def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
     """Decide for a client that does not bump epochs."""
-    if one.producer_id != producer_id:
+    if transaction.producer_id != producer_id:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if one.producer_epoch != producer_epoch:
+    if transaction.producer_epoch != producer_epoch:
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
-    if one.state is S.ONGOING:
+    if transaction.state is S.ONGOING:
         return End.WRITE
-    _check_same_end(one.state, commit=commit)
+    _check_same_end(transaction.state, commit=commit)
     return End.DONE
 
 
-def end_of_version_2(one: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
+def end_of_version_2(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
     """Decide for a client that goes on with the epoch it is answered."""
     overflowed = (
-        one.previous_producer_id == producer_id and producer_epoch == LARGEST_EPOCH - 1 and one.producer_epoch == 0
+        transaction.previous_producer_id == producer_id
+        and producer_epoch == LARGEST_EPOCH - 1
+        and transaction.producer_epoch == 0
     )
-    bumped = one.producer_epoch == producer_epoch + 1
-    if one.producer_id != producer_id and not overflowed:
+    bumped = transaction.producer_epoch == producer_epoch + 1
+    if transaction.producer_id != producer_id and not overflowed:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if not _is_valid_epoch(one, producer_epoch, bumped=bumped, overflowed=overflowed):
+    if not _is_valid_epoch(transaction, producer_epoch, bumped=bumped, overflowed=overflowed):
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
-    if one.state is S.ONGOING:
+    if transaction.state is S.ONGOING:
         return End.WRITE
-    is_repeated = one.state in PREPARED or (one.state in COMPLETE and (bumped or overflowed))
+    is_repeated = transaction.state in PREPARED or (transaction.state in COMPLETE and (bumped or overflowed))
     if is_repeated:
-        _check_same_end(one.state, commit=commit)
+        _check_same_end(transaction.state, commit=commit)
         return End.DONE
     if commit:
         raise RefusedError(ErrorCode.INVALID_TXN_STATE)
     return End.NOTHING_TO_END
 
 
-def _is_valid_epoch(one: Transaction, producer_epoch: int, *, bumped: bool, overflowed: bool) -> bool:
-    if one.state in PREPARED:
+def _is_valid_epoch(transaction: Transaction, producer_epoch: int, *, bumped: bool, overflowed: bool) -> bool:
+    if transaction.state in PREPARED:
         return bumped
-    is_current = one.producer_epoch == producer_epoch
-    return is_current or (one.state in COMPLETE and (bumped or overflowed))
+    is_current = transaction.producer_epoch == producer_epoch
+    return is_current or (transaction.state in COMPLETE and (bumped or overflowed))
 
 
 def _check_same_end(state: TransactionState, *, commit: bool) -> None:

@@ -188,28 +188,28 @@ class Transaction:
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 
-def transaction_record(one: Transaction, *, transaction_version: int) -> Record:
+def transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
     """Return the record of a transactional id."""
     made: Any = message("TransactionLogValue")
     by_topic: dict[str, list[int]] = {}
-    for where in sorted(one.partitions):
+    for where in sorted(transaction.partitions):
         by_topic.setdefault(where.topic, []).append(where.partition)
     partitions = [made.PartitionsSchema(topic=name, partition_ids=numbers) for name, numbers in by_topic.items()]
     value = made(
-        producer_id=one.producer_id,
-        producer_epoch=one.producer_epoch,
-        transaction_timeout_ms=one.timeout_ms,
-        transaction_status=one.state.number,
-        transaction_partitions=None if one.state is TransactionState.EMPTY else partitions,
-        transaction_last_update_timestamp_ms=one.updated_ms,
-        transaction_start_timestamp_ms=one.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state.number,
+        transaction_partitions=None if transaction.state is TransactionState.EMPTY else partitions,
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
     )
     version = int(transaction_version >= 1)
     if version:
-        value.previous_producer_id = one.previous_producer_id
-        value.next_producer_id = one.next_producer_id
-        value.client_transaction_version = one.client_version
-    return encode_coordinator_record(_key(one.transactional_id), value, version)
+        value.previous_producer_id = transaction.previous_producer_id
+        value.next_producer_id = transaction.next_producer_id
+        value.client_transaction_version = transaction.client_version
+    return encode_coordinator_record(_key(transaction.transactional_id), value, version)
 
 
 def tombstone(transactional_id: str) -> Record:
