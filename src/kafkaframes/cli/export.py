@@ -9,6 +9,7 @@ import click
 
 from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
 from kafkaframes.cli.options import (
+    commit_option,
     json_option,
     key_options,
     log_option,
@@ -37,6 +38,7 @@ EXIT_INCOMPLETE = 1
     help="Of the files; or a table of Delta or Iceberg (the extras [delta], [iceberg]).",
 )
 @click.option("-o", "--output", metavar="FILE.parquet", help="One file for everything, with topic and partition.")
+@commit_option
 @click.option("--incremental", is_flag=True, help="Tables: add what the table does not have yet.")
 @click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")

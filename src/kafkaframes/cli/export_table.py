@@ -37,7 +37,7 @@ def asked_of_table(
     chosen = table_settings(settings, isolation=options.isolation)
 
     def asked(*, run: Run) -> Outcome:
-        job = TableExport(table, settings, chosen, run=run)
+        job = TableExport(table, settings, chosen, run=run, commit_bytes=given["commit_bytes"])
         return job.export(table_plan(options), incremental=given["incremental"], overwrite=given["overwrite"])
 
     return asked, write_data_file

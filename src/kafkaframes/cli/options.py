@@ -78,6 +78,15 @@ _budget_option = click.option(
     metavar="SIZE",
     help="Memory of a process for batches that are open at once: 64m, 1g.  [default: 256m]",
 )
+commit_option = click.option(
+    "--commit-every",
+    "commit_bytes",
+    type=size,
+    default="512m",
+    show_default=True,
+    metavar="SIZE",
+    help="Tables: of log, at most, in one commit; a kill costs the work of one.",
+)
 store_options = (
     click.option(
         "--key-file",

@@ -9,6 +9,7 @@ import click
 
 from kafkaframes.cli.connecting import HELP, connecting
 from kafkaframes.cli.options import (
+    commit_option,
     json_option,
     log_option,
     master_option,
@@ -53,6 +54,7 @@ EXIT_INCOMPLETE = 1
     "--isolation", type=click.Choice(("read_committed", "read_uncommitted")), default="read_committed",
     show_default=True, help="Whether records of aborted transactions are left out.",
 )  # fmt: skip
+@commit_option
 @click.option("--allow-loss", is_flag=True, help="Go on where the log has lost records that the table does not have.")
 @click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")

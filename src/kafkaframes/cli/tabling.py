@@ -44,6 +44,7 @@ class _Job:
     isolation: str
     values: Values
     places: Places
+    commit_bytes: int
     quiet: bool
 
 
@@ -55,7 +56,7 @@ def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
     values.check()
     places = places_of(given, sources=() if topics else sources)
     plan, settings = _live(sources, given) if topics else _of_logs(sources, given)
-    job = _Job(plan, settings, given["isolation"], values, places, given["as_json"])
+    job = _Job(plan, settings, given["isolation"], values, places, given["commit_bytes"], given["as_json"])
     with _runner(given) as writing:
         once = partial(_round, job, writing)
         if given["continuous"]:
@@ -140,7 +141,9 @@ def _round(job: _Job, writing: Run) -> bool:
     settings = replace(job.settings, to=job.places.shown)
     chosen = table_settings(settings, isolation=job.isolation) | job.values.chosen(content)
     dead = None if content == RAW else job.places.dead_letters()  # every record is a row of bytes
-    export = TableExport(table, settings, chosen, run=writing, content=content, dead_letters=dead)
+    export = TableExport(
+        table, settings, chosen, run=writing, content=content, dead_letters=dead, commit_bytes=job.commit_bytes
+    )
     outcome = export.export(job.plan, incremental=True)
     _report(outcome, quiet=job.quiet)
     return not outcome.failed and not outcome.fault_count

@@ -152,13 +152,25 @@ def append(directory, first, count, **options):
         file.write(kafkaframes.build_records(records(first, count), batch_records=10, **options))
 
 
-def export(kind, source, *, incremental=True, overwrite=False, run=one_by_one, keep=None, offsets=None, **options):
+def export(
+    kind,
+    source,
+    *,
+    incremental=True,
+    overwrite=False,
+    run=one_by_one,
+    keep=None,
+    offsets=None,
+    commit_bytes=1 << 30,
+    **options,
+):
     """Export with options of kafka-log; return the outcome."""
     parsed = replace(log_options({"path": str(source), **options}), where=where_of(offset=offsets))
     settings = Settings(str(kind.root), mode=parsed.mode, headers=options.get("includeHeaders") != "false")
     if keep is not None:
         settings = replace(settings, keep=keep)
-    job = TableExport(kind.table(), settings, table_settings(settings, isolation=parsed.isolation), run=run)
+    chosen = table_settings(settings, isolation=parsed.isolation)
+    job = TableExport(kind.table(), settings, chosen, run=run, commit_bytes=commit_bytes)
     return job.export(table_plan(parsed), incremental=incremental, overwrite=overwrite)
 
 
@@ -407,7 +419,6 @@ def test_damage_is_told_and_the_rest_is_there(kind, log):
 
 def test_a_segment_that_cannot_be_read_holds_its_partition_up(kind, log, monkeypatch):
     monkeypatch.setattr(running, "FILE_BYTES", 1)
-    monkeypatch.setattr(running, "WAVE_BYTES", 1)
     other = log.parent / "t-1"
     other.mkdir()
     write(other, 0, 5)
@@ -417,7 +428,7 @@ def test_a_segment_that_cannot_be_read_holds_its_partition_up(kind, log, monkeyp
     raw = bytearray(sound)
     raw[30] ^= 1
     path.write_bytes(raw)
-    outcome = export(kind, log.parent, mode="FAILFAST")
+    outcome = export(kind, log.parent, mode="FAILFAST", commit_bytes=1)
     assert len(outcome.failed) == 2
     assert "waits for a segment before it" in outcome.failed[1].failed
     assert sorted(kind.read()["offset"].to_pylist()) == sorted([*range(100), *range(5)])
@@ -606,9 +617,8 @@ def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch
     assert export(kind, log).table["commits"] == 0
 
 
-def test_each_wave_is_a_commit_of_its_own(kind, log, monkeypatch):
-    monkeypatch.setattr(running, "WAVE_BYTES", 1)
-    outcome = export(kind, log)
+def test_each_wave_is_a_commit_of_its_own(kind, log):
+    outcome = export(kind, log, commit_bytes=1)
     assert outcome.table["commits"] == len(kind.versions()) == 2
     assert [kind.offsets(at)["t"]["0"] for at in kind.versions()] == [100, 200]
     assert outcome.summary.records == 200

@@ -1,7 +1,7 @@
 """Run an export into a table: write files, commit them, sum up. Who writes is the caller's choice, as with files.
 
-A run works in *waves* of at most ``WAVE_BYTES`` of log, each with a commit of its own: what a wave has committed stays,
-whatever happens afterwards, and the next run goes on behind it. In each wave
+A run works in *waves* of at most ``COMMIT_BYTES`` of log, each with a commit of its own: what a wave has committed
+stays, whatever happens afterwards, and the next run goes on behind it. In each wave
 
 1. the new offsets are written to data files that no reader sees, by processes or by Spark;
 2. one commit makes them visible and says the new ends; it is made only while the table still says the old ones.
@@ -33,7 +33,7 @@ from kafkaframes.jobs.tables.state import Commit, Ends, Gap, TableState, TopicPa
 from kafkaframes.jobs.tables.table import Table
 from kafkaframes.scan.ranges import nested
 
-WAVE_BYTES = 8 << 30  # of log
+COMMIT_BYTES = 512 << 20  # of log: what a kill may cost
 FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
 
 Run = Callable[[Sequence[FileJob]], Iterator[DataFile]]
@@ -76,6 +76,7 @@ class TableExport:
         run: has the files written, in order: here, by a pool, by Spark.
         content: how rows are made of records.
         dead_letters: the table of records that make no row; without one they end the run.
+        commit_bytes: of log, at most, that one commit brings; a segment is never cut.
     """
 
     def __init__(
@@ -87,10 +88,12 @@ class TableExport:
         run: Run = one_by_one,
         content: Content = RAW,
         dead_letters: Table | None = None,
+        commit_bytes: int = COMMIT_BYTES,
     ) -> None:
         self.orphans = claims.Orphans()
         self._table, self._settings, self._chosen, self._run = table, settings, chosen, run
         self._content = content
+        self._commit_bytes = min(commit_bytes, content.wave_bytes or commit_bytes)
         self._columns = content.columns(headers=settings.headers)
         self._committer = Committer(table, chosen)
         self._dead = None if dead_letters is None else DeadLetters(dead_letters, headers=settings.headers)
@@ -113,7 +116,7 @@ class TableExport:
         state = self._opened(incremental, overwrite)
         planned = plan(None if overwrite else state)
         whole = overwrite and state is not None
-        for wave in [planned.tasks] if whole else waves(planned.tasks, self._content.wave_bytes or WAVE_BYTES):
+        for wave in [planned.tasks] if whole else waves(planned.tasks, self._commit_bytes):
             state = self._wave(wave, planned, state, replaces=whole)
         if whole and not planned.tasks:
             raise OptionError(f"{self._table.place}: there is nothing to replace its content with")
