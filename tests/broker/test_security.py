@@ -26,6 +26,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.broker.properties import is_known
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess
 from kafkaframes.broker.security.given import security_of
@@ -268,6 +269,27 @@ def test_a_session_ends_unless_it_authenticates_anew(make_asker):
     asker.state.clock.advance(1)
     with pytest.raises(CloseConnection, match="session's end"):
         asker.ask("Metadata", 9, topics=None)
+
+
+@pytest.mark.parametrize(
+    ("listener", "lifetime_ms"), [("OUTSIDE", 1_000), ("INSIDE", 2_000), ("OTHER", 3_000), ("EVER", 0)]
+)
+def test_the_narrowest_limit_of_a_session_holds(make_asker, listener, lifetime_ms):
+    key = "connections.max.reauth.ms"
+    config = {
+        f"listener.name.outside.plain.{key}": "1000",
+        f"listener.name.outside.{key}": "9000",
+        f"listener.name.inside.{key}": "2000",
+        f"listener.name.inside.scram-sha-256.{key}": "9000",
+        f"listener.name.ever.{key}": "0",
+        key: "3000",
+    }
+    assert all(map(is_known, config))
+    asker = make_asker(config=config)
+    asker.session.is_authenticated, asker.session.listener = False, listener
+    asker.state.credentials = Credentials({"alice": "secret"})
+    asker.ask("SaslHandshake", 1, mechanism="PLAIN")
+    assert asker.ask("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").session_lifetime_ms == lifetime_ms
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])

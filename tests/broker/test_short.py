@@ -327,6 +327,19 @@ def test_what_a_client_may_not_do_is_left_to_the_dispatcher():
     assert pair.short(memoryview(fetch_frame(11, [("orders", [(1, 0)])])), session) is None
 
 
+def test_a_session_that_ends_is_answered_until_then():
+    pair = Pair()
+    session = Session(principal="User:alice", expires_ms=pair.quick.clock.now_ms + 10)
+    frames = fetch_frame(11, [("orders", [(1, 0)])]), produce_frame(9, [("orders", [(0, batch())])])
+    for frame in (*frames, frames[1]):  # the second Produce in the words of the first
+        assert pair.ask(frame, session=session)[0]
+    pair.quick.clock.advance(0.010)
+    for frame in frames:
+        assert pair.short(memoryview(frame), session) is None
+        with pytest.raises(CloseConnection, match="session's end"):
+            pair.dispatchers[0].answer(pair.dispatchers[0].request_of(frame, session))
+
+
 def test_other_requests_and_versions_are_left_to_the_dispatcher():
     pair = Pair()
     for frame in (b"", bytes(9), bytes(10), struct.pack(">hhih", 3, 9, 1, -1), struct.pack(">hhih", 0, 14, 1, -1)):

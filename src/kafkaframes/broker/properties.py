@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from kafkaframes.storage.files.checkpoints import read_meta_properties
 
 # Keys that are understood beside those of settings.py.
 _OTHERS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | KEYS
+# Those that a listener, or a mechanism of one, may have for itself.
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?connections\.max\.reauth\.ms")
 _KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHERS
 # Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
 _TIMES = {
@@ -59,7 +62,7 @@ def read_properties(text: bytes, *, file: str) -> Properties:
 
 def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` has a meaning here."""
-    return key in _KNOWN or key in _TIMES
+    return key in _KNOWN or key in _TIMES or _OF_LISTENER.fullmatch(key) is not None
 
 
 def _add_time(known: dict[str, str], key: str, value: str, *, given: Iterable[str]) -> None:

@@ -179,6 +179,17 @@ class BrokerSettings:
         except ValueError:
             raise OptionError(f"{key} is a number, not {self.text(key)!r}") from None
 
+    def key_of_listener(self, key: str, listener: str, mechanism: str) -> str:
+        """Return the key that holds for a listener and a SASL mechanism (KIP-103, KIP-86): the narrowest that is set.
+
+        >>> settings = BrokerSettings({"listener.name.outside.plain.connections.max.reauth.ms": "5"})
+        >>> settings.key_of_listener("connections.max.reauth.ms", "OUTSIDE", "PLAIN")
+        'listener.name.outside.plain.connections.max.reauth.ms'
+        """
+        of_listener = f"listener.name.{listener.lower()}."
+        keys = (f"{of_listener}{mechanism.lower()}.{key}", of_listener + key)
+        return next((name for name in keys if name in self.given), key)
+
     def flag(self, key: str) -> bool:
         """Return a setting that is true or false."""
         return self.text(key).strip().lower() == "true"

@@ -57,7 +57,7 @@ class ShortWay:
             return None
         if key not in self._ranges or not session.is_authenticated or "raw" in session.memory:
             return None
-        if session.expires_ms is not None:
+        if session.expires_ms is not None and self._broker.clock.now_ms >= session.expires_ms:
             return None
         low, high = self._ranges[key]
         if not low <= version <= high:

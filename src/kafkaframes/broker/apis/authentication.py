@@ -98,7 +98,9 @@ def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
     """Let a client in who has proven who it is, until its token or ``connections.max.reauth.ms`` ends (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
     ends = [] if exchange.expires_ms is None else [exchange.expires_ms]
-    longest_ms = broker.settings.number("connections.max.reauth.ms")
+    settings = broker.settings
+    key = settings.key_of_listener("connections.max.reauth.ms", session.listener, session.memory["mechanism"])
+    longest_ms = settings.number(key)
     if longest_ms > 0:
         ends.append(broker.clock.now_ms + longest_ms)
     session.expires_ms = min(ends, default=None)
@@ -116,10 +118,9 @@ def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
     notes={
         "v1+": (
             "how long the session lasts (KIP-368): as long as the token of OAUTHBEARER, and connections.max.reauth.ms "
-            "at most; 0: for ever"
+            "at most (also that of a listener, or of its mechanism); 0: for ever"
         ),
     },
-    gaps=("connections.max.reauth.ms of one listener or mechanism",),
     before_authentication=True,
 )
 def _sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answer:
