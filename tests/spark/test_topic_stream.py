@@ -1,19 +1,22 @@
 """The reader of a stream of live topics, as Spark calls it; no JVM."""
 
+import json
+
 import pyarrow as pa
 import pytest
 from tests.scan.topic.test_following import make
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
 from kafkaframes.spark.topic_options import topic_options
 
 
-def stream_reader(servers, topic):
+def stream_reader(servers, topic, **options):
     from kafkaframes.scan.columns import choose_columns
     from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
 
-    given = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
     return KafkaTopicStreamReader(topic_options(given, is_stream=True), choose_columns(None))
 
 
@@ -28,7 +31,7 @@ def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
         producer.send_arrow(pa.table({"value": [b"v"] * 10}), topic="moving")
     end = reader.latestOffset(start, ReadAllAvailable())
     again = reader.initialOffset()
-    assert (start, end) == ({"moving": {"0": 5}}, {"moving": {"0": 15}})
+    assert (start["moving"], end["moving"]) == ({"0": 5}, {"0": 15})
     assert [(piece.work.first, piece.work.end) for piece in reader.partitions(again, end)] == [(5, 15)]
     reader.stop()
 
@@ -47,3 +50,44 @@ def test_a_new_query_without_rows_begins_with_an_empty_micro_batch(servers):
     with pytest.raises(OptionError, match="planned by an earlier run"):
         after.partitions(after.initialOffset(), start)
     after.stop()
+
+
+def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
+    """Offsets alone do not tell: the new topic ends where the old one was read to, or behind it."""
+    from kafkaframes.spark.topic_stream import ReadAllAvailable
+
+    make(servers, "again", 5)
+    reader = stream_reader(servers, "again", startingOffsets="earliest")
+    start = reader.initialOffset()
+    read = reader.latestOffset(start, ReadAllAvailable())
+    assert [name.partition("@")[0] for name in read] == ["again", "again"]
+    assert offsets_of(json.dumps(read)) == {"again": {"0": 5}}  # as Spark's connector reads it
+    make(servers, "again", 8)
+    reason = "topic again was deleted and made anew .* new checkpoint.*`kafkaframes checkpoint convert`.*=false reads"
+    with pytest.raises(OptionError, match=reason):
+        reader.latestOffset(read, ReadAllAvailable())
+    with pytest.raises(OptionError, match=reason):
+        reader.partitions(start, read)
+    reader.stop()
+    loose = stream_reader(servers, "again", failOnDataLoss="false")
+    assert loose.partitions(start, read) == []  # those rows are gone
+    end = loose.latestOffset(read, ReadAllAvailable())
+    assert [(task.work.first, task.work.end) for task in loose.partitions(read, end)] == [(0, 8)]
+    assert loose.latestOffset(end, ReadAllAvailable()) == end
+    loose.stop()
+
+
+def test_a_checkpoint_without_ids_is_taken_as_it_is(servers):
+    """Of an earlier version, of Spark's connector, or converted: no empty micro-batch comes of that."""
+    from kafkaframes.spark.topic_stream import ReadAllAvailable
+
+    make(servers, "plain", 5)
+    reader = stream_reader(servers, "plain")
+    start = {"plain": {"0": 5}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table({"value": [b"v"] * 2}), topic="plain")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert (end["plain"], len(end)) == ({"0": 7}, 2)
+    assert [(task.work.first, task.work.end) for task in reader.partitions(start, end)] == [(5, 7)]
+    reader.stop()

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any, Final, Unpack
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -316,6 +317,13 @@ class AsyncConsumer:
         """List the topics that this client may see, internal ones left out."""
         await self._cluster.retried(self._cluster.refresh)
         return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
+
+    async def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """Return the ids of topics as brokers have them now, of those that are there and have one (from 2.8 on)."""
+        names = frozenset(topics)
+        await self._cluster.retried(lambda: self._cluster.refresh(names))
+        known = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
+        return {name: topic_id for name, topic_id in known if topic_id.int}
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]

@@ -273,6 +273,10 @@ class Consumer:
         """List the topics that this client may see."""
         return self._loop.call(self._twin.topics())
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """Return the ids of topics as brokers have them now; see ``AsyncConsumer.topic_ids``."""
+        return self._loop.call(self._twin.topic_ids(topics))
+
     def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return for each partition the first offset at or after a time in milliseconds."""
         return self._loop.call(self._twin.offsets_for_times(times_ms))

@@ -103,6 +103,8 @@ def convert_checkpoint(
 ) -> Checkpoint:
     """Copy a checkpoint so that a query with another source goes on from it; the original stays as it is.
 
+    The copy has no ids of topics: it holds for topics that were restored, too, with other ids and the same offsets.
+
     Args:
         path: of the checkpoint; no query may be running on it.
         to: where the copy is made; must not exist.
@@ -134,7 +136,7 @@ def convert_checkpoint(
     with atomic.locked(target_path), atomic.unfinished(target_path) as copy:
         _copy(found.path, copy)
         for number in _batches(copy / "offsets"):
-            _rename_in(copy / "offsets" / str(number), renamed)
+            _rewrite(copy / "offsets" / str(number), renamed)
         for number, note in notes.items():
             if note is not None and target == "kafka":
                 file = copy / "sources" / str(number) / "0"
@@ -239,15 +241,16 @@ def _renamed(offsets: Offsets, renamed: Mapping[str, str]) -> Offsets:
     return {renamed.get(topic, topic): numbers for topic, numbers in offsets.items()}
 
 
-def _rename_in(path: Path, renamed: Mapping[str, str]) -> None:
-    if not renamed:
-        return
-    lines = _text(path).splitlines()
-    for place, line in enumerate(lines[2:], 2):
+def _rewrite(path: Path, renamed: Mapping[str, str]) -> None:
+    """Write a micro-batch's offsets under other names of topics, and without their ids."""
+    before = _text(path).splitlines()
+    after = list(before)
+    for index, line in enumerate(before[2:], 2):
         offsets = offsets_of(line)
-        if offsets is not None:
-            lines[place] = json.dumps(_renamed(offsets, renamed), separators=(",", ":"))
-    _write(path, "\n".join(lines))
+        if offsets is not None and (offsets != json.loads(line) or renamed.keys() & offsets.keys()):
+            after[index] = json.dumps(_renamed(offsets, renamed), separators=(",", ":"))
+    if after != before:
+        _write(path, "\n".join(after))
 
 
 __all__ = ["FORMATS", "Checkpoint", "Source", "convert_checkpoint", "read_checkpoint", "starting_offsets"]

@@ -197,6 +197,15 @@ def was_cut(name: object, offset: int, end: int | None) -> str:
     return f"topic partition {name}, read up to offset {offset}, {state}"
 
 
+def was_made_anew(topic: str, then: str, now: str) -> str:
+    """Say that a topic of a checkpoint is another one by now."""
+    return (
+        f"topic {topic} was deleted and made anew since the checkpoint was written (its id was {then} and is {now}): "
+        "what was not read before is gone. Begin on a new checkpoint; where a backup was restored with its offsets, "
+        "`kafkaframes checkpoint convert` writes the checkpoint without ids"
+    )
+
+
 def report_loss(problem: str, *, fail: bool) -> None:
     """Report that records are lost which were to be read.
 

@@ -12,7 +12,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from kafkaframes.scan.columns import Column
-from kafkaframes.scan.topic.following import TopicFollower, flat, nested
+from kafkaframes.scan.ranges import Nested
+from kafkaframes.scan.topic.following import TopicFollower, flat, ids_in, nested
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets
 from kafkaframes.spark.decode_options import Values, decoded_rows
@@ -49,7 +50,12 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
         """Return where a query without a checkpoint starts."""
-        return self.first.begin(lambda: nested(self.follower.start()))
+
+        def begin() -> Nested:
+            ids = self.follower.ids()
+            return nested(self.follower.start(), ids)
+
+        return self.first.begin(begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return what the options allow a micro-batch."""
@@ -60,7 +66,10 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self.first.looked()
         least = self.options.min_offsets_per_trigger is not None
         limited = least or not isinstance(limit, ReadAllAvailable)
-        return nested(self.follower.latest(flat(start), goal=self.goal, limited=limited))
+        ids = self.follower.ids()
+        begin = self.follower.still_there(flat(start), ids_in(start), ids)
+        end = self.follower.latest(begin, goal=self.goal, limited=limited)
+        return dict(start) if end == flat(start) else nested(end, ids)  # a checkpoint without ids gets no empty batch
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the ends of the topics, for the query's progress."""
@@ -73,7 +82,9 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Share out a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
-        return [TopicPiece(work) for work in self.follower.plan(flat(start), flat(end))]
+        begin = self.follower.still_there(flat(start), ids_in(start), ids_in(end))
+        known = self.follower.still_there(flat(end), ids_in(end), self.follower.ids())
+        return [TopicPiece(work) for work in self.follower.plan(begin, known)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""

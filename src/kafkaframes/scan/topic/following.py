@@ -1,8 +1,9 @@
 """Follow live topics: where a stream starts, how far its next micro-batch goes, what its tasks read. No pyspark.
 
-A checkpoint holds Spark's own form, ``{"topic": {"0": 42}}``. Partitions that appear later are read from their start.
-A partition whose end lies below what was read was deleted and made anew, or cut: an error, or with
-``failOnDataLoss=false`` a warning, and it is read from its start.
+A checkpoint holds Spark's own form, ``{"topic": {"0": 42}}``, and the ids of topics as entries without partitions,
+``{"topic@<id>": {}}``, which Spark's connector passes over. Partitions that appear later are read from their start. A
+topic with another id was deleted and made anew, a partition whose end lies below what was read was, too, or cut: an
+error, or with ``failOnDataLoss=false`` a warning, and it is read from its start.
 """
 
 from __future__ import annotations
@@ -13,14 +14,30 @@ from collections.abc import Callable, Mapping
 from kafkaframes.client import TopicPartition
 from kafkaframes.scan import ranges
 from kafkaframes.scan.log.following import rated
-from kafkaframes.scan.ranges import Nested, report_loss, was_cut
+from kafkaframes.scan.ranges import Nested, report_loss, was_cut, was_made_anew
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets, Range, TopicLookups, density, open_consumer
 
+_ID = "@"  # no topic has it in its name
 
-def nested(offsets: Offsets) -> Nested:
-    """Return offsets as ``scan.ranges.nested`` does."""
-    return ranges.nested({(one.topic, one.partition): at for one, at in offsets.items()})
+
+def nested(offsets: Offsets, ids: Mapping[str, str] | None = None) -> Nested:
+    """Return offsets as ``scan.ranges.nested`` does, and the ids of their topics.
+
+    >>> nested({TopicPartition("t", 0): 42}, {"t": "a-b"})
+    {'t': {'0': 42}, 't@a-b': {}}
+    """
+    result = ranges.nested({(partition.topic, partition.partition): at for partition, at in offsets.items()})
+    return {**result, **{f"{topic}{_ID}{ids[topic]}": {} for topic in result if ids and topic in ids}}
+
+
+def ids_in(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Return the ids of topics that stand beside offsets.
+
+    >>> ids_in({"t": {"0": 42}, "t@a-b": {}})
+    {'t': 'a-b'}
+    """
+    return {topic: topic_id for topic, mark, topic_id in (name.partition(_ID) for name in offsets) if mark}
 
 
 def flat(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
@@ -50,6 +67,26 @@ class TopicFollower:
     def ends(self) -> Offsets:
         """Return the end of each partition as it is now."""
         return self._lookups.latest(self._lookups.partitions())
+
+    def ids(self) -> dict[str, str]:
+        """Return the ids of the topics now; asked for before their ends, so that no end is of a later topic."""
+        return self._lookups.ids()
+
+    def still_there(self, offsets: Offsets, then: Mapping[str, str], now: Mapping[str, str]) -> Offsets:
+        """Return offsets without those of topics that were made anew: these are read from their start.
+
+        Args:
+            offsets: of a checkpoint.
+            then: the ids of its topics; one that is not known counts as the same.
+            now: ids later on.
+
+        Raises:
+            OptionError: a topic was made anew, with ``failOnDataLoss``.
+        """
+        anew = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
+        for topic in anew:
+            report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
+        return {partition: offset for partition, offset in offsets.items() if partition.topic not in anew}
 
     def latest(self, start: Offsets, *, goal: Offsets | None = None, limited: bool = True) -> Offsets:
         """Return where the micro-batch that begins at ``start`` ends; ``start`` itself where it should wait.

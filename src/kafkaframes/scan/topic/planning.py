@@ -101,6 +101,11 @@ class TopicLookups:
         """Return where each partition ends: the last stable offset where only what is committed is read."""
         return self._consumer.end_offsets(partitions)
 
+    def ids(self) -> dict[str, str]:
+        """Return the ids of the chosen topics as they are now; nothing of brokers that have none (before 2.8)."""
+        found = self._consumer.topic_ids({one.topic for one in self.partitions()})
+        return {topic: str(topic_id) for topic, topic_id in found.items()}
+
     def starts(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return where a query without a checkpoint starts.
 

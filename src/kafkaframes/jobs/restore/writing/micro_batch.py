@@ -102,7 +102,7 @@ def _plain(line: str) -> str:
 
 
 def offsets_of(line: str) -> Offsets | None:
-    """Return offsets of topics; None where a source has others, or none."""
+    """Return offsets of topics, without the ids among them; None where a source has others, or none."""
     try:
         offsets = json.loads(line)
     except (ValueError, RecursionError):
@@ -114,7 +114,7 @@ def offsets_of(line: str) -> Offsets | None:
             return None
         if not all(name.isdigit() and isinstance(at, int) for name, at in numbers.items()):
             return None
-    return offsets
+    return {topic: numbers for topic, numbers in offsets.items() if numbers} or None
 
 
 def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
