@@ -122,6 +122,7 @@ def attach(state: BrokerState) -> None:
         TransactionSettings.of_config(state.settings.text, transaction_version=_TRANSACTION_VERSION),
         state.next_producer_id,
         _marker_writer(state, groups),
+        in_turns=state.changes.beside,
     )
     state.transactions = transactions
     transactions.load(state.internal.replay(TRANSACTION_STATE))

@@ -316,6 +316,44 @@ def test_a_disk_that_refuses_a_marker_is_tried_again(bench):
     assert bench.state is S.COMPLETE_COMMIT
 
 
+def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
+    """20,000 took 35 s of the broker's time in one go; Kafka, too, answers before the markers are written."""
+    turns = []
+
+    def begin(steps):
+        if next(steps, steps) is not steps:
+            turns.append(steps)
+
+    bench.coordinator.in_turns = begin
+    producer, partitions = bench.init(), {TopicPartition("many", index) for index in range(120)}
+    bench.add(producer, *partitions)
+    after = bench.end(producer)
+    written, now = len(bench.markers), ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
+    assert (0 < written < 60, bench.state, len(turns)) == (True, S.PREPARE_COMMIT, 1)
+    for call in (bench.add, bench.end):
+        assert code_of(call, now) in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED}
+    assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(bench.markers) == written
+    assert len(list(turns[0])) == 1
+    assert (bench.state, {row[0] for row in bench.markers}) == (S.COMPLETE_COMMIT, partitions)
+    assert len(bench.markers) == 120
+    bench.add(after if bench.version else producer)
+
+
+def test_turns_that_a_restart_overtook_write_nothing(bench):
+    turns = []
+    bench.coordinator.in_turns = lambda steps: turns.append((next(steps), steps))
+    producer = bench.init()
+    bench.add(producer, *(TopicPartition("many", index) for index in range(120)))
+    bench.end(producer)
+    late = bench.coordinator
+    bench.restart()
+    assert (bench.state, len(bench.markers)) == (S.COMPLETE_COMMIT, 50 + 120)  # from the first one on again
+    late.transactions = bench.coordinator.transactions
+    assert list(turns[0][1]) == []
+    assert len(bench.markers) == 50 + 120
+
+
 def test_a_log_that_refuses_changes_nothing(bench):
     who = bench.init()
     bench.log.is_broken = True

@@ -2,13 +2,14 @@
 
 A decision is in ``__transaction_state`` before markers are written, and markers are written before it is said to be
 complete; one that a crash came between is completed by ``load``. On one node the markers are written at once, so that
-CONCURRENT_TRANSACTIONS is answered only where InitProducerId has just aborted what was open, as Kafka does, or where
-a disk did not take a marker: it is tried again by the clock.
+CONCURRENT_TRANSACTIONS is answered only where InitProducerId has just aborted what was open, as Kafka does; where the
+markers are many, and are written in turns; or where a disk did not take a marker: it is tried again by the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
@@ -31,6 +32,7 @@ from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, Refused
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _RETRY_MS = 1_000
+_MARKERS_OF_A_TURN = 50
 CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "transaction.max.timeout.ms": "max_timeout_ms",
@@ -84,6 +86,10 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int
 
 
+def _at_once(steps: Generator[None, None, None]) -> None:
+    deque(steps, maxlen=0)
+
+
 @dataclass(slots=True)
 class TransactionCoordinator:
     """All transactional ids.
@@ -93,6 +99,7 @@ class TransactionCoordinator:
         new_producer_id: a producer id that was never given away.
         write_marker: ends a transaction in a partition.
         coordinator_epoch: of the partition of the log that holds a transactional id.
+        in_turns: takes the first of some steps now, and the others, if there are any, with turns for other clients.
         unread: records that could not be read back.
     """
 
@@ -102,6 +109,7 @@ class TransactionCoordinator:
     new_producer_id: Callable[[], int]
     write_marker: MarkerWriter
     coordinator_epoch: Callable[[int], int] = lambda _partition: 0
+    in_turns: Callable[[Generator[None, None, None]], object] = _at_once
     transactions: dict[str, Transaction] = field(default_factory=dict)
     unread: int = 0
 
@@ -269,23 +277,32 @@ class TransactionCoordinator:
         return self._complete(prepared.transactional_id) or prepared.completed(self.clock.now_ms)
 
     def _complete(self, transactional_id: str) -> Transaction | None:
-        """Write the markers of a decided transaction; None if a disk did not take one, and it is to be tried again."""
-        one = self.transactions.get(transactional_id)
-        if one is None or one.state not in PREPARED:
-            return one
+        """Write the markers of a decided transaction; None while it is not complete."""
+        prepared = self.transactions.get(transactional_id)
+        if prepared is not None and prepared.state in PREPARED:
+            self.in_turns(self._markers(prepared))
+        after = self.transactions.get(transactional_id)
+        return None if after is None or after.state in PREPARED else after
+
+    def _markers(self, prepared: Transaction) -> Generator[None, None, None]:
+        """Write the markers, and that it is complete; again by the clock where a disk does not take one."""
+        name = prepared.transactional_id
         try:
-            for where in sorted(one.partitions):
+            for number, partition in enumerate(sorted(prepared.partitions), 1):
                 self.write_marker(
-                    where,
-                    commit=one.state is S.PREPARE_COMMIT,
-                    producer_id=one.producer_id,
-                    producer_epoch=one.producer_epoch,
-                    coordinator_epoch=self.coordinator_epoch(self._partition(transactional_id)),
+                    partition,
+                    commit=prepared.state is S.PREPARE_COMMIT,
+                    producer_id=prepared.producer_id,
+                    producer_epoch=prepared.producer_epoch,
+                    coordinator_epoch=self.coordinator_epoch(self._partition(name)),
                 )
-            return self._put(one.completed(self.clock.now_ms))
+                if number % _MARKERS_OF_A_TURN == 0:
+                    yield
+                    if self.transactions.get(name) is not prepared:
+                        return
+            self._put(prepared.completed(self.clock.now_ms))
         except KafkaframesError:
-            self.clock.call_later(_RETRY_MS, lambda: self._complete_again(transactional_id))
-            return None
+            self.clock.call_later(_RETRY_MS, lambda: self._complete_again(name))
 
     def _complete_again(self, transactional_id: str) -> None:
         self._complete(transactional_id)
