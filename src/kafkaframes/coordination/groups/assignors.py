@@ -5,7 +5,9 @@ Both are sticky: who has a partition keeps it as long as the assignment stays ba
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heapreplace
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
@@ -61,9 +63,7 @@ def _uniform_of_others(
 ) -> dict[str, Assigned]:
     """Keep what is held, give what is free to who has least, then level out what can be moved."""
     topics = frozenset[UUID]().union(*subscriptions.values())
-    readers: dict[UUID, list[str]] = {
-        topic: [member_id for member_id, mine in subscriptions.items() if topic in mine] for topic in topics
-    }
+    readers = Counter(topic for mine in subscriptions.values() for topic in mine)
     owner: dict[Partition, str] = {}
     for member_id, mine in subscriptions.items():
         for partition in current.get(member_id, NOTHING):
@@ -72,12 +72,13 @@ def _uniform_of_others(
     held = dict.fromkeys(subscriptions, 0)
     for member_id in owner.values():
         held[member_id] += 1
-    everything = sorted(_partitions(topics, counts), key=lambda partition: (len(readers[partition[0]]), partition))
+    everything = sorted(_partitions(topics, counts), key=lambda partition: (readers[partition[0]], partition))
+    poorest = _Poorest(subscriptions, held)
     for partition in everything:
         if partition not in owner:
-            owner[partition] = min(readers[partition[0]], key=lambda member_id: held[member_id])
+            owner[partition] = poorest.reader_of(partition[0])
             held[owner[partition]] += 1
-    _level(everything, owner, held, readers)
+    _level(everything, owner, held, subscriptions)
     assigned: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     for partition, member_id in owner.items():
         assigned[member_id].add(partition)
@@ -88,19 +89,43 @@ def _level(
     everything: Sequence[Partition],
     owner: dict[Partition, str],
     held: dict[str, int],
-    readers: Mapping[UUID, list[str]],
+    subscriptions: Subscriptions,
 ) -> None:
     """Move partitions to readers that have at least two less, until there is none; every move makes the sum smaller."""
     moved = True
     while moved:
-        moved = False
+        moved, poorest = False, _Poorest(subscriptions, held)
         for partition in everything:
-            poorest = min(readers[partition[0]], key=lambda member_id: held[member_id])
-            if held[owner[partition]] > held[poorest] + 1:
+            reader = poorest.reader_of(partition[0])
+            if held[owner[partition]] > held[reader] + 1:
                 held[owner[partition]] -= 1
-                held[poorest] += 1
-                owner[partition] = poorest
+                held[reader] += 1
+                owner[partition] = reader
                 moved = True
+
+
+class _Poorest:
+    """Says which reader of a topic holds least, without looking at all: a group may have thousands.
+
+    A reader that has lost partitions since this was made may be passed over; one that has got some is not.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, held: Mapping[str, int]) -> None:
+        self._held = held
+        self._heaps: defaultdict[UUID, list[tuple[int, int, str]]] = defaultdict(list)
+        for number, (member_id, mine) in enumerate(subscriptions.items()):
+            for topic in mine:
+                self._heaps[topic].append((held[member_id], number, member_id))
+        for heap in self._heaps.values():
+            heapify(heap)
+
+    def reader_of(self, topic: UUID) -> str:
+        """Return the reader, the first of those that hold equally few."""
+        heap = self._heaps[topic]
+        while heap[0][0] != self._held[heap[0][2]]:
+            _, number, member_id = heap[0]
+            heapreplace(heap, (self._held[member_id], number, member_id))
+        return heap[0][2]
 
 
 def range_(subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts) -> dict[str, Assigned]:
