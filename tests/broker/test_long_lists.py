@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 import pytest
-from tests.broker.direct import DirectBroker
+from tests.broker.direct import BEGAN_MS, DirectBroker
 from tests.broker.long_lists import CASES, request_of
-from tests.soak.broker_bounds import connect, fetch, frame, metadata, read
+from tests.soak.broker_bounds import batch, connect, fetch, frame, metadata, read
 
 from kafkaframes import Broker
 from kafkaframes.broker.api import CloseConnection
@@ -114,6 +114,54 @@ def test_a_fetch_of_many_partitions_gives_turns_in_proportion(version, session_e
         turns[count] = taken
         broker.state.logs.abandon()
     assert 10 <= turns[6_000] < turns[12_000] <= 2 * turns[6_000] + 2
+
+
+def test_a_wait_for_many_partitions_looks_in_turns_and_misses_nothing():
+    """Each append to one of 20,000 made each waiting fetch read all of them, in one go."""
+    broker, due = DirectBroker(), []
+    broker.state.create_topic("t", 1_200)
+    raw = batch(1, 100)
+    fields = {**fetch(["t"], 1_200), "max_wait_ms": 10_000, "min_bytes": 3 * len(raw)}
+    answer = broker.send("Fetch", 11, **fields)
+    broker.state.changes.next_turn = due.append
+    partitions = broker.state.topics["t"].partitions
+    for index in (0, 1_100, 0):  # the last while the first look is under way, and has passed it
+        partitions[index].log.append_as_leader(raw, leader_epoch=0, now_ms=BEGAN_MS)
+        partitions[index].log.update_high_watermark(partitions[index].log.log_end_offset)
+        broker.state.appended(partitions[index])
+    turns = 0
+    while due:
+        assert answer.body is None
+        due.pop(0)()
+        turns += 1
+    rows = {one.partition_index: one.records for one in answer.body.responses[0].partitions if one.records}
+    assert {index: len(records) for index, records in rows.items()} == {0: 2 * len(raw), 1_100: len(raw)}
+    assert turns >= 2
+    assert not any(partition.waiting for partition in partitions)
+    broker.state.logs.abandon()
+
+
+def test_settings_and_members_are_described_in_turns():
+    broker, due = DirectBroker(), []
+    for number in range(1_100):
+        fields = {"member_id": f"m-{number}", "member_epoch": 0, "rebalance_timeout_ms": 60_000}
+        broker.send(
+            "ConsumerGroupHeartbeat", 1, group_id="g", subscribed_topic_names=["t"], topic_partitions=[], **fields
+        )
+    types = message("DescribeConfigsRequest")
+    itself = types.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+    broker.state.changes.next_turn = due.append
+    for api, version, fields, least in (
+        ("ConsumerGroupDescribe", 1, {"group_ids": ["g", "g"]}, 4),
+        ("DescribeConfigs", 4, {"resources": [itself] * 60}, 2),
+    ):
+        answer, turns = broker.send(api, version, **fields), 0
+        while due:
+            due.pop(0)()
+            turns += 1
+        assert turns >= least
+        assert [len(one.members) for one in getattr(answer.body, "groups", [])] in ([], [1_100, 1_100])
+    broker.state.logs.abandon()
 
 
 def test_long_requests_are_answered_as_short_ones_are_and_bad_ones_close_the_connection():

@@ -16,7 +16,7 @@ from kafkaframes.broker.api import Answer, Later
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_ROWS_OF_A_TURN = 500
+ROWS_OF_A_TURN = 500
 Steps = Generator[None, None, Result]
 Waiting = Generator[Later | None, None, Result]  # steps of which some wait for something beside the loop
 
@@ -91,6 +91,7 @@ class Changes:
         answer: Callable[[list[Result]], Answer],
         *,
         is_change: bool = False,
+        size: Callable[[Result], int] = lambda _: 1,
     ) -> Answer:
         """Answer with a row for each item of a request, with turns for others where there are many.
 
@@ -99,14 +100,18 @@ class Changes:
             row: makes a row, or changes something.
             answer: makes the answer of all rows.
             is_change: whether other changes have to wait until this one is done.
+            size: how many ordinary rows a row weighs.
         """
 
         def answering() -> Steps[Answer]:
             rows: list[Result] = []
+            since_turn = 0
             for item in items:
-                if len(rows) % _ROWS_OF_A_TURN == _ROWS_OF_A_TURN - 1:
+                if since_turn >= ROWS_OF_A_TURN:
                     yield
+                    since_turn = 0
                 rows.append(row(item))
+                since_turn += size(rows[-1])
             return answer(rows)
 
         return self.run(answering()) if is_change else self.beside(answering())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.broker.api import Answer, Later
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, code_of
 from kafkaframes.records.append import down_convert
@@ -209,25 +209,27 @@ def _needs_conversion(records: bytes, magic: int) -> bool:
 
 
 class Wait:
-    """A fetch that waits until there is enough, its time is up, or something about its partitions changes."""
+    """A fetch that waits until there is enough, its time is up, or something about its partitions changes.
+
+    It looks in turns: a fetch of thousands of partitions took others' time at each append to one of them.
+    """
 
     def __init__(
         self,
         broker: BrokerState,
         partitions: list[Partition],
         max_wait_ms: int,
-        attempt: Callable[[bool], Any],
+        attempting: Callable[[bool], Steps[Answer]],
     ) -> None:
+        """Begin to wait; ``attempting`` reads, and gives None for not enough, but for the last time."""
         self.later = Later()
         self._broker = broker
         self._partitions = partitions
-        self._attempt = attempt
+        self._attempting = attempting
+        self._is_last = self._is_looking = self._has_changed = False
         self._timer = broker.waits.call_later(max_wait_ms, self._time_is_up)
         self.later.when_abandoned(self._forget)
-        self._watch()
-
-    def _watch(self) -> None:
-        for partition in self._partitions:
+        for partition in partitions:
             partition.waiting[self] = self._woken
 
     def _forget(self) -> None:
@@ -235,19 +237,27 @@ class Wait:
         for partition in self._partitions:
             partition.waiting.pop(self, None)
 
-    def _woken(self) -> None:
-        if self.later.is_done:
-            return
-        answer = self._attempt(False)
-        if answer is None:
-            self._watch()
-        else:
-            self._finish(answer)
-
     def _time_is_up(self) -> None:
-        if not self.later.is_done:
-            self._finish(when_read(self._broker, lambda: self._attempt(True)))
+        self._is_last = True
+        self._woken()
 
-    def _finish(self, answer: Answer) -> None:
-        self._forget()
-        self.later.follow(answer)
+    def _woken(self) -> None:
+        self._has_changed = True
+        if not self._is_looking and not self.later.is_done:
+            self._broker.changes.beside(self._looking())
+
+    def _looking(self) -> Steps[None]:
+        """Look until there is enough, or nothing has changed since the look began."""
+        self._is_looking = True
+        answer: Answer = None
+        try:
+            while answer is None and self._has_changed and not self.later.is_done:
+                self._has_changed = False
+                answer = yield from self._attempting(self._is_last)
+        except Exception as error:
+            self._forget()
+            self.later.fail(error)
+        self._is_looking = False
+        if answer is not None:
+            self._forget()
+            self.later.follow(answer)

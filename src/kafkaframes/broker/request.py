@@ -15,6 +15,8 @@ from kafkaframes.protocol.messages.headers import body_class
 ANONYMOUS = "User:ANONYMOUS"
 _LONG = 64 << 10  # bytes of a request
 _LONG_BYTES = {"Produce": 2 << 20}  # most of it are records
+# A short request may have a long answer: all settings, all members.
+_LONG_BYTES |= dict.fromkeys(("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0)
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)

@@ -24,7 +24,7 @@ class Partition:
         log: its log.
         leader_id: the node that leads it.
         leader_epoch: grows with each change of leader; written into batches of format 2.
-        waiting: called, and forgotten, when something was appended, its last stable offset moved, or it went.
+        waiting: called when something was appended, its last stable offset moved, or it went.
         is_offline: deleted, or its disk has failed.
         min_insync_replicas: ``min.insync.replicas``; more than the one that there is refuses acks=all, as in Kafka.
         may_down_convert: ``message.downconversion.enable``.
@@ -54,8 +54,7 @@ class Partition:
     def notify(self) -> None:
         """Wake all who wait."""
         if self.waiting:
-            waiting, self.waiting = self.waiting, {}
-            for call in waiting.values():
+            for call in tuple(self.waiting.values()):
                 call()
 
 

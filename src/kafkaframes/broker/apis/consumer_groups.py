@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import all_denied, viewer_of
@@ -17,6 +16,7 @@ from kafkaframes.broker.apis._groups import (
     refused,
     topics_of,
 )
+from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
@@ -117,14 +117,20 @@ def _assignment(request: _ConsumerGroupHeartbeat, assigned: Any) -> kafka.Consum
     ),
 )
 def _consumer_group_describe(request: _ConsumerGroupDescribe, broker: BrokerState) -> Answer:
-    return broker.changes.rows(
-        request.body.group_ids, partial(_described, request, broker), lambda rows: request.response(groups=rows)
-    )
+    def answering() -> Steps[Answer]:
+        rows = []
+        for number, name in enumerate(request.body.group_ids, 1):
+            rows.append((yield from _described(request, broker, name)))
+            if number % ROWS_OF_A_TURN == 0:
+                yield
+        return request.response(groups=rows)
+
+    return broker.changes.beside(answering())
 
 
 def _described(
     request: _ConsumerGroupDescribe, broker: BrokerState, name: str
-) -> kafka.ConsumerGroupDescribeResponse.DescribedGroup:
+) -> Steps[kafka.ConsumerGroupDescribeResponse.DescribedGroup]:
     types = request.response
     code = refused(request, broker, GROUP, name)
     if code == ErrorCode.NONE and not name:
@@ -135,7 +141,11 @@ def _described(
         group: ConsumerGroup = broker.groups.consumer_group(name)
     except RefusedError as error:
         return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
-    members = [_member(request, broker, group, one) for one in group.members.values()]
+    members = []
+    for number, member in enumerate(tuple(group.members.values()), 1):
+        members.append(_member(request, broker, group, member))
+        if number % ROWS_OF_A_TURN == 0:
+            yield
     code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
     if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)

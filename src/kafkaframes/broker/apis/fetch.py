@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.changes import Steps, finished
+from kafkaframes.broker.changes import Steps, finished, once
 from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
 from kafkaframes.broker.fetching import (
     MOST_HELD_BYTES,
@@ -303,8 +303,13 @@ def _answered(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     fetch = Fetch(request, broker, session, asked)
     must_answer = body.max_wait_ms <= 0 or not asked
 
+    def attempting(is_last: bool) -> Steps[Answer]:
+        if is_last and broker.store is not None:
+            return once(lambda: when_read(broker, lambda: fetch.attempt(True)))
+        return fetch.attempting(is_last)
+
     def wait() -> Answer:
-        return Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
+        return Wait(broker, fetch.partitions, body.max_wait_ms, attempting).later
 
     if broker.store is not None:
         return when_read(broker, lambda: fetch.attempt(must_answer) or wait())

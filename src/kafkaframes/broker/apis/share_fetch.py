@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._share import FINAL, INITIAL, Place
-from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.changes import Steps, once
 from kafkaframes.broker.configs import group_setting
 from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.request import RequestOf
@@ -140,7 +140,16 @@ def _fetch(
     answer = attempt(not opened or body.max_wait_ms <= 0)
     if answer is not None:
         return answer
-    return Wait(broker, [one.partition for one in opened.values()], body.max_wait_ms, attempt).later
+    return Wait(
+        broker,
+        [one.partition for one in opened.values()],
+        body.max_wait_ms,
+        lambda is_last: _look(broker, attempt, is_last),
+    ).later
+
+
+def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool) -> Steps[Answer]:
+    return once(lambda: when_read(broker, lambda: attempt(True)) if is_last else attempt(False))
 
 
 def _rotated(places: list[Place], epoch: int) -> list[Place]:

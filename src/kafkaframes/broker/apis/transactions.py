@@ -248,8 +248,8 @@ def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
     name="EndTxn",
     tier="T2",
     behaviour="The decision is in __transaction_state before the markers, and these are in every partition before "
-    "the answer, unless there are 50 partitions or more; in Kafka they follow it. A repetition of the same end is answered "
-    "again.",
+    "the answer, unless there are 50 partitions or more; in Kafka they follow it. A repetition of the same end is "
+    "answered again.",
     notes={
         "v2+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
         "v5+": "the epoch grows with every end (KIP-890), and is answered; an abort of nothing is fine",
