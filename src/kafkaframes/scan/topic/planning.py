@@ -103,8 +103,8 @@ class TopicLookups:
 
     def ids(self) -> dict[str, str]:
         """Return the ids of the chosen topics as they are now; nothing of brokers that have none (before 2.8)."""
-        found = self._consumer.topic_ids({one.topic for one in self.partitions()})
-        return {topic: str(topic_id) for topic, topic_id in found.items()}
+        topics = {partition.topic for partition in self.partitions()}
+        return {topic: str(topic_id) for topic, topic_id in self._consumer.topic_ids(topics).items()}
 
     def starts(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return where a query without a checkpoint starts.
