@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
+from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_proofs import LOOK_AHEAD
-from kafkaframes.capture.layout import (
-    CALL_CONNECTION,
-    CALL_REQUEST,
-    CALL_RESPONSE,
-    F_CORRELATION,
-    F_DONE,
-    F_FLAGS,
-    F_RESPONSE,
-    FRAME_COLUMNS,
-    NO_REPLY,
-    TOKEN,
-    WAITED,
-)
 from kafkaframes.wire._jit import device
 
 
 @device
 def _call(calls, count, connection, request, response, frames):
-    calls[count, CALL_CONNECTION] = connection
-    calls[count, CALL_REQUEST] = request
-    calls[count, CALL_RESPONSE] = response
+    calls[count, layout.CALL_CONNECTION] = connection
+    calls[count, layout.CALL_REQUEST] = request
+    calls[count, layout.CALL_RESPONSE] = response
     if request >= 0:
-        frames[request, F_DONE] = 1
+        frames[request, layout.F_DONE] = 1
     if response >= 0:
-        frames[response, F_DONE] = 1
+        frames[response, layout.F_DONE] = 1
     return count + 1
 
 
@@ -41,38 +29,42 @@ def match_calls(frames, requests_from, requests_to, responses_to, connection, ca
     head = requests_from
     for response in range(requests_to, responses_to):
         found = -1
-        correlation = frames[response, F_CORRELATION]
+        correlation = frames[response, layout.F_CORRELATION]
         steps = 0
         row = head
         while row < requests_to and steps < LOOK_AHEAD:
-            flags = frames[row, F_FLAGS]
-            if flags & TOKEN:
+            flags = frames[row, layout.F_FLAGS]
+            if flags & layout.TOKEN:
                 found = row
                 break
-            if not flags & NO_REPLY:
-                if correlation >= 0 and frames[row, F_CORRELATION] == correlation:
+            if not flags & layout.NO_REPLY:
+                if correlation >= 0 and frames[row, layout.F_CORRELATION] == correlation:
                     found = row
                     break
                 steps += 1
             row += 1
         if found >= 0:
             for row in range(head, found):
-                if not frames[row, F_DONE]:
+                if not frames[row, layout.F_DONE]:
                     call = _call(calls, call, connection, row, -1, frames)
             head = found + 1
-            if frames[found, F_FLAGS] & TOKEN:
-                frames[found, F_DONE] = 1
-                frames[response, F_DONE] = 1
-                frames[response, F_FLAGS] |= TOKEN
+            if frames[found, layout.F_FLAGS] & layout.TOKEN:
+                frames[found, layout.F_DONE] = 1
+                frames[response, layout.F_DONE] = 1
+                frames[response, layout.F_FLAGS] |= layout.TOKEN
             else:
                 call = _call(calls, call, connection, found, response, frames)
-        elif flush or (is_clean and frames[response, F_FLAGS] & WAITED):
+        elif flush or (is_clean and frames[response, layout.F_FLAGS] & layout.WAITED):
             call = _call(calls, call, connection, -1, response, frames)
     for row in range(head, requests_to):
-        if frames[row, F_FLAGS] & TOKEN:
+        if frames[row, layout.F_FLAGS] & layout.TOKEN:
             if flush:
-                frames[row, F_DONE] = 1
-        elif flush or frames[row, F_FLAGS] & NO_REPLY or (haste and frames[row, F_FLAGS] & WAITED):
+                frames[row, layout.F_DONE] = 1
+        elif (
+            flush
+            or frames[row, layout.F_FLAGS] & layout.NO_REPLY
+            or (haste and frames[row, layout.F_FLAGS] & layout.WAITED)
+        ):
             call = _call(calls, call, connection, row, -1, frames)
     return call
 
@@ -81,9 +73,9 @@ def match_calls(frames, requests_from, requests_to, responses_to, connection, ca
 def copy_waiting(frames, into, pending, first, last, response):
     """Copy the requests, or the responses, that wait since passes before; return where the rows end."""
     for source in range(first, last):
-        if pending[source, F_RESPONSE] == response:
-            for column in range(FRAME_COLUMNS):
+        if pending[source, layout.F_RESPONSE] == response:
+            for column in range(layout.FRAME_COLUMNS):
                 frames[into, column] = pending[source, column]
-            frames[into, F_FLAGS] |= WAITED
+            frames[into, layout.F_FLAGS] |= layout.WAITED
             into += 1
     return into

@@ -5,17 +5,7 @@ A frame's row says where its bytes are; who calls has seen that they are there, 
 
 from __future__ import annotations
 
-from kafkaframes.capture.layout import (
-    E_END,
-    E_OFFSET,
-    E_PLACE,
-    F_BEGIN,
-    F_FIRST,
-    F_FLAGS,
-    F_MISSING,
-    F_PLACE,
-    FRAME_COLUMNS,
-)
+from kafkaframes.capture import layout
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, kernel, types
 from kafkaframes.wire._kernels import copy_bytes, load_i32, load_u8
@@ -35,14 +25,19 @@ def gather(buf, extents, frames, chosen, lead, starts, out):
         row = chosen[place]
         to = starts[place]
         size = starts[place + 1] - to
-        if frames[row, F_PLACE] >= 0:
-            copy_bytes(out, to, buf, frames[row, F_PLACE] + lead, size)
+        if frames[row, layout.F_PLACE] >= 0:
+            copy_bytes(out, to, buf, frames[row, layout.F_PLACE] + lead, size)
             continue
-        extent = frames[row, F_FIRST]
-        begin = frames[row, F_BEGIN]
+        extent = frames[row, layout.F_FIRST]
+        begin = frames[row, layout.F_BEGIN]
         skip = 4 + lead  # the prefix may lie in more than one piece
         while size > 0:
-            there = extents[extent, E_PLACE] + extents[extent, E_END] - extents[extent, E_OFFSET] - begin
+            there = (
+                extents[extent, layout.E_PLACE]
+                + extents[extent, layout.E_END]
+                - extents[extent, layout.E_OFFSET]
+                - begin
+            )
             step = min(skip, there)
             skip -= step
             take = min(there - step, size)
@@ -50,7 +45,7 @@ def gather(buf, extents, frames, chosen, lead, starts, out):
             to += take
             size -= take
             extent += 1
-            begin = extents[extent, E_PLACE] if extent < extents.shape[0] else 0
+            begin = extents[extent, layout.E_PLACE] if extent < extents.shape[0] else 0
 
 
 @kernel(types.void(TABLE, INT64S, OUT_TABLE))
@@ -58,11 +53,11 @@ def take_frames(frames, chosen, out):
     """Write the columns of the chosen frames, each in a row of ``out``."""
     for place in range(chosen.size):
         row = chosen[place]
-        for column in range(FRAME_COLUMNS):
+        for column in range(layout.FRAME_COLUMNS):
             if row >= 0:
                 out[column, place] = frames[row, column]
             else:
-                out[column, place] = 0 if column in (F_FLAGS, F_MISSING) else -1
+                out[column, place] = 0 if column in (layout.F_FLAGS, layout.F_MISSING) else -1
 
 
 @kernel(types.void(BYTES, TABLE, OUT_BYTES))

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_headers import (
     AT_IP,
     AT_TCP,
@@ -24,69 +25,6 @@ from kafkaframes.capture._kernels_headers import (
     load_big_u16,
     load_u32_of,
     locate_tcp,
-)
-from kafkaframes.capture.layout import (
-    A_HIGH,
-    A_LOW,
-    ACK,
-    AT,
-    B_HIGH,
-    B_LOW,
-    BASE_NUMBER,
-    BASE_OFFSET,
-    BINARY,
-    BLOCK,
-    CAPTURED,
-    CLIENT,
-    CONNECTION_COLUMNS,
-    CONNECTIONS_FULL,
-    DAMAGED,
-    DIRECTION,
-    DIVIDE,
-    ENDED,
-    FACTOR,
-    FIN,
-    FIRST_NUMBER,
-    FIRST_TIME,
-    FLAGS,
-    FRAGMENT,
-    FRAGMENTS,
-    INITIAL,
-    LARGEST_PACKET,
-    LAST_TIME,
-    LENGTH,
-    LINK,
-    LOST_FROM,
-    MET,
-    MORE,
-    NUMBER,
-    ODD_LINKS,
-    OFFSET,
-    OTHER,
-    OTHER_PACKETS,
-    PACKETS,
-    PAYLOAD,
-    PCAP,
-    PORTS,
-    POSITION,
-    PROTOCOL,
-    RESET,
-    ROWS_FULL,
-    RST,
-    SHIFT_NS,
-    SHORT_HEADERS,
-    SIDE,
-    SIDE_BYTES,
-    SIDE_COLUMNS,
-    SIDE_PACKETS,
-    SNAP,
-    START,
-    STARTED,
-    SYN,
-    TCP_PACKETS,
-    TICKS,
-    TIME,
-    TLS,
 )
 from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import load_u8, load_u32
@@ -118,35 +56,40 @@ def _hash(a_high, a_low, b_high, b_low, ports):
 @device
 def _opened(connections, row, time, number):
     """Begin a connection's row; its addresses are there."""
-    for column in range(PORTS + 1, CONNECTION_COLUMNS):
+    for column in range(layout.PORTS + 1, layout.CONNECTION_COLUMNS):
         connections[row, column] = 0
-    connections[row, CLIENT] = -1
-    connections[row, FIRST_TIME] = time
-    connections[row, FIRST_NUMBER] = number
-    connections[row, LAST_TIME] = time
+    connections[row, layout.CLIENT] = -1
+    connections[row, layout.FIRST_TIME] = time
+    connections[row, layout.FIRST_NUMBER] = number
+    connections[row, layout.LAST_TIME] = time
     for side in range(2):
-        base = SIDE + side * SIDE_COLUMNS
-        connections[row, base + INITIAL] = -1
-        connections[row, base + LOST_FROM] = -1
+        base = layout.SIDE + side * layout.SIDE_COLUMNS
+        connections[row, base + layout.INITIAL] = -1
+        connections[row, base + layout.LOST_FROM] = -1
 
 
 @device
 def _is_another(connections, row, base, other, flags, sequence, size):
     """Tell whether a packet begins another connection between the same ports."""
-    initial = connections[row, base + INITIAL]
-    closed = connections[row, RESET] or (connections[row, base + ENDED] and connections[row, other + ENDED])
-    if flags & SYN:
+    initial = connections[row, base + layout.INITIAL]
+    closed = connections[row, layout.RESET] or (
+        connections[row, base + layout.ENDED] and connections[row, other + layout.ENDED]
+    )
+    if flags & layout.SYN:
         if initial == sequence:
             return False
         if initial >= 0:
             return True
-        if not connections[row, base + STARTED]:
+        if not connections[row, base + layout.STARTED]:
             return bool(closed)
-        gone = _distance(sequence + 1, connections[row, base + BASE_NUMBER]) + connections[row, base + BASE_OFFSET]
+        gone = (
+            _distance(sequence + 1, connections[row, base + layout.BASE_NUMBER])
+            + connections[row, base + layout.BASE_OFFSET]
+        )
         return bool(closed) or gone > 0 or gone < -FAR
-    if not closed or not size or not connections[row, base + STARTED]:
+    if not closed or not size or not connections[row, base + layout.STARTED]:
         return False
-    gone = _distance(sequence, connections[row, base + BASE_NUMBER])
+    gone = _distance(sequence, connections[row, base + layout.BASE_NUMBER])
     return gone > FAR or gone < -FAR
 
 
@@ -168,27 +111,27 @@ def _find(connections, count, slots, found, source, target, flags, sequence, siz
     row = slots[slot] - 1
     while row >= 0:
         if (
-            connections[row, PORTS] == ports
-            and connections[row, A_LOW] == found[a + 1]
-            and connections[row, B_LOW] == found[b + 1]
-            and connections[row, A_HIGH] == found[a]
-            and connections[row, B_HIGH] == found[b]
+            connections[row, layout.PORTS] == ports
+            and connections[row, layout.A_LOW] == found[a + 1]
+            and connections[row, layout.B_LOW] == found[b + 1]
+            and connections[row, layout.A_HIGH] == found[a]
+            and connections[row, layout.B_HIGH] == found[b]
         ):
             break
         slot = (slot + 1) & mask
         row = slots[slot] - 1
-    base = SIDE + side * SIDE_COLUMNS
-    other = SIDE + (1 - side) * SIDE_COLUMNS
+    base = layout.SIDE + side * layout.SIDE_COLUMNS
+    other = layout.SIDE + (1 - side) * layout.SIDE_COLUMNS
     if row >= 0 and not _is_another(connections, row, base, other, flags, sequence, size):
         return row, side, count
     if count == connections.shape[0]:
         return -2, side, count
     slots[slot] = count + 1
-    connections[count, A_HIGH] = found[a]
-    connections[count, A_LOW] = found[a + 1]
-    connections[count, B_HIGH] = found[b]
-    connections[count, B_LOW] = found[b + 1]
-    connections[count, PORTS] = ports
+    connections[count, layout.A_HIGH] = found[a]
+    connections[count, layout.A_LOW] = found[a + 1]
+    connections[count, layout.B_HIGH] = found[b]
+    connections[count, layout.B_LOW] = found[b + 1]
+    connections[count, layout.PORTS] = ports
     _opened(connections, count, time, number)
     return count, side, count + 1
 
@@ -204,7 +147,7 @@ def _segment(buf, found, time, number, share, shares, every, rows, row, connecti
     payload = at + (load_u8(buf, at + 12) >> 4) * 4
     length = wire - payload
     if payload < at + 20 or length < 0:
-        counters[OTHER_PACKETS] += 1
+        counters[layout.OTHER_PACKETS] += 1
         return False, row, count
     captured = max(min(end - payload, length), 0)
     connection, side, count = _find(
@@ -224,54 +167,54 @@ def _segment(buf, found, time, number, share, shares, every, rows, row, connecti
     )
     if connection < 0:
         return connection == -2, row, count
-    counters[TCP_PACKETS] += 1
-    base = SIDE + side * SIDE_COLUMNS
-    connections[connection, base + SIDE_PACKETS] += 1
-    if time > connections[connection, LAST_TIME]:
-        connections[connection, LAST_TIME] = time
-    if flags & SYN:
-        if connections[connection, base + INITIAL] != sequence:
-            connections[connection, base + INITIAL] = sequence
-            if connections[connection, base + STARTED]:
-                gone = _distance(sequence + 1, connections[connection, base + BASE_NUMBER])
-                connections[connection, base + START] = connections[connection, base + BASE_OFFSET] + gone
-        connections[connection, CLIENT] = 1 - side if flags & ACK else side
+    counters[layout.TCP_PACKETS] += 1
+    base = layout.SIDE + side * layout.SIDE_COLUMNS
+    connections[connection, base + layout.SIDE_PACKETS] += 1
+    if time > connections[connection, layout.LAST_TIME]:
+        connections[connection, layout.LAST_TIME] = time
+    if flags & layout.SYN:
+        if connections[connection, base + layout.INITIAL] != sequence:
+            connections[connection, base + layout.INITIAL] = sequence
+            if connections[connection, base + layout.STARTED]:
+                gone = _distance(sequence + 1, connections[connection, base + layout.BASE_NUMBER])
+                connections[connection, base + layout.START] = connections[connection, base + layout.BASE_OFFSET] + gone
+        connections[connection, layout.CLIENT] = 1 - side if flags & layout.ACK else side
         sequence = (sequence + 1) & 0xFFFFFFFF
-    if not connections[connection, base + STARTED]:
-        if flags & RST:  # its number may be anything
-            connections[connection, RESET] = 1
+    if not connections[connection, base + layout.STARTED]:
+        if flags & layout.RST:  # its number may be anything
+            connections[connection, layout.RESET] = 1
             return False, row, count
-        connections[connection, base + STARTED] = 1
-        connections[connection, base + BASE_NUMBER] = sequence
-        connections[connection, base + BASE_OFFSET] = 0
-    gone = _distance(sequence, connections[connection, base + BASE_NUMBER])
-    offset = connections[connection, base + BASE_OFFSET] + gone
-    if flags & RST:
-        connections[connection, RESET] = 1
-    if flags & FIN:
-        connections[connection, base + ENDED] = 1
-    if every == 0 and (length == 0 or flags & RST):
+        connections[connection, base + layout.STARTED] = 1
+        connections[connection, base + layout.BASE_NUMBER] = sequence
+        connections[connection, base + layout.BASE_OFFSET] = 0
+    gone = _distance(sequence, connections[connection, base + layout.BASE_NUMBER])
+    offset = connections[connection, base + layout.BASE_OFFSET] + gone
+    if flags & layout.RST:
+        connections[connection, layout.RESET] = 1
+    if flags & layout.FIN:
+        connections[connection, base + layout.ENDED] = 1
+    if every == 0 and (length == 0 or flags & layout.RST):
         return False, row, count
     if gone > WILD or gone < -WILD:
-        counters[OTHER_PACKETS] += 1
+        counters[layout.OTHER_PACKETS] += 1
         return False, row, count
-    if gone > 0 and not flags & RST:
-        connections[connection, base + BASE_NUMBER] = sequence
-        connections[connection, base + BASE_OFFSET] = offset
-    connections[connection, base + SIDE_BYTES] += length
-    counters[PAYLOAD] += length
-    protocol = connections[connection, PROTOCOL]
-    done = connections[connection, MET] and offset + captured <= connections[connection, base + AT]
-    if every == 0 and (protocol in (TLS, OTHER) or done):
+    if gone > 0 and not flags & layout.RST:
+        connections[connection, base + layout.BASE_NUMBER] = sequence
+        connections[connection, base + layout.BASE_OFFSET] = offset
+    connections[connection, base + layout.SIDE_BYTES] += length
+    counters[layout.PAYLOAD] += length
+    protocol = connections[connection, layout.PROTOCOL]
+    done = connections[connection, layout.MET] and offset + captured <= connections[connection, base + layout.AT]
+    if every == 0 and (protocol in (layout.TLS, layout.OTHER) or done):
         return False, row, count
-    rows[row, TIME] = time
-    rows[row, DIRECTION] = connection * 2 + side
-    rows[row, OFFSET] = offset
-    rows[row, POSITION] = payload
-    rows[row, CAPTURED] = captured
-    rows[row, LENGTH] = length
-    rows[row, FLAGS] = flags
-    rows[row, NUMBER] = number
+    rows[row, layout.TIME] = time
+    rows[row, layout.DIRECTION] = connection * 2 + side
+    rows[row, layout.OFFSET] = offset
+    rows[row, layout.POSITION] = payload
+    rows[row, layout.CAPTURED] = captured
+    rows[row, layout.LENGTH] = length
+    rows[row, layout.FLAGS] = flags
+    rows[row, layout.NUMBER] = number
     return False, row + 1, count
 
 
@@ -284,22 +227,22 @@ def _packet(
     if what == IS_TCP:
         return _segment(buf, found, time, number, share, shares, every, rows, row, connections, count, slots, counters)
     if what == IS_FRAGMENT:
-        rows[row, TIME] = time
-        rows[row, DIRECTION] = FRAGMENT
-        rows[row, OFFSET] = 0
-        rows[row, POSITION] = found[AT_IP]
-        rows[row, CAPTURED] = found[TCP_END] - found[AT_IP]
-        rows[row, LENGTH] = 0
-        rows[row, FLAGS] = 0
-        rows[row, NUMBER] = number
-        counters[FRAGMENTS] += 1
+        rows[row, layout.TIME] = time
+        rows[row, layout.DIRECTION] = layout.FRAGMENT
+        rows[row, layout.OFFSET] = 0
+        rows[row, layout.POSITION] = found[AT_IP]
+        rows[row, layout.CAPTURED] = found[TCP_END] - found[AT_IP]
+        rows[row, layout.LENGTH] = 0
+        rows[row, layout.FLAGS] = 0
+        rows[row, layout.NUMBER] = number
+        counters[layout.FRAGMENTS] += 1
         return False, row + 1, count
     if what == TOO_SHORT:
-        counters[SHORT_HEADERS] += 1
+        counters[layout.SHORT_HEADERS] += 1
     elif what == ODD_LINK:
-        counters[ODD_LINKS] += 1
+        counters[layout.ODD_LINKS] += 1
     else:
-        counters[OTHER_PACKETS] += 1
+        counters[layout.OTHER_PACKETS] += 1
     return False, row, count
 
 
@@ -308,14 +251,14 @@ def _nanoseconds(high, low, interfaces, interface):
     """A pcapng time in ns since 1970; 0 where it is absurd. Ticks have no sign: half of them is divided."""
     ticks = (high << 32) | low
     half = (ticks >> 1) & MOST
-    kind = interfaces[interface, TICKS]
-    factor = interfaces[interface, FACTOR]
-    if kind == BINARY:
+    kind = interfaces[interface, layout.TICKS]
+    factor = interfaces[interface, layout.FACTOR]
+    if kind == layout.BINARY:
         whole = half >> (factor - 1)
         small = min(factor, FINEST)
         rest = (ticks & (MOST >> (63 - factor))) >> (factor - small)
         return whole * NS + ((rest * NS) >> small) if whole < MOST // NS else 0
-    if kind == DIVIDE:
+    if kind == layout.DIVIDE:
         time = half // factor * 2
         return time + (ticks - time * factor) // factor
     return ticks * factor if 0 <= ticks <= MOST // factor else 0
@@ -334,39 +277,39 @@ def scan_packets(
     """Walk records or blocks from ``position``; return (how it ended, position, packet number, rows, connections)."""
     while True:
         if row == rows.shape[0]:
-            return ROWS_FULL, position, number, row, count
+            return layout.ROWS_FULL, position, number, row, count
         if count * 2 > slots.size:
-            return CONNECTIONS_FULL, position, number, row, count
-        if kind == PCAP:
+            return layout.CONNECTIONS_FULL, position, number, row, count
+        if kind == layout.PCAP:
             if position + 16 > end:
-                return MORE, position, number, row, count
+                return layout.MORE, position, number, row, count
             captured = load_u32_of(buf, position + 8, little)
             size = load_u32_of(buf, position + 12, little)
-            if captured > LARGEST_PACKET or captured > size:
-                return DAMAGED, position, number, row, count
+            if captured > layout.LARGEST_PACKET or captured > size:
+                return layout.DAMAGED, position, number, row, count
             after = position + 16 + captured
             if after > end:
-                return MORE, position, number, row, count
+                return layout.MORE, position, number, row, count
             time = (
                 load_u32_of(buf, position, little) * 1_000_000_000
-                + load_u32_of(buf, position + 4, little) * interfaces[0, FACTOR]
+                + load_u32_of(buf, position + 4, little) * interfaces[0, layout.FACTOR]
             )
             start = position + 16
             interface = 0
         else:
             if position + 12 > end:
-                return MORE, position, number, row, count
+                return layout.MORE, position, number, row, count
             block = load_u32_of(buf, position, little)
             length = load_u32_of(buf, position + 4, little)
             if block == 0x0A0D0D0A or block == 1:
-                return BLOCK, position, number, row, count
-            if length < 12 or length % 4 or length > LARGEST_PACKET + 4096:
-                return DAMAGED, position, number, row, count
+                return layout.BLOCK, position, number, row, count
+            if length < 12 or length % 4 or length > layout.LARGEST_PACKET + 4096:
+                return layout.DAMAGED, position, number, row, count
             after = position + length
             if after > end:
-                return MORE, position, number, row, count
+                return layout.MORE, position, number, row, count
             if load_u32_of(buf, after - 4, little) != length:
-                return DAMAGED, position, number, row, count
+                return layout.DAMAGED, position, number, row, count
             if block != 6 and block != 2 and block != 3:
                 position = after
                 continue
@@ -375,12 +318,12 @@ def scan_packets(
             if block == 3:
                 size = load_u32_of(buf, position + 8, little)
                 captured = min(size, length - 16)
-                if interfaces.shape[0] and interfaces[0, SNAP]:
-                    captured = min(captured, interfaces[0, SNAP])
+                if interfaces.shape[0] and interfaces[0, layout.SNAP]:
+                    captured = min(captured, interfaces[0, layout.SNAP])
                 start = position + 12
             else:
                 if length < 32:
-                    return DAMAGED, position, number, row, count
+                    return layout.DAMAGED, position, number, row, count
                 interface = load_u32_of(buf, position + 8, little)
                 if block == 2:
                     interface = interface & 0xFFFF if little else interface >> 16
@@ -388,9 +331,9 @@ def scan_packets(
                 size = load_u32_of(buf, position + 24, little)
                 start = position + 28
                 if captured > length - 32 or captured > size:
-                    return DAMAGED, position, number, row, count
+                    return layout.DAMAGED, position, number, row, count
             if interface >= interfaces.shape[0]:
-                return DAMAGED, position, number, row, count
+                return layout.DAMAGED, position, number, row, count
             if block != 3:
                 time = _nanoseconds(
                     load_u32_of(buf, position + 12, little),
@@ -398,15 +341,16 @@ def scan_packets(
                     interfaces,
                     interface,
                 )
-                time += interfaces[interface, SHIFT_NS]
-        counters[PACKETS] += 1
+                time += interfaces[interface, layout.SHIFT_NS]
+        counters[layout.PACKETS] += 1
         full, row, count = _packet(
-            buf, start, start + captured, start + size, interfaces[interface, LINK], time, number + 1, share, shares,
+            buf, start, start + captured, start + size, interfaces[interface, layout.LINK], time, number + 1, share,
+            shares,
             every, rows, row, connections, count, slots, found, counters,
         )  # fmt: skip
         if full:
-            counters[PACKETS] -= 1
-            return CONNECTIONS_FULL, position, number, row, count
+            counters[layout.PACKETS] -= 1
+            return layout.CONNECTIONS_FULL, position, number, row, count
         number += 1
         position = after
 
@@ -434,22 +378,22 @@ def rehash(connections, count, slots):
     for row in range(count):
         slot = (
             _hash(
-                connections[row, A_HIGH],
-                connections[row, A_LOW],
-                connections[row, B_HIGH],
-                connections[row, B_LOW],
-                connections[row, PORTS],
+                connections[row, layout.A_HIGH],
+                connections[row, layout.A_LOW],
+                connections[row, layout.B_HIGH],
+                connections[row, layout.B_LOW],
+                connections[row, layout.PORTS],
             )
             & mask
         )
         while slots[slot]:
             known = slots[slot] - 1
             if (
-                connections[known, PORTS] == connections[row, PORTS]
-                and connections[known, A_LOW] == connections[row, A_LOW]
-                and connections[known, B_LOW] == connections[row, B_LOW]
-                and connections[known, A_HIGH] == connections[row, A_HIGH]
-                and connections[known, B_HIGH] == connections[row, B_HIGH]
+                connections[known, layout.PORTS] == connections[row, layout.PORTS]
+                and connections[known, layout.A_LOW] == connections[row, layout.A_LOW]
+                and connections[known, layout.B_LOW] == connections[row, layout.B_LOW]
+                and connections[known, layout.A_HIGH] == connections[row, layout.A_HIGH]
+                and connections[known, layout.B_HIGH] == connections[row, layout.B_HIGH]
             ):
                 break
             slot = (slot + 1) & mask
@@ -463,7 +407,7 @@ def next_record(buf, position, end, kind, little, interfaces):
     For files with damage in the middle. pcapng repeats a block's length at its end.
     """
     for at in range(position, end - 32):
-        if kind == PCAP:
+        if kind == layout.PCAP:
             captured = load_u32_of(buf, at + 8, little)
             size = load_u32_of(buf, at + 12, little)
             after = at + 16 + captured
@@ -482,7 +426,7 @@ def next_record(buf, position, end, kind, little, interfaces):
             block = load_u32_of(buf, at, little)
             length = load_u32_of(buf, at + 4, little)
             known = block == 0x0A0D0D0A or 1 <= block <= 6
-            if not known or length < 12 or length % 4 or length > LARGEST_PACKET or at + length > end:
+            if not known or length < 12 or length % 4 or length > layout.LARGEST_PACKET or at + length > end:
                 continue
             if load_u32_of(buf, at + length - 4, little) == length:
                 return at

@@ -6,19 +6,7 @@ After a gap, and where it is not known who asks, no frame is believed that does 
 
 from __future__ import annotations
 
-from kafkaframes.capture.layout import (
-    API_FLEXIBLE,
-    API_HIGHEST,
-    API_LOWEST,
-    APIS,
-    E_END,
-    E_OFFSET,
-    E_PLACE,
-    F_CORRELATION,
-    F_FLAGS,
-    LARGEST_REQUEST,
-    TOKEN,
-)
+from kafkaframes.capture import layout
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i16, load_i32, load_u8
 
@@ -34,20 +22,20 @@ FOUND, MAYBE, NOWHERE = range(3)
 @device
 def peek(buf, extents, extent, last, offset, wanted, scratch):
     """Return (address, how many bytes are there in one run) of a stream's bytes from ``offset``, at most ``wanted``."""
-    while extent < last and extents[extent, E_END] <= offset:
+    while extent < last and extents[extent, layout.E_END] <= offset:
         extent += 1
-    if extent == last or extents[extent, E_OFFSET] > offset:
+    if extent == last or extents[extent, layout.E_OFFSET] > offset:
         return 0, 0
-    there = extents[extent, E_END] - offset
-    place = address_of(buf) + extents[extent, E_PLACE] + (offset - extents[extent, E_OFFSET])
-    if there >= wanted or extent + 1 == last or extents[extent + 1, E_OFFSET] > extents[extent, E_END]:
+    there = extents[extent, layout.E_END] - offset
+    place = address_of(buf) + extents[extent, layout.E_PLACE] + (offset - extents[extent, layout.E_OFFSET])
+    if there >= wanted or extent + 1 == last or extents[extent + 1, layout.E_OFFSET] > extents[extent, layout.E_END]:
         return place, min(there, wanted)
     got = 0
     to = address_of(scratch)
-    while extent < last and got < wanted and extents[extent, E_OFFSET] <= offset + got:
-        skip = offset + got - extents[extent, E_OFFSET]
-        size = min(extents[extent, E_END] - extents[extent, E_OFFSET] - skip, wanted - got)
-        copy_bytes(to, got, address_of(buf), extents[extent, E_PLACE] + skip, size)
+    while extent < last and got < wanted and extents[extent, layout.E_OFFSET] <= offset + got:
+        skip = offset + got - extents[extent, layout.E_OFFSET]
+        size = min(extents[extent, layout.E_END] - extents[extent, layout.E_OFFSET] - skip, wanted - got)
+        copy_bytes(to, got, address_of(buf), extents[extent, layout.E_PLACE] + skip, size)
         got += size
         extent += 1
     return to, got
@@ -83,11 +71,12 @@ def parse(address, got, apis, parsed):
     parsed[P_API] = api
     parsed[P_VERSION] = version
     parsed[P_CORRELATION] = correlation
-    known = 0 <= api < APIS and apis[api, API_HIGHEST] >= 0
+    known = 0 <= api < layout.APIS and apis[api, layout.API_HIGHEST] >= 0
     valid = known and (
-        apis[api, API_LOWEST] <= version <= apis[api, API_HIGHEST] or (api == API_VERSIONS and 0 <= version < 128)
+        apis[api, layout.API_LOWEST] <= version <= apis[api, layout.API_HIGHEST]
+        or (api == API_VERSIONS and 0 <= version < 128)
     )
-    in_range = 8 <= size <= LARGEST_REQUEST and api >= 0 and version >= 0
+    in_range = 8 <= size <= layout.LARGEST_REQUEST and api >= 0 and version >= 0
     if api == CONTROLLED_SHUTDOWN and version == 0:
         parsed[P_LOOSE] = 1 if in_range else 0
         parsed[P_STRICT] = parsed[P_LOOSE]
@@ -105,7 +94,9 @@ def parse(address, got, apis, parsed):
     parsed[P_LOOSE] = 1
     parsed[P_STRICT] = 1 if valid and correlation >= 0 else 0
     if api == PRODUCE and valid:
-        parsed[P_NO_REPLY] = 1 if _acks(address, got, 14 + max(length, 0), version, apis[api, API_FLEXIBLE]) == 0 else 0
+        parsed[P_NO_REPLY] = (
+            1 if _acks(address, got, 14 + max(length, 0), version, apis[api, layout.API_FLEXIBLE]) == 0 else 0
+        )
 
 
 @device
@@ -135,9 +126,9 @@ def _acks(address, got, at, version, flexible_since):
 @device
 def _is_end(extents, extent, last, offset):
     """Tell whether a segment ends at ``offset`` (the extents from ``extent`` on are looked at)."""
-    while extent < last and extents[extent, E_END] < offset:
+    while extent < last and extents[extent, layout.E_END] < offset:
         extent += 1
-    return extent < last and extents[extent, E_END] == offset
+    return extent < last and extents[extent, layout.E_END] == offset
 
 
 @device
@@ -157,9 +148,9 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
     if known_hash > 0 and parsed[P_HASH] == known_hash:
         return FOUND
     end = at + 4 + load_i32(address, 0)
-    if end > extents[last - 1, E_END]:
+    if end > extents[last - 1, layout.E_END]:
         return MAYBE
-    if extents[extent, E_OFFSET] == at and _is_end(extents, extent, last, end):
+    if extents[extent, layout.E_OFFSET] == at and _is_end(extents, extent, last, end):
         return FOUND
     own_hash = parsed[P_HASH]
     own_length = parsed[P_ID_LENGTH]  # that of another may be cut, and so have the hash of none
@@ -173,7 +164,7 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
 def is_open(frames, first, last, correlation):
     """Tell whether a request of this correlation id waits for its response."""
     for row in range(first, min(last, first + LOOK_AHEAD)):
-        if frames[row, F_CORRELATION] == correlation and not frames[row, F_FLAGS] & TOKEN:
+        if frames[row, layout.F_CORRELATION] == correlation and not frames[row, layout.F_FLAGS] & layout.TOKEN:
             return True
     return False
 
@@ -194,31 +185,35 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
             break
         size = load_i32(address, 0)
         correlation = load_i32(address, 4)
-        if size < 4 or correlation < 0 or size > LARGEST_REQUEST * 2:
+        if size < 4 or correlation < 0 or size > layout.LARGEST_REQUEST * 2:
             return NOWHERE
         if before >= 0 and not before < correlation <= before + STEP:
             return NOWHERE
         end = place + 4 + size
         waits = is_open(frames, first, requests, correlation)
-        if not waits and step == 0 and extents[extent, E_OFFSET] != at:
+        if not waits and step == 0 and extents[extent, layout.E_OFFSET] != at:
             return NOWHERE
-        if not waits and requests > first and not -(1 << 20) < correlation - frames[first, F_CORRELATION] < 1 << 20:
+        if (
+            not waits
+            and requests > first
+            and not -(1 << 20) < correlation - frames[first, layout.F_CORRELATION] < 1 << 20
+        ):
             return NOWHERE
-        if end > extents[last - 1, E_END]:
+        if end > extents[last - 1, layout.E_END]:
             return MAYBE
         if waits and (step or _is_end(extents, here, last, end)):
             return FOUND
-        if step and extents[extent, E_OFFSET] == at and _is_end(extents, here, last, end):
+        if step and extents[extent, layout.E_OFFSET] == at and _is_end(extents, here, last, end):
             return FOUND
-        if requests > first and extents[extent, E_OFFSET] == at and _is_end(extents, here, last, end):
+        if requests > first and extents[extent, layout.E_OFFSET] == at and _is_end(extents, here, last, end):
             return FOUND
         before = correlation
         place = end
         counted += 1
-        while here < last and extents[here, E_END] <= place:
+        while here < last and extents[here, layout.E_END] <= place:
             here += 1
-    is_chain = counted == 3 or (before >= 0 and place == extents[last - 1, E_END])
-    return FOUND if is_chain and extents[extent, E_OFFSET] == at else NOWHERE
+    is_chain = counted == 3 or (before >= 0 and place == extents[last - 1, layout.E_END])
+    return FOUND if is_chain and extents[extent, layout.E_OFFSET] == at else NOWHERE
 
 
 @device
@@ -226,18 +221,18 @@ def search(buf, extents, extent, last, at, response, known_hash, frames, first, 
     """Return (FOUND, where) for the next frame that proves itself; (MAYBE, where) for one that may yet; or NOWHERE."""
     maybe = -1
     while extent < last:
-        start = max(at, extents[extent, E_OFFSET])
-        for offset in range(start, extents[extent, E_END]):
+        start = max(at, extents[extent, layout.E_OFFSET])
+        for offset in range(start, extents[extent, layout.E_END]):
             if response:
                 found = _prove_response(buf, extents, extent, last, offset, frames, first, requests, scratch)
             else:
                 found = _prove_request(buf, extents, extent, last, offset, known_hash, apis, scratch, parsed)
             if found == FOUND:
                 return FOUND, offset
-            if found == MAYBE and maybe < 0 and offset == extents[extent, E_OFFSET]:
+            if found == MAYBE and maybe < 0 and offset == extents[extent, layout.E_OFFSET]:
                 maybe = offset
         extent += 1
-    return (MAYBE, maybe) if maybe >= 0 else (NOWHERE, extents[last - 1, E_END])
+    return (MAYBE, maybe) if maybe >= 0 else (NOWHERE, extents[last - 1, layout.E_END])
 
 
 @device

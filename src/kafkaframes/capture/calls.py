@@ -14,28 +14,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, is_known, texts_of
 from kafkaframes.capture.call_lists import error_column, summary_column
 from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
-from kafkaframes.capture.layout import (
-    BROKEN,
-    CALL_CONNECTION,
-    CALL_REQUEST,
-    CALL_RESPONSE,
-    F_API,
-    F_CORRELATION,
-    F_END_TIME,
-    F_FLAGS,
-    F_HAVE,
-    F_ID_LENGTH,
-    F_MISSING,
-    F_NUMBER,
-    F_OFFSET,
-    F_SIZE,
-    F_VERSION,
-    NO_REPLY,
-)
 from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.streams import Pass, Span
@@ -96,13 +79,13 @@ class Calls:
         self.wanted = {column.name for column in maker.columns}
         frames, calls = made.frames, made.calls
         if maker.typed is not None and len(calls):
-            keys = np.where(calls[:, CALL_REQUEST] >= 0, frames[calls[:, CALL_REQUEST], F_API], -1)
+            keys = np.where(calls[:, layout.CALL_REQUEST] >= 0, frames[calls[:, layout.CALL_REQUEST], layout.F_API], -1)
             calls = calls[keys == maker.typed.api_key]
         if maker.span is not None and len(calls):
             calls = calls[maker.span.chosen(made, calls)]
         calls = calls[np.argsort(_times(frames, calls), kind="stable")]
-        self.request, self.response = calls[:, CALL_REQUEST].copy(), calls[:, CALL_RESPONSE].copy()
-        self.connection = calls[:, CALL_CONNECTION].copy()
+        self.request, self.response = calls[:, layout.CALL_REQUEST].copy(), calls[:, layout.CALL_RESPONSE].copy()
+        self.connection = calls[:, layout.CALL_CONNECTION].copy()
         self.count = len(calls)
         self._facts = {REQUEST: made.facts_of(self.request), RESPONSE: made.facts_of(self.response)}
         self.errors: dict[int, str] = {}
@@ -130,27 +113,27 @@ class Calls:
     @cached_property
     def has_api(self) -> Any:
         """Which calls have a request whose API is known."""
-        return (self.request >= 0) & (self.of(REQUEST, F_API) >= 0)
+        return (self.request >= 0) & (self.of(REQUEST, layout.F_API) >= 0)
 
     def state(self, direction: str) -> list[str]:
         """Return whether requests or responses are whole, damaged, missing or none."""
         rows = self.side(direction)
-        broken = (self.of(direction, F_FLAGS) & BROKEN) != 0
+        broken = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
         found = np.where(rows < 0, "missing", np.where(broken, "damaged", "whole"))
         if direction == RESPONSE:
-            silent = (rows < 0) & ((self.of(REQUEST, F_FLAGS) & NO_REPLY) != 0)
+            silent = (rows < 0) & ((self.of(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) != 0)
             found = np.where(silent, "none", found)
         return list(map(str, found))
 
     def _note_missing(self) -> None:
         for direction in (REQUEST, RESPONSE):
-            broken = (self.of(direction, F_FLAGS) & BROKEN) != 0
-            missing, size = self.of(direction, F_MISSING), self.of(direction, F_SIZE)
+            broken = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
+            missing, size = self.of(direction, layout.F_MISSING), self.of(direction, layout.F_SIZE)
             for row in np.flatnonzero(broken).tolist():
                 self.add_error(row, f"{direction}: {missing[row]} of its {size[row]} bytes are not in the capture")
         for row in np.flatnonzero(self.request < 0).tolist():
             self.add_error(row, "request: not in the capture")
-        silent = (self.response < 0) & ((self.of(REQUEST, F_FLAGS) & NO_REPLY) == 0)
+        silent = (self.response < 0) & ((self.of(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) == 0)
         for row in np.flatnonzero(silent).tolist():
             self.add_error(row, "response: none in the capture")
 
@@ -164,7 +147,7 @@ class Calls:
     @cached_property
     def kinds(self) -> Ints:
         """API key and version of each call in one number; -1 where the API is not known."""
-        return np.where(self.has_api, (self.of(REQUEST, F_API) << 16) | self.of(REQUEST, F_VERSION), -1)
+        return np.where(self.has_api, (self.of(REQUEST, layout.F_API) << 16) | self.of(REQUEST, layout.F_VERSION), -1)
 
     @cached_property
     def kinds_of_calls(self) -> tuple[Ints, list[tuple[int, Ints]]]:
@@ -185,7 +168,7 @@ class Calls:
 
     def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[int, int, Ints]]:
         """Yield (API key, version, calls) of whole requests or responses whose API is known."""
-        whole = (self.side(direction) >= 0) & ((self.of(direction, F_FLAGS) & BROKEN) == 0)
+        whole = (self.side(direction) >= 0) & ((self.of(direction, layout.F_FLAGS) & layout.BROKEN) == 0)
         for kind, calls in self.kinds_of_calls[1]:
             key, version = kind >> 16, kind & 0xFFFF
             if kind >= 0 and (only is None or only(key)):
@@ -312,30 +295,30 @@ class Calls:
         """Return name and version of the clients' software, from the ApiVersions requests of their connections."""
         facts = self.maker.software
         events = software_events(self.made, facts, self.maker.apis)
-        return facts.pairs(facts.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=False))
+        return facts.pairs(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=False))
 
     @cached_property
     def principals(self) -> pa.Array:
         """Return who logged in on the connection of each call."""
         facts = self.maker.principals
         events = self.maker.logins.events(self.made, facts, self.maker.apis)
-        return facts.column(facts.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=True))
+        return facts.column(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=True))
 
     # ------------------------------------------------------------------------------------------ plain columns
 
     def times(self, direction: str) -> pa.Array:
         """Return when requests or responses were whole."""
-        values = self.of(direction, F_END_TIME) // 1000
+        values = self.of(direction, layout.F_END_TIME) // 1000
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0).cast(TIMESTAMP)
 
     def latency(self) -> pa.Array:
         """Return milliseconds between request and response."""
-        taken = (self.of(RESPONSE, F_END_TIME) - self.of(REQUEST, F_END_TIME)) / 1e6
+        taken = (self.of(RESPONSE, layout.F_END_TIME) - self.of(REQUEST, layout.F_END_TIME)) / 1e6
         return pa.array(taken, pa.float64(), mask=(self.request < 0) | (self.response < 0))
 
     def client_ids(self) -> pa.Array:
         """Return the client ids; null where a header has none."""
-        lengths = self.of(REQUEST, F_ID_LENGTH)
+        lengths = self.of(REQUEST, layout.F_ID_LENGTH)
         rows = np.flatnonzero((self.request >= 0) & (lengths >= 0))
         raw, starts = self.made.bytes_of(self.request[rows], lead=_ID_AT, sizes=lengths[rows])
         offsets = np.zeros(self.count + 1, np.int64)
@@ -356,19 +339,19 @@ class Calls:
 
     def correlation_ids(self) -> pa.Array:
         """Return the correlation ids, of the response where there is no request."""
-        asked = self.of(REQUEST, F_CORRELATION)
-        values = np.where(self.request >= 0, asked, self.of(RESPONSE, F_CORRELATION))
-        known = self.has_api | ((self.request < 0) & (self.of(RESPONSE, F_HAVE) >= 4))
+        asked = self.of(REQUEST, layout.F_CORRELATION)
+        values = np.where(self.request >= 0, asked, self.of(RESPONSE, layout.F_CORRELATION))
+        known = self.has_api | ((self.request < 0) & (self.of(RESPONSE, layout.F_HAVE) >= 4))
         return pa.array(values, pa.int64(), mask=~known).cast(pa.int32())
 
     def file_names(self) -> pa.Array:
         """Return the file of each request, or of the response where there is none."""
-        number = np.where(self.request >= 0, self.of(REQUEST, F_NUMBER), self.of(RESPONSE, F_NUMBER))
+        number = np.where(self.request >= 0, self.of(REQUEST, layout.F_NUMBER), self.of(RESPONSE, layout.F_NUMBER))
         return pa.array(self.maker.files, pa.string()).take(pa.array(number >> FILE_SHIFT, pa.int64()))
 
     def packets(self, direction: str) -> pa.Array:
         """Return the number of the packet in which each request or response starts."""
-        values = self.of(direction, F_NUMBER) & FILE_MASK
+        values = self.of(direction, layout.F_NUMBER) & FILE_MASK
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0)
 
     def raw(self, direction: str) -> pa.Array:
@@ -376,7 +359,7 @@ class Calls:
         rows = np.flatnonzero(self.side(direction) >= 0)
         raw, starts = self.bytes_of(direction, rows)
         values: list[bytes | None] = [None] * self.count
-        keys = self.of(REQUEST, F_API).tolist()
+        keys = self.of(REQUEST, layout.F_API).tolist()
         for place, row in enumerate(rows.tolist()):
             if has_secrets(keys[row]) and not self.maker.secrets:
                 continue
@@ -402,8 +385,8 @@ def _times(frames: Ints, calls: Ints) -> Ints:
     """Return when the requests of calls were whole, or the responses where there are none."""
     if not len(calls):
         return np.zeros(0, np.int64)
-    frame = np.where(calls[:, CALL_REQUEST] >= 0, calls[:, CALL_REQUEST], calls[:, CALL_RESPONSE])
-    times: Ints = frames[frame, F_END_TIME]
+    frame = np.where(calls[:, layout.CALL_REQUEST] >= 0, calls[:, layout.CALL_REQUEST], calls[:, layout.CALL_RESPONSE])
+    times: Ints = frames[frame, layout.F_END_TIME]
     return times
 
 
@@ -450,13 +433,13 @@ _MAKERS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "softwareName": lambda calls: calls.software[0],
     "softwareVersion": lambda calls: calls.software[1],
     "principal": lambda calls: calls.principals,
-    "apiKey": lambda calls: calls.numbers(REQUEST, F_API, pa.int32(), least=0),
+    "apiKey": lambda calls: calls.numbers(REQUEST, layout.F_API, pa.int32(), least=0),
     "apiName": lambda calls: calls.api_names(),
-    "apiVersion": lambda calls: calls.numbers(REQUEST, F_VERSION, pa.int32(), least=0),
+    "apiVersion": lambda calls: calls.numbers(REQUEST, layout.F_VERSION, pa.int32(), least=0),
     "flexible": lambda calls: calls.flexible(),
     "correlationId": lambda calls: calls.correlation_ids(),
-    "requestSizeBytes": lambda calls: calls.numbers(REQUEST, F_SIZE, pa.int64()),
-    "responseSizeBytes": lambda calls: calls.numbers(RESPONSE, F_SIZE, pa.int64()),
+    "requestSizeBytes": lambda calls: calls.numbers(REQUEST, layout.F_SIZE, pa.int64()),
+    "responseSizeBytes": lambda calls: calls.numbers(RESPONSE, layout.F_SIZE, pa.int64()),
     **{name: _text_column(name) for name in _NEEDS_JSON},
     "errors": lambda calls: calls.error_codes,
     "records": lambda calls: calls.summaries,
@@ -465,8 +448,8 @@ _MAKERS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "_error": lambda calls: calls.error_texts(),
     "requestState": lambda calls: pa.array(calls.state(REQUEST), pa.string()),
     "responseState": lambda calls: pa.array(calls.state(RESPONSE), pa.string()),
-    "requestOffset": lambda calls: calls.numbers(REQUEST, F_OFFSET, pa.int64()),
-    "responseOffset": lambda calls: calls.numbers(RESPONSE, F_OFFSET, pa.int64()),
+    "requestOffset": lambda calls: calls.numbers(REQUEST, layout.F_OFFSET, pa.int64()),
+    "responseOffset": lambda calls: calls.numbers(RESPONSE, layout.F_OFFSET, pa.int64()),
     "requestPacket": lambda calls: calls.packets(REQUEST),
     "responsePacket": lambda calls: calls.packets(RESPONSE),
     "requestBytes": lambda calls: calls.raw(REQUEST),

@@ -13,21 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, is_known
-from kafkaframes.capture.layout import (
-    BROKEN,
-    CALL_REQUEST,
-    CALL_RESPONSE,
-    F_API,
-    F_CONNECTION,
-    F_DONE,
-    F_FLAGS,
-    F_HAVE,
-    F_OFFSET,
-    F_RESPONSE,
-    F_VERSION,
-    TOKEN,
-)
 from kafkaframes.capture.names import sasl_user
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass
@@ -152,9 +139,13 @@ def software_events(made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Int
     next request on, if it can be read here.
     """
     frames = made.frames
-    asks = (frames[:, F_API] == API_VERSIONS) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
+    asks = (
+        (frames[:, layout.F_API] == API_VERSIONS)
+        & (frames[:, layout.F_RESPONSE] == 0)
+        & (frames[:, layout.F_FLAGS] & layout.BROKEN == 0)
+    )
     rows = np.flatnonzero(asks)
-    versions = frames[rows, F_VERSION]
+    versions = frames[rows, layout.F_VERSION]
     found = [_registered(made, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)]
     return np.concatenate([events_of(()), *found])
 
@@ -167,7 +158,10 @@ def _registered(made: Pass, facts: ClientFacts, version: int, rows: Ints, apis: 
         if is_known(API_VERSIONS, version, REQUEST, apis):
             body = Decoded(*made.bytes_of(rows), API_VERSIONS, version, REQUEST, apis).body
             values = _software_numbers(body, facts)
-    return np.stack([frames[rows, F_CONNECTION], frames[rows, F_OFFSET] + later, values, frames[rows, F_DONE]], axis=1)
+    return np.stack(
+        [frames[rows, layout.F_CONNECTION], frames[rows, layout.F_OFFSET] + later, values, frames[rows, layout.F_DONE]],
+        axis=1,
+    )
 
 
 def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
@@ -182,7 +176,7 @@ def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
     """Tell which ApiVersions requests a broker did not take; without an answer: those newer than its release."""
     newest = apis.table[API_VERSIONS].current_versions.highest
     answers = _answers(made)[rows]
-    there = (answers >= 0) & (made.frames[answers, F_HAVE] >= 6)
+    there = (answers >= 0) & (made.frames[answers, layout.F_HAVE] >= 6)
     found = np.full(len(rows), version >= newest)
     sizes = np.full(int(there.sum()), 2, np.int64)
     raw, _ = made.bytes_of(answers[there], lead=4, sizes=sizes)
@@ -194,8 +188,8 @@ def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
 def _answers(made: Pass) -> Ints:
     """Return the response of each request, as rows of frames; -1 where there is none."""
     found = np.full(len(made.frames), -1, np.int64)
-    calls = made.calls[made.calls[:, CALL_REQUEST] >= 0]
-    found[calls[:, CALL_REQUEST]] = calls[:, CALL_RESPONSE]
+    calls = made.calls[made.calls[:, layout.CALL_REQUEST] >= 0]
+    found[calls[:, layout.CALL_REQUEST]] = calls[:, layout.CALL_RESPONSE]
     return found
 
 
@@ -219,14 +213,16 @@ class Logins:
     def _by_authenticate(self, made: Pass, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
         frames = made.frames
         asks = (
-            (frames[:, F_API] == SASL_AUTHENTICATE) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
+            (frames[:, layout.F_API] == SASL_AUTHENTICATE)
+            & (frames[:, layout.F_RESPONSE] == 0)
+            & (frames[:, layout.F_FLAGS] & layout.BROKEN == 0)
         )
         rows = np.flatnonzero(asks)
         answers = _answers(made)[rows] if len(rows) else rows
         for row, answer in zip(rows.tolist(), answers.tolist(), strict=True):
-            if answer < 0 or not frames[answer, F_HAVE]:
+            if answer < 0 or not frames[answer, layout.F_HAVE]:
                 continue
-            connection, version = int(frames[row, F_CONNECTION]), int(frames[row, F_VERSION])
+            connection, version = int(frames[row, layout.F_CONNECTION]), int(frames[row, layout.F_VERSION])
             raw, _ = made.bytes_of(np.array([row]))
             token = _token_of(raw.tobytes(), version, apis)
             user = sasl_user(token)
@@ -236,18 +232,18 @@ class Logins:
             is_scram_first = user is not None and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self._waiting:
                 number = facts.number(f"User:{self._waiting.pop(connection)}")
-                yield Event(connection, int(frames[row, F_OFFSET]), number, 1)
+                yield Event(connection, int(frames[row, layout.F_OFFSET]), number, 1)
 
 
 def _by_tokens(made: Pass, facts: ClientFacts) -> Iterator[Event]:
     frames = made.frames
-    tokens = np.flatnonzero((frames[:, F_FLAGS] & TOKEN != 0) & (frames[:, F_RESPONSE] == 0))
+    tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_RESPONSE] == 0))
     for frame in tokens.tolist():
         raw, _ = made.bytes_of(np.array([frame]))
-        user = sasl_user(raw[: int(frames[frame, F_HAVE])].tobytes())
+        user = sasl_user(raw[: int(frames[frame, layout.F_HAVE])].tobytes())
         if user is not None:
-            place = int(frames[frame, F_CONNECTION]), int(frames[frame, F_OFFSET])
-            yield Event(*place, facts.number(f"User:{user}"), int(frames[frame, F_DONE]))
+            place = int(frames[frame, layout.F_CONNECTION]), int(frames[frame, layout.F_OFFSET])
+            yield Event(*place, facts.number(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
 def _error_of_authenticate(made: Pass, answer: int, version: int, apis: Apis) -> int:
@@ -260,7 +256,7 @@ def _error_of_authenticate(made: Pass, answer: int, version: int, apis: Apis) ->
         except DecodeError:
             return -1
     lead = 5 if version >= 2 else 4  # a flexible header ends with a tag section
-    if made.frames[answer, F_HAVE] < lead + 2:
+    if made.frames[answer, layout.F_HAVE] < lead + 2:
         return -1
     raw, _ = made.bytes_of(np.array([answer]), lead=lead, sizes=np.array([2]))
     return int.from_bytes(raw[:2].tobytes(), "big")

@@ -12,15 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.capture.layout import (
-    BINARY,
-    DIVIDE,
-    INTERFACE_COLUMNS,
-    LARGEST_PACKET,
-    MULTIPLY,
-    PCAP,
-    PCAPNG,
-)
+from kafkaframes.capture import layout
 from kafkaframes.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
@@ -97,7 +89,7 @@ class Container:
     def __init__(self, kind: int, little: bool, start: int) -> None:
         self.kind, self.little, self.start = kind, little, start
         self.links: set[int] = set()
-        self._table = np.zeros((4, INTERFACE_COLUMNS), np.int64)
+        self._table = np.zeros((4, layout.INTERFACE_COLUMNS), np.int64)
         self._count = 0
 
     @property
@@ -133,7 +125,7 @@ def open_container(head: bytes, file: str) -> Container:
         if head.startswith(magic):
             raise DecodeError(f"this is {what}", file=file, position=0)
     if len(head) >= 12 and struct.unpack(">I", head[:4])[0] == SECTION_HEADER:
-        return Container(PCAPNG, _section_is_little(head, 0, file), 0)
+        return Container(layout.PCAPNG, _section_is_little(head, 0, file), 0)
     for order in ("<", ">"):
         if len(head) >= 4 and struct.unpack(order + "I", head[:4])[0] in (_MICROSECONDS, _NANOSECONDS):
             return _pcap(head, order, file)
@@ -147,9 +139,9 @@ def _pcap(head: bytes, order: str, file: str) -> Container:
     magic, major, minor, _, _, snap, link = struct.unpack(order + "IHHIIII", head[:FILE_HEADER_BYTES])
     if major != 2:
         raise DecodeError(f"pcap version {major}.{minor}; 2.4 is read", file=file, position=4)
-    found = Container(PCAP, order == "<", FILE_HEADER_BYTES)
+    found = Container(layout.PCAP, order == "<", FILE_HEADER_BYTES)
     factor = 1 if magic == _NANOSECONDS else 1000
-    found.add_interface((link & 0xFFFF, MULTIPLY, factor, 0, snap))
+    found.add_interface((link & 0xFFFF, layout.MULTIPLY, factor, 0, snap))
     return found
 
 
@@ -189,7 +181,7 @@ def take_block(container: Container, block: memoryview, position: int, file: str
 
 def _size(block: memoryview, order: str, position: int, file: str) -> int:
     size = int(struct.unpack_from(order + "I", block, 4)[0])
-    if size < 12 or size % 4 or size > LARGEST_PACKET:
+    if size < 12 or size % 4 or size > layout.LARGEST_PACKET:
         raise DecodeError(f"a pcapng block of {size} bytes", file=file, position=position + 4)
     if len(block) < size:
         return 0
@@ -201,7 +193,7 @@ def _size(block: memoryview, order: str, position: int, file: str) -> int:
 
 def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
     link, _, snap = struct.unpack_from(order + "HHI", block, 8)
-    ticks, factor, shift_ns = MULTIPLY, 1000, 0
+    ticks, factor, shift_ns = layout.MULTIPLY, 1000, 0
     at = 16
     while at + 4 <= len(block) - 4:
         code, length = struct.unpack_from(order + "HH", block, at)
@@ -220,5 +212,5 @@ def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
 def _resolution(value: int) -> tuple[int, int]:
     """Return how ticks become nanoseconds (if_tsresol: a negative power of 10, or of 2 with the high bit)."""
     if value & 0x80:
-        return (BINARY, min(value & 0x7F, 63)) if value & 0x7F else (MULTIPLY, 10**9)
-    return (MULTIPLY, 10 ** (9 - value)) if value <= 9 else (DIVIDE, 10 ** min(value - 9, 18))
+        return (layout.BINARY, min(value & 0x7F, 63)) if value & 0x7F else (layout.MULTIPLY, 10**9)
+    return (layout.MULTIPLY, 10 ** (9 - value)) if value <= 9 else (layout.DIVIDE, 10 ** min(value - 9, 18))

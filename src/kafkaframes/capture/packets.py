@@ -15,32 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.capture import _kernels_packets as kernels
+from kafkaframes.capture import layout
 from kafkaframes.capture.container import LINK_TYPES, OTHER_LINK_TYPES, Container, open_container, take_block
 from kafkaframes.capture.files import open_bytes, read_into
 from kafkaframes.capture.fragments import Defragmenter
-from kafkaframes.capture.layout import (
-    BLOCK,
-    CAPTURED,
-    CONNECTION_COLUMNS,
-    CONNECTIONS_FULL,
-    COUNTERS,
-    DAMAGED,
-    DIRECTION,
-    ENDED,
-    FRAGMENT,
-    FRAGMENTS,
-    LARGEST_PACKET,
-    LAST_TIME,
-    MORE,
-    NUMBER,
-    PACKET_COLUMNS,
-    POSITION,
-    RESET,
-    SIDE,
-    SIDE_COLUMNS,
-    SIDE_PACKETS,
-    TIME,
-)
 from kafkaframes.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
@@ -76,7 +54,7 @@ class Window:
 class Connections:
     """All connections seen so far, and a table of slots to find them by."""
 
-    table: Ints = field(default_factory=lambda: np.zeros((256, CONNECTION_COLUMNS), np.int64))
+    table: Ints = field(default_factory=lambda: np.zeros((256, layout.CONNECTION_COLUMNS), np.int64))
     count: int = 0
     slots: Ints = field(default_factory=lambda: np.zeros(1024, np.int64))
 
@@ -89,9 +67,11 @@ class Connections:
     def closed_before(self, time: int) -> npt.NDArray[np.bool_]:
         """Tell which connections were over at a time: reset, or ended by all sides that were seen."""
         table = self.table[: self.count]
-        sides = [table[:, SIDE + side * SIDE_COLUMNS :] for side in (0, 1)]
-        ended = [(one[:, ENDED] != 0) | (one[:, SIDE_PACKETS] == 0) for one in sides]
-        seen: npt.NDArray[np.bool_] = ((table[:, RESET] != 0) | (ended[0] & ended[1])) & (table[:, LAST_TIME] < time)
+        sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :] for side in (0, 1)]
+        ended = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
+        seen: npt.NDArray[np.bool_] = ((table[:, layout.RESET] != 0) | (ended[0] & ended[1])) & (
+            table[:, layout.LAST_TIME] < time
+        )
         return seen
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> Ints:
@@ -132,9 +112,9 @@ class PacketReader:
         self.share, self.shares, self.every = share, shares, every
         self.window_bytes = window_bytes
         self.connections = Connections()
-        self.counters = np.zeros(COUNTERS, np.int64)
+        self.counters = np.zeros(layout.COUNTERS, np.int64)
         self.problems: list[FileProblem] = []
-        self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, PACKET_COLUMNS), np.int64))
+        self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMNS), np.int64))
         self.file = 0  # the one that is read
         self._found = np.zeros(8, np.int64)
         self._fragments = Defragmenter()
@@ -182,7 +162,7 @@ class PacketReader:
 
     def _rows(self, size: int) -> Ints:
         rows = self.carried[1]
-        table = np.empty((len(rows) + size // _BYTES_OF_A_PACKET + 64, PACKET_COLUMNS), np.int64)
+        table = np.empty((len(rows) + size // _BYTES_OF_A_PACKET + 64, layout.PACKET_COLUMNS), np.int64)
         table[: len(rows)] = rows
         return table
 
@@ -207,7 +187,7 @@ class PacketReader:
     def _begun(self, walk: _Walk) -> _Filling:
         """Return a window that holds what is carried over, and has room for as many bytes as the walk needs."""
         size = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else len(walk.rest))
-        size = max(min(size, LARGEST_PACKET * 2 + self.window_bytes), len(walk.rest))
+        size = max(min(size, layout.LARGEST_PACKET * 2 + self.window_bytes), len(walk.rest))
         buf, start = self._buffer(size), len(self.carried[0])
         return _Filling(buf, start, self._rows(size), len(self.carried[1]), start + size)
 
@@ -226,15 +206,17 @@ class PacketReader:
             )  # fmt: skip
             walk.number = number & FILE_MASK
             here = walk.position + position - start
-            if status == CONNECTIONS_FULL:
+            if status == layout.CONNECTIONS_FULL:
                 known.grow()
-            elif status == BLOCK and (size := _take_blocks(walk, buf.data[position:filled], here)):
+            elif status == layout.BLOCK and (size := _take_blocks(walk, buf.data[position:filled], here)):
                 position += size
-            elif status == DAMAGED or (status == BLOCK and walk.reason):
+            elif status == layout.DAMAGED or (status == layout.BLOCK and walk.reason):
                 position = self._skipped(walk, buf, position, filled, here)
             else:
                 break
-        walk.take(buf[position:filled], position - start, stuck=position == start and status in (MORE, BLOCK))
+        walk.take(
+            buf[position:filled], position - start, stuck=position == start and status in (layout.MORE, layout.BLOCK)
+        )
         if walk.done and len(walk.rest):
             self._note(FileProblem(self.file, walk.position, len(walk.rest), "the file ends inside a packet"))
         filling.row = row
@@ -265,21 +247,21 @@ class PacketReader:
 
     def _window(self, filling: _Filling) -> Window:
         buf, rows = filling.buf, filling.rows[: filling.row]
-        if self.counters[FRAGMENTS]:
+        if self.counters[layout.FRAGMENTS]:
             buf, rows = self._whole_datagrams(buf, filling.filled, rows)
         return Window(buf, rows, last=False)
 
     def _whole_datagrams(self, buf: Bytes, filled: int, rows: Ints) -> tuple[Bytes, Ints]:
         """Put fragments together; the segments in them come behind the others."""
-        is_fragment = rows[:, DIRECTION] == FRAGMENT
+        is_fragment = rows[:, layout.DIRECTION] == layout.FRAGMENT
         if not is_fragment.any():
             return buf, rows
         datagrams = []
         for place in np.flatnonzero(is_fragment).tolist():
-            at = int(rows[place, POSITION])
-            whole = self._fragments.add(buf[at : at + int(rows[place, CAPTURED])].tobytes())
+            at = int(rows[place, layout.POSITION])
+            whole = self._fragments.add(buf[at : at + int(rows[place, layout.CAPTURED])].tobytes())
             if whole is not None:
-                datagrams.append((whole, int(rows[place, TIME]), int(rows[place, NUMBER])))
+                datagrams.append((whole, int(rows[place, layout.TIME]), int(rows[place, layout.NUMBER])))
         rows = rows[~is_fragment]
         if not datagrams:
             return buf, rows
@@ -292,7 +274,7 @@ class PacketReader:
 
     def _datagram_rows(self, buf: Bytes, at: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
         count = len(rows)
-        table = np.concatenate([rows, np.zeros((len(datagrams) + 1, PACKET_COLUMNS), np.int64)])
+        table = np.concatenate([rows, np.zeros((len(datagrams) + 1, layout.PACKET_COLUMNS), np.int64)])
         known = self.connections
         for data, time, number in datagrams:
             if (known.count + 1) * 2 > len(known.slots) or known.count == len(known.table):
@@ -303,7 +285,7 @@ class PacketReader:
             )  # fmt: skip
             at += len(data)
         kept = table[:count]
-        return np.ascontiguousarray(kept[kept[:, DIRECTION] != FRAGMENT])
+        return np.ascontiguousarray(kept[kept[:, layout.DIRECTION] != layout.FRAGMENT])
 
     def _note_unsupported_links(self, walk: _Walk) -> None:
         for link in walk.container.unsupported_links():

@@ -20,27 +20,7 @@ from uuid import UUID
 
 import numpy as np
 
-from kafkaframes.capture.layout import (
-    API_HIGHEST,
-    APIS,
-    CALL_REQUEST,
-    CALL_RESPONSE,
-    F_API,
-    F_CONNECTION,
-    F_DONE,
-    F_END_TIME,
-    F_FLAGS,
-    F_HAVE,
-    F_OFFSET,
-    F_RESPONSE,
-    F_SIZE,
-    F_VERSION,
-    FIRST_TIME,
-    INITIAL,
-    SIDE,
-    SIDE_COLUMNS,
-    TOKEN,
-)
+from kafkaframes.capture import layout
 from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Pass, Streams, api_table
@@ -158,29 +138,33 @@ class _Redaction:
             self._open = {number: talk for number, talk in kept if number >= 0}
         frames, found = made.frames, []
         for call in made.calls:
-            request, response = int(call[CALL_REQUEST]), int(call[CALL_RESPONSE])
-            api = (int(frames[request, F_API]), int(frames[request, F_VERSION])) if request >= 0 else _UNKNOWN
+            request, response = int(call[layout.CALL_REQUEST]), int(call[layout.CALL_RESPONSE])
+            api = (
+                (int(frames[request, layout.F_API]), int(frames[request, layout.F_VERSION]))
+                if request >= 0
+                else _UNKNOWN
+            )
             both = [(frame, api) for frame in (request, response) if frame >= 0]
             if _is_known(*api, self.apis):
                 self.done.calls += 1
                 found += both
             else:  # the header may be anything
                 self.done.frames_left_out += len(both)
-        tokens = np.flatnonzero((frames[:, F_FLAGS] & TOKEN != 0) & (frames[:, F_DONE] != 0))
+        tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_DONE] != 0))
         found += [(int(frame), _TOKEN) for frame in tokens]
-        found.sort(key=lambda one: (int(frames[one[0], F_END_TIME]), int(frames[one[0], F_RESPONSE])))
+        found.sort(key=lambda one: (int(frames[one[0], layout.F_END_TIME]), int(frames[one[0], layout.F_RESPONSE])))
         for frame, api in found:
             self._frame(made, frame, api)
 
     def _frame(self, made: Pass, frame: int, api: tuple[int, int]) -> None:
         row = made.frames[frame]
-        connection, side = int(row[F_CONNECTION]), int(row[F_RESPONSE])
-        have, size = int(row[F_HAVE]), int(row[F_SIZE])
+        connection, side = int(row[layout.F_CONNECTION]), int(row[layout.F_RESPONSE])
+        have, size = int(row[layout.F_HAVE]), int(row[layout.F_SIZE])
         talk = self._conversation(made, connection)
         raw, _ = made.bytes_of(np.array([frame]))
         data = self._masked(raw[:have].tobytes(), api, side, whole=have == size)
-        talk.next[side] = talk.at(int(row[F_OFFSET]))
-        for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[F_END_TIME])):
+        talk.next[side] = talk.at(int(row[layout.F_OFFSET]))
+        for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
             self.writer.write(packet)
 
     def _conversation(self, made: Pass, connection: int) -> Conversation:
@@ -196,8 +180,8 @@ class _Redaction:
             (client, ends.client_port), (server, ends.server_port), initial=connection << 12
         )
         row = made.connections[connection]
-        if max(row[SIDE + INITIAL], row[SIDE + SIDE_COLUMNS + INITIAL]) >= 0:
-            self.writer.write(talk.opening(int(row[FIRST_TIME])))
+        if max(row[layout.SIDE + layout.INITIAL], row[layout.SIDE + layout.SIDE_COLUMNS + layout.INITIAL]) >= 0:
+            self.writer.write(talk.opening(int(row[layout.FIRST_TIME])))
         return talk
 
     def _masked(self, data: bytes, api: tuple[int, int], side: int, *, whole: bool) -> bytes:
@@ -295,7 +279,11 @@ def _is_known(key: int, version: int, apis: Apis) -> bool:
     """
     if key == API_VERSIONS:
         return True
-    return 0 <= key < APIS and int(api_table(apis)[key, API_HIGHEST]) >= 0 and 0 <= version < _FIRST_PRINTABLE
+    return (
+        0 <= key < layout.APIS
+        and int(api_table(apis)[key, layout.API_HIGHEST]) >= 0
+        and 0 <= version < _FIRST_PRINTABLE
+    )
 
 
 def without_payload(records: bytes) -> bytes:

@@ -15,44 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kafkaframes.capture import _kernels_streams as kernels
+from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_frames import copy_pieces, gather, take_frames
-from kafkaframes.capture.layout import (
-    API_FLEXIBLE,
-    API_HIGHEST,
-    API_LOWEST,
-    APIS,
-    AT,
-    BROKEN,
-    CALL_COLUMNS,
-    CALL_REQUEST,
-    CALL_RESPONSE,
-    CAPTURED,
-    CONNECTION_COLUMNS,
-    DIRECTION,
-    DONE,
-    EXTENT_COLUMNS,
-    F_BEGIN,
-    F_CONNECTION,
-    F_DONE,
-    F_END_NUMBER,
-    F_FLAGS,
-    F_HAVE,
-    F_PLACE,
-    FRAME_COLUMNS,
-    GAP_COLUMNS,
-    KAFKA,
-    NO_REPLY,
-    OFFSET,
-    PENDING_END,
-    PENDING_START,
-    POSITION,
-    PROTOCOL,
-    SIDE,
-    SIDE_COLUMNS,
-    TIME,
-    UNDECIDED,
-    UNSORTED,
-)
 from kafkaframes.capture.packets import FILE_SHIFT, Bytes, Ints, PacketReader, Window
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
@@ -63,7 +27,7 @@ HELD_BYTES: Final = 96 << 20  # of all connections, above which nothing waits lo
 FORGET_NS: Final = 60_000_000_000  # of the capture's own time, that a connection is remembered after its end
 FORGET_ABOVE: Final = 4096  # connections, before any is forgotten
 _SCRATCH: Final = 1 << 12
-_NONE: Final = (np.zeros((0, CONNECTION_COLUMNS), np.int64), np.zeros(0, np.int64))
+_NONE: Final = (np.zeros((0, layout.CONNECTION_COLUMNS), np.int64), np.zeros(0, np.int64))
 
 
 @dataclass
@@ -102,14 +66,14 @@ class Pass:
             sizes: how many bytes of each, no more than are there; by default all that are.
         """
         starts = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(self.frames[chosen, F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
+        np.cumsum(self.frames[chosen, layout.F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
         out = np.empty(max(int(starts[-1]), 1), np.uint8)
         gather(self.buf, self.extents, self.frames, np.ascontiguousarray(chosen), lead, starts, out)
         return out, starts
 
     def facts_of(self, chosen: Ints) -> Ints:
         """Return the columns of the chosen frames, one after another; -1 (flags, missing bytes: 0) for a frame -1."""
-        out = np.empty((FRAME_COLUMNS, len(chosen)), np.int64)
+        out = np.empty((layout.FRAME_COLUMNS, len(chosen)), np.int64)
         take_frames(self.frames, np.ascontiguousarray(chosen), out)
         return out
 
@@ -117,12 +81,12 @@ class Pass:
 @lru_cache(maxsize=8)
 def api_table(apis: Apis = CATALOG) -> Ints:
     """Return the lowest, highest and first flexible version of each API; keys from ``APIS`` on are not looked for."""
-    table = np.full((APIS, 3), -1, np.int64)
-    for api in [api for key, api in apis.table.items() if key < APIS]:
+    table = np.full((layout.APIS, 3), -1, np.int64)
+    for api in [api for key, api in apis.table.items() if key < layout.APIS]:
         versions = api.versions
-        table[api.key, API_LOWEST] = versions.lowest
-        table[api.key, API_HIGHEST] = versions.highest
-        table[api.key, API_FLEXIBLE] = 1 << 20 if api.flexible_since is None else api.flexible_since
+        table[api.key, layout.API_LOWEST] = versions.lowest
+        table[api.key, layout.API_HIGHEST] = versions.highest
+        table[api.key, layout.API_FLEXIBLE] = 1 << 20 if api.flexible_since is None else api.flexible_since
     table.setflags(write=False)
     return table
 
@@ -156,7 +120,7 @@ class Streams:
         self._renumbered: Ints | None = None
         self._forgotten = _NONE
         self.ports = np.array(sorted(set(ports)), np.int64)
-        self.pending = np.zeros((0, FRAME_COLUMNS), np.int64)
+        self.pending = np.zeros((0, layout.FRAME_COLUMNS), np.int64)
         self._scratch = np.zeros(_SCRATCH, np.uint8)
         self._small = [np.zeros(64, np.int64) for _ in range(4)]
 
@@ -165,17 +129,20 @@ class Streams:
             made = self._pass(window)
             yield made
             self._carry(made)
-            self._forget(int(made.rows[:, TIME].max(initial=0)))
+            self._forget(int(made.rows[:, layout.TIME].max(initial=0)))
 
     def _pass(self, window: Window) -> Pass:
         known = self.packets.connections
         rows = np.ascontiguousarray(window.rows)
         order, starts = _sorted(rows, known.count)
         self._place_pending(known.table, known.count)
-        extents = np.empty((len(rows) + 1, EXTENT_COLUMNS), np.int64)
+        extents = np.empty((len(rows) + 1, layout.EXTENT_COLUMNS), np.int64)
         guess = 2 * len(rows) + len(self.pending) + 4096
-        tables = [np.empty((guess, columns), np.int64) for columns in (FRAME_COLUMNS, CALL_COLUMNS, GAP_COLUMNS)]
-        latest = int(rows[:, TIME].max()) if len(rows) else 0
+        tables = [
+            np.empty((guess, columns), np.int64)
+            for columns in (layout.FRAME_COLUMNS, layout.CALL_COLUMNS, layout.GAP_COLUMNS)
+        ]
+        latest = int(rows[:, layout.TIME].max()) if len(rows) else 0
         haste = len(self.packets.carried[0]) > self.held_bytes
         patience = PATIENCE_BYTES >> 4 if haste else PATIENCE_BYTES
         settings = np.array([int(window.last), PATIENCE_NS, PATIENCE_ROWS, patience, latest, int(haste)], np.int64)
@@ -186,7 +153,7 @@ class Streams:
                 tables[0], frame, tables[1], call, tables[2], gap, self._apis, self.ports, settings, self._scratch,
                 *self._small,
             )  # fmt: skip
-            if status == DONE:
+            if status == layout.DONE:
                 break
             tables = [np.concatenate([table, np.empty_like(table)]) for table in tables]
         frames, calls, gaps = tables[0][:frame], tables[1][:call], tables[2][:gap]
@@ -202,47 +169,51 @@ class Streams:
         if known.count < self._look_at:
             return
         gone = known.closed_before(now - FORGET_NS)
-        gone[self.pending[:, F_CONNECTION]] = False
+        gone[self.pending[:, layout.F_CONNECTION]] = False
         buf, rows = self.packets.carried
-        gone[rows[:, DIRECTION] >> 1] = False
+        gone[rows[:, layout.DIRECTION] >> 1] = False
         numbers = np.flatnonzero(gone)
         self._look_at = max(2 * (known.count - len(numbers)), self.forget_above)
         if not len(numbers):
             return
         self._forgotten = known.table[numbers].copy(), numbers
         self._renumbered = known.keep(~gone)
-        self.pending[:, F_CONNECTION] = self._renumbered[self.pending[:, F_CONNECTION]]
-        rows[:, DIRECTION] = 2 * self._renumbered[rows[:, DIRECTION] >> 1] + (rows[:, DIRECTION] & 1)
+        self.pending[:, layout.F_CONNECTION] = self._renumbered[self.pending[:, layout.F_CONNECTION]]
+        rows[:, layout.DIRECTION] = 2 * self._renumbered[rows[:, layout.DIRECTION] >> 1] + (
+            rows[:, layout.DIRECTION] & 1
+        )
         self.packets.carried = buf, rows
 
     def _place_pending(self, connections: Ints, count: int) -> None:
         """Tell each connection where its waiting frames are."""
-        connections[:count, PENDING_START] = 0
-        connections[:count, PENDING_END] = 0
+        connections[:count, layout.PENDING_START] = 0
+        connections[:count, layout.PENDING_END] = 0
         if len(self.pending):
-            owners, first, counts = np.unique(self.pending[:, F_CONNECTION], return_index=True, return_counts=True)
-            connections[owners, PENDING_START] = first
-            connections[owners, PENDING_END] = first + counts
+            owners, first, counts = np.unique(
+                self.pending[:, layout.F_CONNECTION], return_index=True, return_counts=True
+            )
+            connections[owners, layout.PENDING_START] = first
+            connections[owners, layout.PENDING_END] = first + counts
 
     def _carry(self, made: Pass) -> None:
         """Keep what is not done with: segments beyond what was cut, and frames that wait for their other half."""
-        waiting = np.flatnonzero(made.frames[:, F_DONE] == 0)
+        waiting = np.flatnonzero(made.frames[:, layout.F_DONE] == 0)
         kept = _unfinished(made)
         frames = made.frames[waiting]
-        frames = frames[np.argsort(frames[:, F_CONNECTION], kind="stable")]
-        waiting = waiting[np.argsort(made.frames[waiting, F_CONNECTION], kind="stable")]
+        frames = frames[np.argsort(frames[:, layout.F_CONNECTION], kind="stable")]
+        waiting = waiting[np.argsort(made.frames[waiting, layout.F_CONNECTION], kind="stable")]
         frame_bytes, frame_starts = made.bytes_of(waiting)
-        sizes = kept[:, CAPTURED]
+        sizes = kept[:, layout.CAPTURED]
         places = np.zeros(len(kept) + 1, np.int64)
         np.cumsum(sizes, out=places[1:])
         total = int(frame_starts[-1]) + int(places[-1])
         out = np.empty(total, np.uint8)
         out[: int(frame_starts[-1])] = frame_bytes[: int(frame_starts[-1])]
         places += int(frame_starts[-1])
-        copy_pieces(made.buf, np.stack([kept[:, POSITION], sizes, places[:-1]], axis=1), out)
-        frames[:, F_PLACE] = frame_starts[:-1]
-        frames[:, F_BEGIN] = 0
-        kept[:, POSITION] = places[:-1]
+        copy_pieces(made.buf, np.stack([kept[:, layout.POSITION], sizes, places[:-1]], axis=1), out)
+        frames[:, layout.F_PLACE] = frame_starts[:-1]
+        frames[:, layout.F_BEGIN] = 0
+        kept[:, layout.POSITION] = places[:-1]
         self.pending = np.ascontiguousarray(frames)
         self.packets.carried = out, kept
 
@@ -251,8 +222,8 @@ def _sorted(rows: Ints, count: int) -> tuple[Ints, Ints]:
     sides = 2 * count
     order = np.empty(len(rows), np.int64)
     starts = np.zeros(sides + 2, np.int64)
-    if kernels.sort_rows(rows, len(rows), sides, starts, order) == UNSORTED:
-        order = np.lexsort((rows[:, OFFSET], rows[:, DIRECTION])).astype(np.int64)
+    if kernels.sort_rows(rows, len(rows), sides, starts, order) == layout.UNSORTED:
+        order = np.lexsort((rows[:, layout.OFFSET], rows[:, layout.DIRECTION])).astype(np.int64)
     return order, starts
 
 
@@ -261,11 +232,13 @@ def _unfinished(made: Pass) -> Ints:
     rows = made.rows
     if not len(rows):
         return rows.copy()
-    owners = rows[:, DIRECTION] >> 1
-    sides = rows[:, DIRECTION] & 1
-    protocol = made.connections[owners, PROTOCOL]
-    done = made.connections[owners, SIDE + sides * SIDE_COLUMNS + AT]
-    wanted = (protocol == UNDECIDED) | ((protocol == KAFKA) & (rows[:, OFFSET] + rows[:, CAPTURED] > done))
+    owners = rows[:, layout.DIRECTION] >> 1
+    sides = rows[:, layout.DIRECTION] & 1
+    protocol = made.connections[owners, layout.PROTOCOL]
+    done = made.connections[owners, layout.SIDE + sides * layout.SIDE_COLUMNS + layout.AT]
+    wanted = (protocol == layout.UNDECIDED) | (
+        (protocol == layout.KAFKA) & (rows[:, layout.OFFSET] + rows[:, layout.CAPTURED] > done)
+    )
     kept: Ints = rows[wanted]
     return kept
 
@@ -302,12 +275,12 @@ class Span(NamedTuple):
         """Tell which calls of a pass are given."""
         frames = made.frames
         ends, broken = np.full(len(calls), -1), np.zeros(len(calls), bool)
-        for column in (CALL_REQUEST, CALL_RESPONSE):
+        for column in (layout.CALL_REQUEST, layout.CALL_RESPONSE):
             there = calls[:, column] >= 0
-            ends = np.maximum(ends, np.where(there, frames[calls[:, column], F_END_NUMBER] >> FILE_SHIFT, -1))
-            broken |= there & (frames[calls[:, column], F_FLAGS] & BROKEN != 0)
-        asked = calls[:, CALL_REQUEST] >= 0
-        no_reply = asked & (frames[calls[:, CALL_REQUEST], F_FLAGS] & NO_REPLY != 0)
-        is_open = asked & (broken | ((calls[:, CALL_RESPONSE] < 0) & ~no_reply))
+            ends = np.maximum(ends, np.where(there, frames[calls[:, column], layout.F_END_NUMBER] >> FILE_SHIFT, -1))
+            broken |= there & (frames[calls[:, column], layout.F_FLAGS] & layout.BROKEN != 0)
+        asked = calls[:, layout.CALL_REQUEST] >= 0
+        no_reply = asked & (frames[calls[:, layout.CALL_REQUEST], layout.F_FLAGS] & layout.NO_REPLY != 0)
+        is_open = asked & (broken | ((calls[:, layout.CALL_RESPONSE] < 0) & ~no_reply))
         before = self.first - 1 - self.wait  # up to which what is open was given with the files before
         return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)

@@ -9,40 +9,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kafkaframes.capture import layout
 from kafkaframes.capture.columns import Column, schema_of
-from kafkaframes.capture.layout import (
-    CAPTURED,
-    CLIENT,
-    DIRECTION,
-    ENDED,
-    FIRST_NUMBER,
-    FIRST_TIME,
-    FLAGS,
-    FRAMES,
-    G_DIRECTION,
-    G_NUMBER,
-    G_OFFSET,
-    G_REASON,
-    G_RESPONSE,
-    G_SIZE,
-    G_TIME,
-    GAP_REASONS,
-    GAPS,
-    INITIAL,
-    LAST_TIME,
-    LENGTH,
-    NUMBER,
-    OFFSET,
-    PROTOCOL,
-    PROTOCOLS,
-    RESET,
-    SIDE,
-    SIDE_BYTES,
-    SIDE_COLUMNS,
-    SIDE_PACKETS,
-    START,
-    TIME,
-)
 from kafkaframes.capture.names import Ends, Names, ends_of
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, FileProblem, Ints
 
@@ -71,48 +39,48 @@ def connection_rows(table: Ints, numbers: Ints, files: Sequence[str], facts_of: 
     """Yield a row for each connection of a table; ``facts_of`` gives its software's name and version, and principal."""
     for number, row in zip(numbers.tolist(), table, strict=True):
         end = ends_of(row)
-        client = 1 if row[CLIENT] == 1 else 0
-        sides = [SIDE + client * SIDE_COLUMNS, SIDE + (1 - client) * SIDE_COLUMNS]
-        asks, answers = ({k: int(row[base + k]) for k in range(SIDE_COLUMNS)} for base in sides)
+        client = 1 if row[layout.CLIENT] == 1 else 0
+        sides = [layout.SIDE + client * layout.SIDE_COLUMNS, layout.SIDE + (1 - client) * layout.SIDE_COLUMNS]
+        asks, answers = ({k: int(row[base + k]) for k in range(layout.SIDE_COLUMNS)} for base in sides)
         name, version, principal = facts_of(number)
         yield {
             "connection": end.label,
-            "protocol": PROTOCOLS[int(row[PROTOCOL])],
+            "protocol": layout.PROTOCOLS[int(row[layout.PROTOCOL])],
             "clientAddress": end.client,
             "clientPort": end.client_port,
             "serverAddress": end.server,
             "serverPort": end.server_port,
-            "firstTime": _microseconds(int(row[FIRST_TIME])),
-            "lastTime": _microseconds(int(row[LAST_TIME])),
-            "clientPackets": asks[SIDE_PACKETS],
-            "serverPackets": answers[SIDE_PACKETS],
-            "clientBytes": asks[SIDE_BYTES],
-            "serverBytes": answers[SIDE_BYTES],
-            "requests": asks[FRAMES],
-            "responses": answers[FRAMES],
-            "gaps": asks[GAPS] + answers[GAPS],
-            "beginsInCapture": asks[INITIAL] >= 0 or answers[INITIAL] >= 0,
-            "closed": "rst" if row[RESET] else "fin" if asks[ENDED] or answers[ENDED] else None,
+            "firstTime": _microseconds(int(row[layout.FIRST_TIME])),
+            "lastTime": _microseconds(int(row[layout.LAST_TIME])),
+            "clientPackets": asks[layout.SIDE_PACKETS],
+            "serverPackets": answers[layout.SIDE_PACKETS],
+            "clientBytes": asks[layout.SIDE_BYTES],
+            "serverBytes": answers[layout.SIDE_BYTES],
+            "requests": asks[layout.FRAMES],
+            "responses": answers[layout.FRAMES],
+            "gaps": asks[layout.GAPS] + answers[layout.GAPS],
+            "beginsInCapture": asks[layout.INITIAL] >= 0 or answers[layout.INITIAL] >= 0,
+            "closed": "rst" if row[layout.RESET] else "fin" if asks[layout.ENDED] or answers[layout.ENDED] else None,
             "softwareName": name,
             "softwareVersion": version,
             "principal": principal,
-            "file": files[int(row[FIRST_NUMBER]) >> FILE_SHIFT],
+            "file": files[int(row[layout.FIRST_NUMBER]) >> FILE_SHIFT],
         }
 
 
 def gap_rows(gaps: Ints, connections: Ints, names: Names, files: Sequence[str], file: int) -> Iterable[Row]:
     """Yield a row for each gap in a stream."""
     for gap in gaps.tolist():
-        (end,) = names.of(connections, [gap[G_DIRECTION] >> 1])
-        number = gap[G_NUMBER]
+        (end,) = names.of(connections, [gap[layout.G_DIRECTION] >> 1])
+        number = gap[layout.G_NUMBER]
         yield {
             "file": files[number >> FILE_SHIFT] if number >= 0 else files[file],
             "connection": end.label,
-            "side": "server" if gap[G_RESPONSE] else "client",
-            "offset": gap[G_OFFSET],
-            "sizeBytes": gap[G_SIZE],
-            "reason": GAP_REASONS[gap[G_REASON]],
-            "time": _microseconds(gap[G_TIME]),
+            "side": "server" if gap[layout.G_RESPONSE] else "client",
+            "offset": gap[layout.G_OFFSET],
+            "sizeBytes": gap[layout.G_SIZE],
+            "reason": layout.GAP_REASONS[gap[layout.G_REASON]],
+            "time": _microseconds(gap[layout.G_TIME]),
             "packet": number & FILE_MASK if number >= 0 else None,
         }
 
@@ -136,27 +104,27 @@ def packet_batch(
     rows: Ints, connections: Ints, names: Names, files: Sequence[str], columns: Sequence[Column]
 ) -> pa.RecordBatch:
     """Return a row for each packet of TCP."""
-    order = np.argsort(rows[:, NUMBER], kind="stable")
+    order = np.argsort(rows[:, layout.NUMBER], kind="stable")
     rows = rows[order]
-    owners = rows[:, DIRECTION] >> 1
+    owners = rows[:, layout.DIRECTION] >> 1
     unique, inverse = np.unique(owners, return_inverse=True)
     ends = names.of(connections, unique.tolist())
-    side = rows[:, DIRECTION] & 1
-    by_client = side == np.where(connections[owners, CLIENT] == 1, 1, 0)
-    start = connections[owners, SIDE + side * SIDE_COLUMNS + START]
+    side = rows[:, layout.DIRECTION] & 1
+    by_client = side == np.where(connections[owners, layout.CLIENT] == 1, 1, 0)
+    start = connections[owners, layout.SIDE + side * layout.SIDE_COLUMNS + layout.START]
     made: dict[str, Callable[[], pa.Array]] = {
-        "time": lambda: pa.array(rows[:, TIME] // 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-        "file": lambda: pa.array(files, pa.string()).take(pa.array(rows[:, NUMBER] >> FILE_SHIFT, pa.int64())),
-        "packet": lambda: pa.array(rows[:, NUMBER] & FILE_MASK, pa.int64()),
+        "time": lambda: pa.array(rows[:, layout.TIME] // 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        "file": lambda: pa.array(files, pa.string()).take(pa.array(rows[:, layout.NUMBER] >> FILE_SHIFT, pa.int64())),
+        "packet": lambda: pa.array(rows[:, layout.NUMBER] & FILE_MASK, pa.int64()),
         "connection": lambda: _taken([one.label for one in ends], inverse, pa.string()),
         "sourceAddress": lambda: _either(ends, inverse, by_client, "client", "server", pa.string()),
         "sourcePort": lambda: _either(ends, inverse, by_client, "client_port", "server_port", pa.int32()),
         "targetAddress": lambda: _either(ends, inverse, ~by_client, "client", "server", pa.string()),
         "targetPort": lambda: _either(ends, inverse, ~by_client, "client_port", "server_port", pa.int32()),
-        "flags": lambda: _flags(rows[:, FLAGS]),
-        "streamOffset": lambda: pa.array(rows[:, OFFSET] - start, pa.int64()),
-        "sizeBytes": lambda: pa.array(rows[:, LENGTH], pa.int64()),
-        "capturedBytes": lambda: pa.array(rows[:, CAPTURED], pa.int64()),
+        "flags": lambda: _flags(rows[:, layout.FLAGS]),
+        "streamOffset": lambda: pa.array(rows[:, layout.OFFSET] - start, pa.int64()),
+        "sizeBytes": lambda: pa.array(rows[:, layout.LENGTH], pa.int64()),
+        "capturedBytes": lambda: pa.array(rows[:, layout.CAPTURED], pa.int64()),
     }
     return pa.RecordBatch.from_arrays([made[column.name]() for column in columns], schema=schema_of(columns))
 
