@@ -17,6 +17,7 @@ from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.rows import checked_names
+from kafkaframes.scan.slices import Source
 from kafkaframes.scan.where import Where
 
 _WORTH_A_TASK: Final = 32 << 20  # bytes; every task looks at all headers, so more tasks than cores gain nothing
@@ -51,6 +52,16 @@ class Work(NamedTuple):
     files: tuple[str, ...]
     options: CaptureOptions
 
+    @property
+    def size_bytes(self) -> int:
+        """0: each task looks at all headers."""
+        return 0
+
+    @property
+    def label(self) -> str:
+        """The files and the share."""
+        return f"{', '.join(self.files)}, share {self.options.share + 1} of {self.options.shares}"
+
 
 def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> list[Work]:
     """Share the connections of files out to tasks: each task looks at all headers, and at the payload of its own."""
@@ -81,25 +92,7 @@ _TIMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureWork:
-    """Some of the connections of files."""
-
-    work: Work
-
-    @property
-    def size_bytes(self) -> int:
-        """0: each slice looks at all headers."""
-        return 0
-
-    @property
-    def label(self) -> str:
-        """The files and the share."""
-        options = self.work.options
-        return f"{', '.join(self.work.files)}, share {options.share + 1} of {options.shares}"
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureSource:
+class CaptureSource(Source):
     """The rows of a table of captures.
 
     Attributes:
@@ -112,16 +105,6 @@ class CaptureSource:
     def label(self) -> str:
         """The table and the paths."""
         return f"{self.options.read.table} of {', '.join(self.options.paths)}"
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics that are chosen by name."""
-        return ()
-
-    @property
-    def is_files(self) -> bool:
-        """False: it is no log."""
-        return False
 
     @property
     def default_columns(self) -> tuple[str, ...]:
@@ -144,18 +127,16 @@ class CaptureSource:
     def _read(self, columns: Sequence[str]) -> Any:
         return replace(self.options.read, columns=tuple(columns))
 
-    def plan(self, where: Where, *, parts: int) -> Sequence[CaptureWork]:
+    def plan(self, where: Where, *, parts: int) -> Sequence[Work]:
         """List the files; connections are shared out to ``parts``."""
-        return [CaptureWork(work) for work in plan_works(self.options.files(), self.options, cores=parts)]
+        return plan_works(self.options.files(), self.options, cores=parts)
 
-    def read(
-        self, work: CaptureWork, columns: Sequence[str], where: Where, errors: list[Any]
-    ) -> Iterator[pa.RecordBatch]:
+    def read(self, work: Work, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share; what is wrong with files is appended to ``errors``."""
         conditions = list(_conditions(where, _TIMES[self.options.read.table]))
         needed = dict.fromkeys([*columns, *(name for name, _, _ in conditions)])
-        read = replace(work.work.options, columns=tuple(needed))
-        batches = CaptureBatches(work.work.files, read)
+        read = replace(work.options, columns=tuple(needed))
+        batches = CaptureBatches(work.files, read)
         reported = 0
         for batch in batches:
             errors += batches.problems[reported:]
@@ -165,13 +146,6 @@ class CaptureSource:
             if batch.num_rows:
                 yield batch.select(list(columns))
         errors += batches.problems[reported:]
-
-    def count(self, work: CaptureWork, where: Where) -> int | None:
-        """Return None: rows are known when they are read."""
-        return None
-
-    def close(self) -> None:
-        """Do nothing: files are closed when they are read."""
 
 
 def _conditions(where: Where, times: str) -> Iterator[tuple[str, str, Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from kafkaframes.scan.decoded import ValueDecoding
-from kafkaframes.scan.rows import RecordBatches
+from kafkaframes.scan.rows import LOG_COLUMNS, RecordBatches, schema_of
 from kafkaframes.scan.where import Where
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Work(Protocol):
 
 
 class Source(Protocol):
-    """What a scan reads."""
+    """What a scan reads; by default the records of topics, which are read before they are counted."""
 
     @property
     def label(self) -> str:
@@ -38,14 +38,17 @@ class Source(Protocol):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that are chosen by name."""
+        return ()
 
     @property
     def is_files(self) -> bool:
         """Whether it is segments as they were named, of which topic and partition may not be known."""
+        return False
 
     @property
     def default_columns(self) -> tuple[str, ...]:
         """The columns where none are chosen."""
+        return LOG_COLUMNS
 
     def checked(self, columns: Sequence[str], where: Where) -> None:
         """Check columns and conditions.
@@ -56,6 +59,7 @@ class Source(Protocol):
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of these columns."""
+        return schema_of(columns)
 
     def plan(self, where: Where, *, parts: int) -> Sequence[Any]:
         """Return the works, in the order of their rows.
@@ -74,9 +78,11 @@ class Source(Protocol):
 
     def count(self, work: Any, where: Where) -> int | None:
         """Return how many rows a work has, from headers alone; None where these do not say it."""
+        return None
 
     def close(self) -> None:
         """End what reading has kept open: connections."""
+        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,15 +159,6 @@ def write_varint(out: bytearray, value: int) -> None:
     _append(out, _zigzag(value, 32))
 
 
-def size_of_varint(value: int) -> int:
-    """Return how many bytes :func:`write_varint` appends.
-
-    >>> [size_of_varint(value) for value in (0, 63, 64, -64, -65, 8191, 8192)]
-    [1, 1, 2, 1, 2, 2, 3]
-    """
-    return _size(_zigzag(value, 32))
-
-
 def read_varlong(buf: Buffer, position: int) -> tuple[int, int]:
     """Read a zig-zag int64 of 1 to 10 bytes (``ByteUtils.readVarlong``).
 
@@ -185,8 +176,3 @@ def write_varlong(out: bytearray, value: int) -> None:
         EncodeError: ``value`` is no int64.
     """
     _append(out, _zigzag(value, 64))
-
-
-def size_of_varlong(value: int) -> int:
-    """Return how many bytes :func:`write_varlong` appends."""
-    return _size(_zigzag(value, 64))

@@ -9,9 +9,10 @@ it; no release up to 4.4 does, and its layout is the KIP's, not a published spec
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, SpecError, TruncatedError
@@ -45,6 +46,22 @@ class Frame:
     def correlation_id(self) -> int:
         """What pairs a response with its request."""
         return int(self.header.correlation_id)
+
+
+class HeaderValues(TypedDict, total=False):
+    """What the header of a request has, beside its API and version.
+
+    Attributes:
+        correlation_id: comes back in the response.
+        client_id: of the client; left out where the header has none (ControlledShutdown 0).
+        client_instance_id: KIP-1313, for header version 3.
+        header_tags: raw tagged fields of the header (KIP-482's trace ids), for flexible versions.
+    """
+
+    correlation_id: int
+    client_id: str | None
+    client_instance_id: UUID | None
+    header_tags: Sequence[tuple[int, bytes]] | None
 
 
 @cache
@@ -186,48 +203,21 @@ def decode_response(
     return Frame(api_key, version, header_version, header, body)
 
 
-def encode_request(
-    body: Message,
-    version: int,
-    *,
-    correlation_id: int = 0,
-    client_id: str | None = None,
-    client_instance_id: UUID | None = None,
-    header_tags: list[tuple[int, bytes]] | None = None,
-) -> bytes:
+def encode_request(body: Message, version: int, **header: Unpack[HeaderValues]) -> bytes:
     """Return a request: its header, of the version that the API wants, and the body. No size before it.
 
     Args:
         body: a request.
         version: the API version.
-        correlation_id: comes back in the response.
-        client_id: who asks; left out where the header has none (ControlledShutdown 0).
-        client_instance_id: KIP-1313, for header version 3.
-        header_tags: raw tagged fields of the header (KIP-482's trace ids), for flexible versions.
+        header: its fields, as of ``HeaderValues``.
 
     Raises:
         EncodeError: ``body`` is no request, or cannot be written.
     """
-    parts = encode_request_parts(
-        body,
-        version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-        client_instance_id=client_instance_id,
-        header_tags=header_tags,
-    )
-    return b"".join(parts)
+    return b"".join(encode_request_parts(body, version, **header))
 
 
-def encode_request_parts(
-    body: Message,
-    version: int,
-    *,
-    correlation_id: int = 0,
-    client_id: str | None = None,
-    client_instance_id: UUID | None = None,
-    header_tags: list[tuple[int, bytes]] | None = None,
-) -> list[bytes]:
+def encode_request_parts(body: Message, version: int, **header: Unpack[HeaderValues]) -> list[bytes]:
     """Return what ``encode_request`` returns in pieces: long fields, such as records, are not copied.
 
     Raises:
@@ -235,16 +225,16 @@ def encode_request_parts(
     """
     if body.spec.type != "request" or body.spec.api_key is None:
         raise EncodeError(f"{body.spec.name} is no request")
-    header = request_header_class()(
+    written = request_header_class()(
         request_api_key=body.spec.api_key,
         request_api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-        client_instance_id=client_instance_id or NIL_UUID,
-        unknown_tags=header_tags or (),
+        correlation_id=header.get("correlation_id", 0),
+        client_id=header.get("client_id"),
+        client_instance_id=header.get("client_instance_id") or NIL_UUID,
+        unknown_tags=header.get("header_tags") or (),
     )
     parts = (bytes(part) if isinstance(part, Part) else part for part in body.encode_parts(version))
-    return [header.encode(body.spec.header_version(version)), *parts]
+    return [written.encode(body.spec.header_version(version)), *parts]
 
 
 def encode_response(

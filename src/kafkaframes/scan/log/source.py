@@ -15,7 +15,8 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_found
-from kafkaframes.scan.rows import LOG_COLUMNS, Counting, known_columns, schema_of
+from kafkaframes.scan.rows import Counting, known_columns
+from kafkaframes.scan.slices import Source
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName
@@ -44,7 +45,7 @@ class LogWork:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSource:
+class LogSource(Source):
     """The records of a log.
 
     Attributes:
@@ -72,18 +73,9 @@ class LogSource:
         """The topics that are chosen by name."""
         return tuple(name for name in self.names if not has_magic(name))
 
-    @property
-    def default_columns(self) -> tuple[str, ...]:
-        """Topic, partition, and what a record has."""
-        return LOG_COLUMNS
-
     def checked(self, columns: Sequence[str], where: Where) -> None:
         """Check the names of columns."""
         known_columns(columns)
-
-    def schema(self, columns: Sequence[str]) -> pa.Schema:
-        """Return the schema of these columns."""
-        return schema_of(columns)
 
     def plan(self, where: Where, *, parts: int) -> Sequence[LogWork]:
         """List the log, look up what start and end mean, and cut it at batches."""
@@ -141,9 +133,6 @@ class LogSource:
                 if gaps or (run.end is not None and run.end.status in DAMAGED_ENDS):
                     return None
         return None if gaps else total
-
-    def close(self) -> None:
-        """Do nothing: files are closed when they are read."""
 
 
 _UNBOUNDED = -(2**63), 2**63 - 1

@@ -49,6 +49,16 @@ class Range:
         """The partition."""
         return TopicPartition(self.topic, self.partition)
 
+    @property
+    def size_bytes(self) -> int:
+        """0: a broker does not say it."""
+        return 0
+
+    @property
+    def label(self) -> str:
+        """The partition and its offsets."""
+        return f"{self.place}, offsets {self.first} to {self.end}"
+
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
     """Return a consumer that joins no group and reads from offsets that the caller sets."""
