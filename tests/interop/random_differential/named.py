@@ -112,6 +112,12 @@ NAMED = (
         never_answered,
     ),
     Named(
+        "Produce|TxnOffsetCommit",
+        r"\.errorCode$",
+        "Kafka asks its coordinator about many clients at once, and answers all of them by the version of the first",
+        either((120, 48), (48, 120)),
+    ),
+    Named(
         "ListGroups",
         r"\.groups\.length$",
         "an empty consumer group that JoinGroup with a member id has ended: Kafka lists it until it writes something",

@@ -286,7 +286,12 @@ BY_API: dict[str, dict[str, Maker]] = {
         "producerEpoch": lambda draw: symbol("epoch", draw.transaction),
         "coordinatorEpoch": choice(0),
     },
-    "ShareFetch": {"shareAcquireMode": choice(0, 1), "isRenewAck": choice(False)},
+    # Kafka reads a group's state beside the fetch: one that does not wait may be answered before or after.
+    "ShareFetch": {
+        "shareAcquireMode": choice(0, 1),
+        "isRenewAck": choice(False),
+        "maxWaitMs": choice(100, odd=(100, 50, 20)),
+    },
     "ShareAcknowledge": {"isRenewAck": choice(False)},
     "Metadata": {"topicId": lambda draw: uuid_text(NIL) if draw.random.random() < 0.5 else topic_id(draw)},
 }
