@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import typing
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import kafkaframes
 from kafkaframes import errors
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.jobs.functions import RestoreOptions
+from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
 
 SHOP = Path(__file__).parent / "data" / "examples" / "kafka-4.3"
@@ -95,8 +94,10 @@ def test_mistakes_are_ours(tmp_path):
         kafkaframes.restore_log(SHOP, tmp_path / "new", topic="orders")
 
 
-def test_the_settings_of_a_restore_are_those_that_are_typed():
-    assert set(typing.get_type_hints(RestoreOptions)) == {field.name for field in fields(RestoreSettings)}
+def test_the_keywords_of_a_job_are_its_settings():
+    for function, kind in ((kafkaframes.restore_log, RestoreSettings), (kafkaframes.mirror_topics, MirrorSettings)):
+        keywords = list(inspect.signature(function).parameters)[2:]
+        assert keywords == [field.name for field in fields(kind)]
 
 
 def test_errors_names_every_exception():

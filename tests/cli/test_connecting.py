@@ -9,7 +9,7 @@ from tests.cli.calling import ask
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.cli import connecting
-from kafkaframes.cli.connecting import SERVERS, pairs_of, place_of, print_rows, settings_of
+from kafkaframes.cli.connecting import SERVERS, pairs_of, print_rows, settings_of, topic_partition_of
 from kafkaframes.cli.text import say
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 
@@ -35,7 +35,7 @@ def test_a_value_may_hold_equals_signs_and_be_empty():
 @pytest.mark.parametrize("text", ["orders", "orders:", ":3", "orders:-1", "orders:x"])
 def test_what_is_no_topic_partition_is_refused(text):
     with pytest.raises(OptionError, match="TOPIC:PARTITION"):
-        place_of(text)
+        topic_partition_of(text)
 
 
 def test_rows_are_aligned_and_a_missing_value_is_empty_or_null(capsys):

@@ -3,7 +3,7 @@
 import pytest
 
 import kafkaframes
-from kafkaframes.cli.copies import MOST_DECISIONS, decision_lines, has_copies, one_log
+from kafkaframes.cli.options import MOST_DECISIONS, decision_lines, has_copies, one_log
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover

@@ -3,8 +3,7 @@
 import click
 import pytest
 
-from kafkaframes.cli.flags import flags_of
-from kafkaframes.cli.lazy import LazyGroup
+from kafkaframes.cli.lazy import LazyGroup, flags_of
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 
 

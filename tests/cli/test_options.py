@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from tests.capture.own_specs import write_specs, write_traffic
 from tests.cli.calling import ask
 
-from kafkaframes.cli.options import opens_batches, reads, size, spark_storage, storage_of, times_of, with_options
+from kafkaframes.cli.options import opens_batches, reads, size, spark_storage, times_of, with_options
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import storage_of
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.records.limits import current_budget
@@ -99,3 +100,10 @@ def test_audit_names_own_apis_and_redact_keeps_them(folder, tmp_path):
     }
     out = tmp_path / "share.pcapng"
     assert "4 calls" in ask("redact", trace, "-o", str(out), "--specs", str(folder)).output
+
+
+def test_formats_are_those_that_can_be_written():
+    from kafkaframes.cli.options import FORMATS
+    from kafkaframes.jobs.export.writers import FORMATS as WRITERS
+
+    assert tuple(WRITERS) == FORMATS

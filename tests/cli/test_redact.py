@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from kafkaframes.capture.reader import read_capture
-from kafkaframes.cli.redact import command
+from kafkaframes.cli.record import redact as command
 from kafkaframes.errors import OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "captures"

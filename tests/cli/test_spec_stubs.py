@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from tests.capture.own_specs import write_specs
 
 from kafkaframes.cli.main import cli
-from kafkaframes.cli.spec_stubs import STUB
+from kafkaframes.cli.spec_import import STUB
 from kafkaframes.protocol.messages import kafka, message
 from kafkaframes.protocol.spec import catalog
 

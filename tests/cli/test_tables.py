@@ -1,6 +1,6 @@
 """Tables in a terminal and in a pipe."""
 
-from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import print_table
 
 
 def test_columns_are_aligned_and_an_empty_one_is_left_out(capsys):

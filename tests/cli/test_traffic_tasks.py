@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkaframes.cli import traffic_tasks as module
-from kafkaframes.cli.traffic_tasks import measured, traffic_tasks
+from kafkaframes.cli import workers as module
+from kafkaframes.cli.workers import measured, traffic_tasks
 from kafkaframes.errors import OptionError
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.mirror.settings import MirrorSettings
+from kafkaframes.jobs.mirror.settings import check_ends
 
 ROOT = Path(kafkaframes.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
@@ -29,4 +29,4 @@ def test_no_error_below_the_command_line_names_a_flag():
 
 def test_a_function_names_its_setting():
     with pytest.raises(OptionError, match=r"^`source` is empty"):
-        MirrorSettings(source="", target="b:1")
+        check_ends("", "b:1")

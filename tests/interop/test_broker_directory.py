@@ -19,7 +19,7 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Producer
-from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.cluster import TopicLayout, bootstrap_checkpoint
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.files.checkpoints import read_meta_properties
 from kafkaframes.storage.files.names import TopicPartition

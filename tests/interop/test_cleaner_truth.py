@@ -17,7 +17,7 @@ from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segment
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
-from kafkaframes.jobs.convert.job import run_here
+from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.storage.log.discover import discover

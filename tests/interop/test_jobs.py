@@ -19,8 +19,8 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
-from kafkaframes.jobs.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
-from kafkaframes.jobs.restore.kraft import TopicLayout, id_text
+from kafkaframes.jobs.restore.cluster import Ends, Node, TopicLayout, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.settings import id_text
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition

@@ -12,8 +12,16 @@ from tests.interop import brokers
 from tests.interop.brokers import check_in_order, read, users
 from tests.storage.log.test_overflow import FAR, LIMIT, one
 
-from kafkaframes.jobs.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
-from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint, id_text
+from kafkaframes.jobs.restore.cluster import (
+    Ends,
+    Node,
+    TopicLayout,
+    bootstrap_checkpoint,
+    checkpoint_files,
+    id_text,
+    node_files,
+    write_all,
+)
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
 from kafkaframes.storage.files.checkpoints import MetaProperties

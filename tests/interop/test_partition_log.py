@@ -10,7 +10,7 @@ from tests.interop import brokers
 from tests.interop.brokers import errors_in, read
 from tests.storage.partition.builders import batch, idempotent, marker, transactional
 
-from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.cluster import TopicLayout, bootstrap_checkpoint
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.checkpoints import MetaProperties
 from kafkaframes.storage.files.names import TopicPartition

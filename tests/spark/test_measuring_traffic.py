@@ -8,8 +8,7 @@ import pytest
 
 from kafkaframes.jobs.analyze.outcome import merged
 from kafkaframes.jobs.analyze.proposals import Question
-from kafkaframes.jobs.analyze.record_cost import measure_records
-from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.traffic import Task, measure_records
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.spark.jobs import run_on_spark
 

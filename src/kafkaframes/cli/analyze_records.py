@@ -11,9 +11,8 @@ import click
 
 from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
 from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, workers_option
-from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.text import say
-from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
+from kafkaframes.cli.text import print_table, say
+from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -37,12 +36,12 @@ def command(sources: tuple[str, ...], ports: str, as_json: bool, on_spark: bool,
     """
     captures = tuple(source for source in sources if _is_capture(source))
     logs = [source for source in sources if source not in captures]
-    found: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
+    result: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
     if captures:
-        found |= _measure_captures(captures, ports, on_spark=on_spark, jobs=jobs)
+        result |= _measure_captures(captures, ports, on_spark=on_spark, jobs=jobs)
     elif ports or on_spark:
         raise OptionError(f"{'--ports' if ports else '--spark'} is for captures")
-    for what, sizes in found.items():
+    for what, sizes in result.items():
         if as_json:
             say(json.dumps({"source": what} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
             continue
@@ -86,15 +85,15 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
 def _measure_captures(
     paths: tuple[str, ...], ports: str, *, on_spark: bool, jobs: int | None
 ) -> dict[str, RecordSizes]:
-    from kafkaframes.jobs.analyze.record_cost import FETCHED, PRODUCED, measure_records
     from kafkaframes.jobs.analyze.records import RecordSizes
+    from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, measure_records
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
-    found = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
+    result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
     for part in measured(measure_records, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
         for what, sizes in part.items():
-            found[what].merge(sizes)
-    return found
+            result[what].merge(sizes)
+    return result
 
 
 def _print(sizes: RecordSizes) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import print_table
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze import tag_header
 from kafkaframes.jobs.analyze.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
@@ -81,8 +81,8 @@ def _print_headers(headers: Sequence[tag_header.HeaderSize], lengths: Sequence[i
     print_table(["length", *(f"tag {tag}" for tag in tags)], rows)
 
 
-def _pair(one: tag_header.HeaderSize) -> str:
-    return f"{one.interleaved}/{one.adopted}" + ("*" if one.interleaved < one.adopted else "")
+def _pair(entry: tag_header.HeaderSize) -> str:
+    return f"{entry.interleaved}/{entry.adopted}" + ("*" if entry.interleaved < entry.adopted else "")
 
 
 def _print_fields(fields: Sequence[TaggedField]) -> None:
@@ -106,8 +106,8 @@ def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:
         for one in (sizes if each else ())
         for written, by_scheme in (("no", one.bare), ("yes", one.filled))
     ]
-    for written, found in (("no", [one.bare for one in sizes]), ("yes", [one.filled for one in sizes])):
-        totals = [sum(by_scheme[scheme] for by_scheme in found) for scheme in SCHEMES]
+    for written, result in (("no", [one.bare for one in sizes]), ("yes", [one.filled for one in sizes])):
+        totals = [sum(by_scheme[scheme] for by_scheme in result) for scheme in SCHEMES]
         rows.append([f"all {len(sizes)}", written, *(f"{n} ({_percent(n, totals[0])})" for n in totals)])
     print_table(["messages", "tagged fields written", *SCHEMES], rows)
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.options import name_links, replicas_option, storage_of, store_options, with_options
+from kafkaframes.cli.options import name_links, replicas_option, store_options, with_options
 from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import storage_of
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def command(
     schema_registry: str | None,
     key_files: tuple[str, ...],
     follow_links: bool,
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.
 
@@ -129,30 +130,30 @@ def command(
     address = None if control is None else _address(control, "--control")
     token = None if control_token_file is None else token_of_file(control_token_file)
     if metrics is not None:
-        given["metrics_host"], given["metrics_port"] = _address(metrics, "--metrics-port")
+        flags["metrics_host"], flags["metrics_port"] = _address(metrics, "--metrics-port")
     known, unknown = _settings(config, settings)
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
-    if directory and not given["data_dir"] and not given["serve"]:
-        given["data_dir"] = directory.partition(",")[0]
-    given["storage"] = storage_of(key_files, follow_links=follow_links)
-    given["listeners"] = listeners = listeners_of(known)
+    if directory and not flags["data_dir"] and not flags["serve"]:
+        flags["data_dir"] = directory.partition(",")[0]
+    flags["storage"] = storage_of(key_files, follow_links=follow_links)
+    flags["listeners"] = listeners = listeners_of(known)
     if sasl is not None:
         known["sasl.enabled.mechanisms"] = sasl
     users += _users(sasl_users_file)
-    given["security"] = security_of(known, listeners=listeners, users=users, certificate=certificate, key=key)
+    flags["security"] = security_of(known, listeners=listeners, users=users, certificate=certificate, key=key)
     with ExitStack() as stack:
         write = None
         if request_log is not None:
-            refuse_inside(Path(request_log), filter(None, (*given["serve"], given["data_dir"])))
+            refuse_inside(Path(request_log), filter(None, (*flags["serve"], flags["data_dir"])))
             file = stack.enter_context(open_request_log(request_log))
             write = partial(print, file=file, flush=True)
-        broker = Broker(config=known, journal=control is not None, request_log=write, **given)
+        broker = Broker(config=known, journal=control is not None, request_log=write, **flags)
         if schema_registry is not None:
-            given["schema_registry"] = _serve_schemas(stack, schema_registry)
+            flags["schema_registry"] = _serve_schemas(stack, schema_registry)
         if address is None:
-            asyncio.run(_run(broker, given, unknown))
+            asyncio.run(_run(broker, flags, unknown))
         else:
-            _run_controlled(broker, address, token, partial(_announce, broker, given, unknown))
+            _run_controlled(broker, address, token, partial(_announce, broker, flags, unknown))
 
 
 def _users(file: str | None) -> tuple[str, ...]:
@@ -173,15 +174,15 @@ def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, 
     unknown: tuple[str, ...] = ()
     if config is not None:
         known, unknown = read_properties(Path(config).read_bytes(), file=config)
-    for one in settings:
-        key, equals, value = one.partition("=")
+    for setting in settings:
+        key, equals, value = setting.partition("=")
         if not equals or not is_known(key):
             raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {key!r}")
         known[key] = value
     return known, unknown
 
 
-async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
+async def _run(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
     import asyncio
 
     stop = asyncio.Event()
@@ -189,7 +190,7 @@ async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with broker:
-        _announce(broker, given, unknown)
+        _announce(broker, flags, unknown)
         await stop.wait()
         _tell("stopping")
 
@@ -229,18 +230,18 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _announce(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
+def _announce(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
     """Say where it listens, how durable it is, and how to stop it."""
     _tell(f"listening on {broker.bootstrap_servers}")
     if broker.metrics_url is not None:
         _tell(f"  metrics on {broker.metrics_url}")
-    if "schema_registry" in given:
-        _tell(f"  schema registry on {given['schema_registry']}")
-    for line in _banner(broker, given, unknown):
+    if "schema_registry" in flags:
+        _tell(f"  schema registry on {flags['schema_registry']}")
+    for line in _banner(broker, flags, unknown):
         _tell(line)
-    if not given["storage"].get(FOLLOW_LINKS):
+    if not flags["storage"].get(FOLLOW_LINKS):
         with if_anybody_reads():
-            name_links(given["serve"])
+            name_links(flags["serve"])
 
 
 def _tell(line: str) -> None:
@@ -249,9 +250,9 @@ def _tell(line: str) -> None:
         click.echo(line, err=True)
 
 
-def _banner(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> list[str]:
-    served = ", ".join(given["serve"])
-    place = f"serving {served}: only read" if served else f"data in {given['data_dir']}"
+def _banner(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> list[str]:
+    served = ", ".join(flags["serve"])
+    place = f"serving {served}: only read" if served else f"data in {flags['data_dir']}"
     meanings = {
         "memory": "in memory: gone when it stops",
         "log": "an acknowledged record is written: it survives kill -9, not a power cut",
@@ -259,8 +260,8 @@ def _banner(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> 
     }
     durability = broker.durability
     lines = [
-        meanings["memory"] if durability == "memory" and not given["serve"] else place,
-        f"durability {durability}: {meanings[durability]}" if not given["serve"] else "consumers may commit, in memory",
+        meanings["memory"] if durability == "memory" and not flags["serve"] else place,
+        f"durability {durability}: {meanings[durability]}" if not flags["serve"] else "consumers may commit, in memory",
         "one node, for development and tests; SIGTERM or Ctrl-C stops it",
     ]
     lines += broker.remarks[:MOST_REMARKS]

@@ -32,44 +32,44 @@ def show(path: str, as_json: bool) -> None:
     """
     from kafkaframes.jobs.checkpoint import read_checkpoint
 
-    found = read_checkpoint(path)
+    result = read_checkpoint(path)
     if as_json:
-        say(json.dumps(_as_json(found), indent=2))
+        say(json.dumps(_as_json(result), indent=2))
         return
-    state = "in flight: the next run repeats it" if found.is_in_flight else "done"
-    say(f"query {found.query_id}, micro-batch {found.planned} {state}")
-    if found.operators:
-        say(f"state of {', '.join(found.operators)}")
-    for source in found.sources:
+    state = "in flight: the next run repeats it" if result.is_in_flight else "done"
+    say(f"query {result.query_id}, micro-batch {result.planned} {state}")
+    if result.operators:
+        say(f"state of {', '.join(result.operators)}")
+    for source in result.sources:
         if source.planned is None:
             say(f"source {source.number}: no offsets of topics")
             continue
         say(f"source {source.number}: up to {json.dumps(source.planned)}")
-    _advise(found)
+    _advise(result)
 
 
-def _advise(found: Checkpoint) -> None:
+def _advise(result: Checkpoint) -> None:
     """Say what must be given to the next run."""
     from kafkaframes.jobs.checkpoint import starting_offsets
 
-    if not found.first_is_in_flight:
+    if not result.first_is_in_flight:
         return
-    known = starting_offsets(found)
+    known = starting_offsets(result)
     for number, text in known.items():
         say(f"source {number} with kafka-topic: give startingOffsets={text} until that micro-batch is done")
-    if len(known) < len([one for one in found.sources if one.planned is not None]):
+    if len(known) < len([one for one in result.sources if one.planned is not None]):
         say("it is the query's first one, and where it begins is not noted: give startingOffsets as JSON")
 
 
-def _as_json(found: Checkpoint) -> dict[str, object]:
+def _as_json(result: Checkpoint) -> dict[str, object]:
     sources = [
-        {"number": one.number, "begins": one.begins, "planned": one.planned, "done": one.done} for one in found.sources
+        {"number": one.number, "begins": one.begins, "planned": one.planned, "done": one.done} for one in result.sources
     ]
     return {
-        "queryId": found.query_id,
-        "planned": found.planned,
-        "done": found.done,
-        "operators": list(found.operators),
+        "queryId": result.query_id,
+        "planned": result.planned,
+        "done": result.done,
+        "operators": list(result.operators),
         "sources": sources,
     }
 
@@ -107,7 +107,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _offsets(text: str) -> Offsets:
     from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
 
-    found = offsets_of(text)
-    if found is None:
+    result = offsets_of(text)
+    if result is None:
         raise OptionError(f'--begins {text}: must be JSON such as {{"orders": {{"0": 23}}}}')
-    return found
+    return result

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,8 @@ import click
 
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import topic_option
-from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.storage.files.row_counts import row_counts_text
 from kafkaframes.storage.files.semantics import SEMANTICS
 
 if TYPE_CHECKING:
@@ -120,20 +117,20 @@ def _proof_json(proof: Proof) -> dict[str, Any]:
 
 def _show(report: CompactionReport) -> None:
     rows = []
-    for one in report.partitions:
-        why = "; ".join(f"{number:,} {reason}" for reason, number in sorted(one.dropped.items()))
-        if not one.cleaned:
-            why = f"nothing to clean ({one.reason})"
-        span = f"{one.first_dirty_offset:,} to {one.end_offset:,}"
-        gone = f"{one.records_read - one.records_kept:,} of {one.records_read:,}"
-        rows.append((one.name, span, gone, size_text(one.bytes_read), size_text(one.bytes_written), why))
+    for partition in report.partitions:
+        why = "; ".join(f"{number:,} {reason}" for reason, number in sorted(partition.dropped.items()))
+        if not partition.cleaned:
+            why = f"nothing to clean ({partition.reason})"
+        span = f"{partition.first_dirty_offset:,} to {partition.end_offset:,}"
+        gone = f"{partition.records_read - partition.records_kept:,} of {partition.records_read:,}"
+        rows.append(
+            (partition.name, span, gone, size_text(partition.bytes_read), size_text(partition.bytes_written), why)
+        )
     goes = "removed" if report.destination else "would go"
     print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
-    left_out = sum((Counter(one.dropped) for one in report.partitions), Counter[str]())
-    read, kept = (sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_kept"))
-    say(row_counts_text(read, kept, left_out))
+    say(report.counted)
     if report.destination:
-        say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+        say(report.ending)
 
 
 def _show_proof(proof: Proof) -> None:

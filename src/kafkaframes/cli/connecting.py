@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -15,9 +16,11 @@ from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
+    from kafkaframes.client import Admin
     from kafkaframes.client.settings import ClientSettings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Connect: TypeAlias = Callable[[], "Admin"]
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 as_json_option = json_option_of("As JSON.")
 timeout_option = click.option(
@@ -70,6 +73,21 @@ def connecting(function: Function) -> Function:
         help=f"The cluster; several with commas. Default: ${SERVERS}, or localhost:9092.",
     )
     return servers(properties(timeout_option(function)))
+
+
+def with_admin(function: Function) -> Function:
+    """Add the same, and hand the command ``connect`` in their place, which opens an admin of the cluster."""
+
+    @wraps(function)
+    def run(*, servers: str | None, properties: tuple[str, ...], timeout: float, **options: Any) -> Any:
+        def connect() -> Admin:
+            from kafkaframes.client import Admin
+
+            return Admin(**reached(servers, properties, timeout))
+
+        return function(connect=connect, **options)
+
+    return connecting(run)  # type: ignore[return-value]
 
 
 def reached(
@@ -135,10 +153,10 @@ def confirmed(question: str) -> Callable[[Function], Function]:
     return click.option("--yes", is_flag=True, expose_value=False, callback=ask, help="Delete without a question.")
 
 
-def place_of(text: str) -> tuple[str, int]:
+def topic_partition_of(text: str) -> tuple[str, int]:
     """Read a topic partition.
 
-    >>> place_of("orders-eu:3")
+    >>> topic_partition_of("orders-eu:3")
     ('orders-eu', 3)
 
     Raises:
@@ -158,7 +176,7 @@ def print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
     if not rows:
         return
     lines = [list(rows[0])] + [["" if value is None else str(value) for value in row.values()] for row in rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
@@ -169,10 +187,10 @@ def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:
     Raises:
         OptionError: one is not of that form.
     """
-    found = {}
-    for one in texts:
-        key, equals, value = one.partition("=")
+    result = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
         if not equals or not key:
-            raise OptionError(f"{option}{one}: must be KEY=VALUE")
-        found[key] = value
-    return found
+            raise OptionError(f"{option}{text}: must be KEY=VALUE")
+        result[key] = value
+    return result

@@ -45,7 +45,7 @@ Writer = Callable[[Row], bytes]
 @click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which goes on where it was.")
 @click.option("--read-committed", is_flag=True, help="No record of an aborted or open transaction.")
 @opens_batches
-def command(topic: str, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
+def command(topic: str, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
     """Print the records of TOPIC.
 
     \b
@@ -57,33 +57,33 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **give
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
-    more = {"isolation.level": "read_committed" if given["read_committed"] else "read_uncommitted"}
-    asked = parse_offsets(given["offsets"])
-    if given["group"] is not None:
-        more |= {"group.id": given["group"], "auto.offset.reset": _reset(asked)}
-    write = None if given["form"] == "arrow" and not given["pattern"] else _writer(given["pattern"], given["form"])
-    settings = reached(servers, properties, given["timeout"], more=more, kind=ConsumerSettings)
+    more = {"isolation.level": "read_committed" if flags["read_committed"] else "read_uncommitted"}
+    requested = parse_offsets(flags["offsets"])
+    if flags["group"] is not None:
+        more |= {"group.id": flags["group"], "auto.offset.reset": _reset(requested)}
+    write = None if flags["form"] == "arrow" and not flags["pattern"] else _writer(flags["pattern"], flags["form"])
+    settings = reached(servers, properties, flags["timeout"], more=more, kind=ConsumerSettings)
     with Consumer(**settings) as consumer:
-        tables = _tables(consumer, topic, asked, given)
+        tables = _tables(consumer, topic, requested, flags)
         if write is None:
             _write_arrow(tables)
         else:
             _write_rows(tables, write)
 
 
-def _reset(asked: Range) -> str:
-    return "latest" if asked.start_offset == _MOST else "earliest"
+def _reset(requested: Range) -> str:
+    return "latest" if requested.start_offset == _MOST else "earliest"
 
 
-def _tables(consumer: Consumer, topic: str, asked: Range, given: dict[str, Any]) -> Iterator[pa.Table]:
+def _tables(consumer: Consumer, topic: str, requested: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
     """Yield what is asked for, until there is enough or (with -e) the end."""
-    places = _places(consumer, topic, given["partitions"])
-    ends = _ends(consumer, places, asked) if given["ends"] or asked.end_timestamp is not None else None
-    if given["group"] is not None:
+    places = _places(consumer, topic, flags["partitions"])
+    ends = _ends(consumer, places, requested) if flags["ends"] or requested.end_timestamp is not None else None
+    if flags["group"] is not None:
         consumer.subscribe([topic])
     else:
-        consumer.assign(_starts(consumer, places, asked))
-    left = given["count"]
+        consumer.assign(_starts(consumer, places, requested))
+    left = flags["count"]
     while left is None or left > 0:
         if ends is not None and _is_through(consumer, ends):
             return
@@ -98,33 +98,33 @@ def _tables(consumer: Consumer, topic: str, asked: Range, given: dict[str, Any])
             yield table
 
 
-def _places(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[TopicPartition]:
+def _places(consumer: Consumer, topic: str, requested: tuple[int, ...]) -> list[TopicPartition]:
     from kafkaframes.client import TopicPartition
 
     known = consumer.partitions_for(topic)
-    missing = [number for number in wanted if TopicPartition(topic, number) not in known]
+    missing = [number for number in requested if TopicPartition(topic, number) not in known]
     if missing:
         raise OptionError(f"topic {topic} has no partition {missing[0]}, it has {len(known)}")
-    return [one for one in known if not wanted or one.partition in wanted]
+    return [one for one in known if not requested or one.partition in requested]
 
 
-def _starts(consumer: Consumer, places: list[TopicPartition], asked: Range) -> dict[TopicPartition, int]:
+def _starts(consumer: Consumer, places: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
     first, last = consumer.beginning_offsets(places), consumer.end_offsets(places)
-    if asked.start_timestamp is not None:
-        found = consumer.offsets_for_times(dict.fromkeys(places, asked.start_timestamp))
-        return {one: at.offset if at.offset >= 0 else last[one] for one, at in found.items()}
-    if asked.start_offset is None:
+    if requested.start_timestamp is not None:
+        result = consumer.offsets_for_times(dict.fromkeys(places, requested.start_timestamp))
+        return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
+    if requested.start_offset is None:
         return first
-    wanted = asked.start_offset
+    wanted = requested.start_offset
     return {one: min(max(wanted if wanted >= 0 else last[one] + wanted, first[one]), last[one]) for one in places}
 
 
-def _ends(consumer: Consumer, places: list[TopicPartition], asked: Range) -> dict[TopicPartition, int]:
+def _ends(consumer: Consumer, places: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
     last = consumer.end_offsets(places)
-    if asked.end_timestamp is None:
+    if requested.end_timestamp is None:
         return last
-    found = consumer.offsets_for_times(dict.fromkeys(places, asked.end_timestamp))
-    return {one: at.offset if at.offset >= 0 else last[one] for one, at in found.items()}
+    result = consumer.offsets_for_times(dict.fromkeys(places, requested.end_timestamp))
+    return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
 
 
 def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
@@ -134,8 +134,8 @@ def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
 
 def _skip_gaps(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
     """Do not wait for what a compacted log ends without."""
-    for one in consumer.assignment():
-        consumer.skip_gap(one, ends.get(one, 0))
+    for entry in consumer.assignment():
+        consumer.skip_gap(entry, ends.get(entry, 0))
 
 
 def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table:
@@ -211,7 +211,7 @@ _RENDER: dict[str, Writer] = {
 
 
 def _json_line(row: Row) -> bytes:
-    found = {
+    result = {
         "topic": row["topic"],
         "partition": row["partition"],
         "offset": row["offset"],
@@ -220,7 +220,7 @@ def _json_line(row: Row) -> bytes:
         "value": _text(row["value"]),
         "headers": [[one["key"], _text(one["value"])] for one in row["headers"] or ()],
     }
-    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(result, separators=(",", ":")).encode() + b"\n"
 
 
 def _text(value: bytes | None) -> str | None:

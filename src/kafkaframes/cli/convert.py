@@ -1,4 +1,4 @@
-"""``kafkaframes convert SRC --record-format v2 --to DIR``: another record format."""
+"""``kafkaframes convert`` and ``recompress``: a log in another record format, in another codec."""
 
 from __future__ import annotations
 
@@ -67,14 +67,39 @@ def command(
     rewriting.rewrite(sources, settings, to=to, **options)
 
 
-def _said(record_format: str | None, given: tuple[str, ...]) -> tuple[str, str | None]:
+def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str | None]:
     """Return format and directory: ``--to v2`` names a format where ``--record-format`` does not."""
-    places = list(given)
+    places = list(flags)
     if record_format is None:
-        record_format = next((one for one in given if one in rewriting.RECORD_FORMATS), None)
+        record_format = next((one for one in flags if one in rewriting.RECORD_FORMATS), None)
         if record_format is None:
             raise OptionError(f"give --record-format: {', '.join(rewriting.RECORD_FORMATS)}")
         places.remove(record_format)
     if len(places) > 1:
         raise OptionError(f"give --to DIR once, not {', '.join(places)}")
     return record_format, places[0] if places else None
+
+
+@click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+@rewriting.codec_option(required=True, help="The codec to write.")
+@rewriting.level_option
+@rewriting.to_option
+@rewriting.output_options
+@rewriting.run_options
+def recompress(
+    sources: tuple[str, ...], codec: str, level: int | None, mode: str, batch_bytes: int, **options: Any
+) -> None:
+    """Compress a log anew; each batch keeps its format, its header and its records.
+
+    SRC is a log directory, a topic partition's directory or a segment; several are one
+    log:
+    copies are merged. zstd needs format v2 (see convert).
+
+    Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
+    """
+    from kafkaframes.jobs.convert.settings import RewriteSettings
+    from kafkaframes.records.codecs import codec_of
+
+    settings = RewriteSettings(codec=codec_of(codec), level=level, batch_bytes=batch_bytes, mode=mode)
+    rewriting.rewrite(sources, settings, **options)

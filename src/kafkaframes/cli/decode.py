@@ -5,20 +5,156 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 from base64 import b64encode
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kafkaframes.cli.frames import annotate, read_bytes, which_message
-from kafkaframes.cli.options import json_option_of
-from kafkaframes.errors import CorruptRecordError
-from kafkaframes.protocol.messages.annotate import Annotated, Run
+from kafkaframes.cli.options import json_option_of, specs_option
+from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.protocol.messages.annotate import (
+    Annotated,
+    Run,
+    annotate_body,
+    annotate_request,
+    annotate_response,
+    compare,
+)
+from kafkaframes.protocol.messages.registry import Apis, message_of
 from kafkaframes.records.annotate import HEADERS, RECORDS, Drawing, are_records, draw_records
 
 if TYPE_CHECKING:
     from kafkaframes.records.batch import Batch
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
+
+
+def read_bytes(source: str) -> bytes:
+    """Return the bytes that an argument names: hex digits, a file of them, a file of bytes, or ``-``.
+
+    Raises:
+        OptionError: neither hex nor a file.
+    """
+    if source == "-":
+        return _maybe_hex(sys.stdin.buffer.read())
+    try:
+        if Path(source).is_file():
+            return _maybe_hex(Path(source).read_bytes())
+    except OSError:
+        pass  # a long text of hex digits is no file name
+    if not set(source.encode()) <= _HEX:
+        raise OptionError(f"{source[:60]!r} is neither a file nor hex digits")
+    return _from_hex(source)
+
+
+def _maybe_hex(raw: bytes) -> bytes:
+    return _from_hex(raw.decode()) if raw and set(raw) <= _HEX else raw
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text.replace(":", " ").replace(",", " "))
+    except ValueError as error:
+        raise OptionError(f"not hex digits: {error}") from None
+
+
+def which_message(command: Command) -> Command:
+    """Add the options that say which message the bytes are."""
+    options = [
+        click.option("--api", help="API name or key: the bytes are a response (with its header) of this API"),
+        click.option("--message", "name", help="a message's name: the bytes are its body, without header"),
+        click.option("--version", type=int, help="version of the API or the message"),
+        click.option("--body", is_flag=True, help="with --api: the response's body, without header"),
+        click.option("--request", is_flag=True, help="with --api: a request's body, without header"),
+        specs_option,
+        click.option("--mode", type=click.Choice(["reference", "strict"]), default="reference", show_default=True),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def annotate(
+    data: bytes,
+    *,
+    api: str | None,
+    name: str | None,
+    version: int | None,
+    body: bool,
+    request: bool,
+    specs: str | None,
+    mode: str,
+) -> Annotated:
+    """Return the runs of ``data`` as the options say what it is.
+
+    Raises:
+        OptionError: the options do not go together.
+    """
+    apis = Apis(specs)
+    if api is None and name is None:
+        return annotate_request(data, mode=mode, apis=apis)
+    if version is None:
+        raise OptionError("--version is needed: only a request says its own")
+    if name is not None:
+        return annotate_body(data, message_of(name, specs), version, mode=mode)
+    key = apis.named(str(api)).key
+    if body or request:
+        cls = apis.message_class(key, "request" if request else "response", version)
+        return annotate_body(data, cls, version, mode=mode)
+    return annotate_response(data, key, version, mode=mode, apis=apis)
+
+
+_WIDTH: Final = 38
+
+
+@click.command("diff")
+@click.argument("left", metavar="HEX|FILE")
+@click.argument("right", metavar="HEX|FILE")
+@which_message
+@click.option("--all", "show_all", is_flag=True, help="also what is equal")
+def diff(left: str, right: str, show_all: bool, **which: Any) -> None:
+    """Print the fields in which two encodings of one kind of message differ; exit 1 if any does.
+
+    The bytes count: two ways to write the same value differ too.
+    """
+    data = read_bytes(left), read_bytes(right)
+    annotated = [annotate(one, **which) for one in data]
+    differ = False
+    for entry, other in compare(*annotated):
+        same = entry is not None and other is not None and _raw(data[0], entry) == _raw(data[1], other)
+        differ |= not same
+        if show_all or not same:
+            click.echo(_diff_line(data, entry, other, same))
+    for side, result in zip(("left", "right"), annotated, strict=True):
+        if result.error is not None:
+            differ = True
+            click.echo(f"! {side}: {result.error}")
+    sys.exit(1 if differ else 0)
+
+
+def _raw(data: bytes, run: Run) -> bytes:
+    return data[run.start : run.end]
+
+
+def _diff_line(data: tuple[bytes, bytes], entry: Run | None, other: Run | None, same: bool) -> str:
+    run = entry or other
+    assert run is not None
+    sides = [_side(raw, side) for raw, side in zip(data, (entry, other), strict=True)]
+    return f"{' ' if same else '*'} {sides[0]:<{_WIDTH}} | {sides[1]:<{_WIDTH}} {run.path} ({run.what})"
+
+
+def _side(data: bytes, run: Run | None) -> str:
+    if run is None:
+        return "-"
+    raw = _raw(data, run)
+    text = f"{run.start:06x} {raw[:6].hex()}{'..' if len(raw) > 6 else ''} {run.text()}"
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 2]}.."
+
 
 _BYTES_A_LINE: Final = 16
 _MOST_LINES: Final = 4  # of one run; --all shows every byte

@@ -44,11 +44,11 @@ class Finding:
 
 def check_python() -> Iterator[Finding]:
     """Is the interpreter new enough?"""
-    found = f"{platform.python_version()} at {sys.executable}"
+    result = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < OLDEST_PYTHON:
-        yield Finding("Python", "bad", found, "Python 3.11 or later is needed")
+        yield Finding("Python", "bad", result, "Python 3.11 or later is needed")
     else:
-        yield Finding("Python", "ok", found)
+        yield Finding("Python", "ok", result)
     yield Finding("kafkaframes", "ok", __version__)
 
 
@@ -83,12 +83,12 @@ def check_spark() -> Iterator[Finding]:
     if search.java is not None:
         yield Finding("Java", "ok", str(search.java))
     else:
-        wanted = java.words(_compat.fit_java_versions(version))
+        requested = java.words(_compat.fit_java_versions(version))
         yield Finding(
             "Java",
             "note",
             "; ".join(search.refused) or "none in JAVA_HOME or on PATH",
-            f"Spark needs {wanted}: {_java_advice(version)}",
+            f"Spark needs {requested}: {_java_advice(version)}",
         )
 
 
@@ -121,13 +121,13 @@ def check_kernels() -> Iterator[Finding]:
 
     units = stock.units()
     ready = [unit for unit in units if unit.file is not None]
-    found = f"{len(ready)} of {len(units)} kernel files are compiled"
+    result = f"{len(ready)} of {len(units)} kernel files are compiled"
     if len(ready) == len(units):
         where = sorted({str(unit.file.parent) for unit in ready if unit.file is not None})
-        yield Finding("kernels", "ok", f"{found}, in {', '.join(where)}")
+        yield Finding("kernels", "ok", f"{result}, in {', '.join(where)}")
     else:
         advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
-        yield Finding("kernels", "note", found, advice)
+        yield Finding("kernels", "note", result, advice)
     for place in places.places():
         if place.refused:
             yield Finding("kernels", "note", f"{place.folder} is not used", place.refused)

@@ -68,7 +68,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
 @opens_batches
 @reads("paths", "named")
-def command(**given: Any) -> None:
+def command(**flags: Any) -> None:
     """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
 
     PATHS are files, partition directories, log directories, patterns, or URLs such as s3://bucket/logs.
@@ -97,4 +97,4 @@ def command(**given: Any) -> None:
     """
     from kafkaframes.cli.dumping import run
 
-    run(given)
+    run(flags)

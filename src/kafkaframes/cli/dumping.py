@@ -20,12 +20,11 @@ from kafkaframes.cli.text import records_out, say
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.dump import files, kcat, table
 from kafkaframes.jobs.dump.chunks import ChunkReader, Place, errors_in
-from kafkaframes.jobs.dump.copies import merge_files
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
 from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
-from kafkaframes.jobs.dump.ranges import Wanted, wanted_files
+from kafkaframes.jobs.dump.ranges import Wanted, merge_files, wanted_files
 from kafkaframes.jobs.dump.text import TextOptions, dump_text
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
@@ -81,17 +80,17 @@ class _Options:
     def wanted(self, *, control: bool = True, temporary: bool = False) -> Iterator[Wanted]:
         """Yield the files to print, and which part of each."""
         options = self.given["storage"]
-        found = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
-        found = files.selected(found, self.given["topics"], self.given["partitions"])
+        result = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
+        result = files.selected(result, self.given["topics"], self.given["partitions"])
         if self.given["replicas"] == MERGE:
-            found, decisions = merge_files(found, self.paths, options=options)
+            result, decisions = merge_files(result, self.paths, options=options)
             for line in decisions:
                 say(f"kafkaframes: {line}", err=True)
-        for one in found:
-            if not one.kind:
-                raise LogDirError("no file of a log: neither a segment, an index nor a snapshot", file=one.path)
+        for entry in result:
+            if not entry.kind:
+                raise LogDirError("no file of a log: neither a segment, an index nor a snapshot", file=entry.path)
         conditions = self.conditions if control else _without_control(self.conditions)
-        return wanted_files(found, conditions, limit=self.given["count"])
+        return wanted_files(result, conditions, limit=self.given["count"])
 
     def kinds(self) -> tuple[str, ...]:
         """Return which files of a directory are wanted."""
@@ -103,23 +102,23 @@ class _Options:
         return tuple(kinds) or RECORDS
 
 
-def _decoder(given: dict[str, Any]) -> str:
-    chosen = [name for name in DECODERS if given[f"{name.replace('-', '_')}_decoder"]]
+def _decoder(flags: dict[str, Any]) -> str:
+    chosen = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
     if len(chosen) > 1:
         raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(chosen)}-decoder")
     return chosen[0] if chosen else ""
 
 
-def _conditions(given: dict[str, Any]) -> Filter:
-    asked = kcat.parse_offsets(given["offsets"])
-    from_offset, times = given["from_offset"], times_of(given)
+def _conditions(flags: dict[str, Any]) -> Filter:
+    requested = kcat.parse_offsets(flags["offsets"])
+    from_offset, times = flags["from_offset"], times_of(flags)
     return Filter(
-        from_offset=asked.start_offset if from_offset is None else from_offset,
-        until_offset=given["until_offset"],
-        from_timestamp=asked.start_timestamp if times["from_time"] is None else times["from_time"],
-        until_timestamp=asked.end_timestamp if times["until_time"] is None else times["until_time"],
-        keys=frozenset(key.encode() for key in given["keys"]) or None,
-        key_pattern=key_pattern(given["key_regex"]) if given["key_regex"] else None,
+        from_offset=requested.start_offset if from_offset is None else from_offset,
+        until_offset=flags["until_offset"],
+        from_timestamp=requested.start_timestamp if times["from_time"] is None else times["from_time"],
+        until_timestamp=requested.end_timestamp if times["until_time"] is None else times["until_time"],
+        keys=frozenset(key.encode() for key in flags["keys"]) or None,
+        key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
     )
 
 
@@ -137,10 +136,10 @@ def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 
 
 def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
-    for wanted in options.wanted():
-        dump = dump_text(wanted.file, replace(options.text, keep=wanted.keep))
-        for piece in dump:
-            out.write(piece)
+    for requested in options.wanted():
+        dump = dump_text(requested.file, replace(options.text, keep=requested.keep))
+        for chunk in dump:
+            out.write(chunk)
         out.flush()
         for line in dump.error_lines():
             say(line, err=True)
@@ -150,24 +149,24 @@ def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
 
 def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
     limit = None if options.given["full_values"] else VALUE_LIMIT
-    for wanted in options.wanted(temporary=True):
-        dump = JsonDump(wanted.file, JsonOptions(limit, options.given["max_bytes"], wanted.keep))
-        for piece in dump:
-            out.write(piece)
+    for requested in options.wanted(temporary=True):
+        dump = JsonDump(requested.file, JsonOptions(limit, options.given["max_bytes"], requested.keep))
+        for chunk in dump:
+            out.write(chunk)
         for fault in dump.faults:
             report.fault(fault)
 
 
 def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Place]]:
     """Yield the part of every segment to read, without control records."""
-    for wanted in options.wanted(control=False):
-        reader = ChunkReader(wanted.file, options.given["max_bytes"])
-        place = Place.of(wanted.file.path)
+    for requested in options.wanted(control=False):
+        reader = ChunkReader(requested.file, options.given["max_bytes"])
+        place = Place.of(requested.file.path)
         for chunk in reader:
             for fault in errors_in(chunk).values():
                 report.fault(fault)
-            yield wanted.keep.apply(chunk), place
-            if wanted.keep.is_done(chunk):
+            yield requested.keep.apply(chunk), place
+            if requested.keep.is_done(chunk):
                 break
         if reader.fault is not None:
             report.fault(reader.fault)
@@ -211,9 +210,9 @@ def _print_arrow(options: _Options, out: BinaryIO, report: Report) -> None:
 
 
 def _write_all(writer: Any, tables: Iterable[pa.RecordBatch]) -> None:
-    for one in tables:
-        if one.num_rows:
-            writer.write_batch(one)
+    for batch in tables:
+        if batch.num_rows:
+            writer.write_batch(batch)
 
 
 _PRINTERS: dict[str, Callable[[_Options, BinaryIO, Report], None]] = {

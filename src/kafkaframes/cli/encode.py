@@ -1,4 +1,4 @@
-"""``kafkaframes encode``: Kafka's JSON form of a message to bytes, as hex or raw."""
+"""``kafkaframes encode`` and ``vectors``: messages to bytes, alone or as test vectors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kafkaframes.cli.options import specs_option
+from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.framing import frame
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -74,3 +75,20 @@ def _tag(text: str) -> tuple[int, bytes]:
         return int(number), bytes.fromhex(payload)
     except ValueError as error:
         raise OptionError(f"--tag {text}: must be NUMBER=HEX ({error})") from None
+
+
+@click.command("vectors", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("directory", metavar="DIR")
+@specs_option
+def vectors(directory: str, specs: str | None) -> None:
+    """Write bytes with what they mean into DIR, which is new or empty: vectors for the tests of other libraries.
+
+    Every message at every version with its headers, whole and damaged; batches of every format and codec; varints; keys
+    with their hash and partition. JSON lines, and a README.md that explains them. The same version of kafkaframes
+    writes the same bytes. With --specs the messages are those of a proposal.
+    """
+    from kafkaframes.testing.vectors import write_vectors
+
+    for name, count in write_vectors(directory, specs=specs).items():
+        say(f"{count:>8,}  {name}")
+    say(f"written into {directory}: README.md explains them")

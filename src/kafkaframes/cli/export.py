@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
 from kafkaframes.cli.options import (
+    FORMATS,
+    TABLE_FORMATS,
     commit_option,
     json_option,
     key_options,
@@ -48,7 +49,7 @@ EXIT_INCOMPLETE = 1
 @with_options(log_option, master_option, workers_option, json_option, replicas_option)
 @opens_batches
 @reads("paths")
-def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
+def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **flags: Any) -> None:
     """Export the records of Kafka logs to files, one for each segment, or to a table of Delta or Iceberg.
 
     An export that was interrupted goes on where it was when it is run again; one that is complete takes up what was
@@ -69,5 +70,5 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
     """
     from kafkaframes.cli.exporting import run
 
-    if not run(paths, given, as_json=as_json, master=master, jobs=jobs):
+    if not run(paths, flags, as_json=as_json, master=master, jobs=jobs):
         sys.exit(EXIT_INCOMPLETE)

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
-from kafkaframes.cli.options import times_of
+from kafkaframes.cli.options import FORMATS, TABLE_FORMATS, times_of
 from kafkaframes.cli.text import console, printable, say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
-from kafkaframes.jobs.export.run import Outcome, export
+from kafkaframes.jobs.export.run import Outcome, export, export_single
 from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.single import export_single
 from kafkaframes.jobs.export.task import export_group
 from kafkaframes.storage.files.atomic import refuse_inside
 
@@ -42,18 +40,18 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
     if settings.to and "://" not in settings.to:
         refuse_inside(Path(settings.to), paths)
     if to_table:
-        from kafkaframes.cli.export_table import asked_of_table
+        from kafkaframes.cli.table_places import asked_of_table
 
-        asked, worker = asked_of_table(options, settings, given)
+        requested, worker = asked_of_table(options, settings, given)
     else:
         from kafkaframes.jobs.export.planning import plan_export
 
         tasks, internal = plan_export(options)
-        asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
+        requested = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
         worker = export_group
         if given["output"] is not None:
-            asked = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
-    outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=pool(worker, jobs))
+            requested = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
+    outcome = _on_spark(requested, worker, master, quiet=as_json) if master else requested(run=pool(worker, jobs))
     _report(outcome, as_json=as_json)
     return not outcome.failed and not outcome.fault_count
 
@@ -80,35 +78,35 @@ def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **optio
     return export_single(tasks, settings, **options)
 
 
-def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
+def _check_flags(flags: dict[str, Any], *, to_table: bool) -> None:
     """Check that options fit the format.
 
     Raises:
         OptionError: one is for another format, or none says where to.
     """
-    form = given["form"]
-    if given["incremental"] and not to_table:
+    form = flags["form"]
+    if flags["incremental"] and not to_table:
         raise OptionError(f"--incremental is for tables; an export to {form} takes up what was appended by itself")
-    if given["incremental"] and given["overwrite"]:
+    if flags["incremental"] and flags["overwrite"]:
         raise OptionError("only one of --incremental and --overwrite can be given")
     for name in ("catalog", "table"):
-        if given[name] is not None and form != "iceberg":
+        if flags[name] is not None and form != "iceberg":
             raise OptionError(f"--{name} is for --format iceberg")
-    if given["to"] is None and given["catalog"] is None:
+    if flags["to"] is None and flags["catalog"] is None:
         raise OptionError("say where to: --to DIR, or -o FILE.parquet")
 
 
-def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:
+def _read_options(paths: Sequence[str], flags: dict[str, Any], *, to_table: bool) -> ReadOptions:
     from kafkaframes.jobs.export.planning import check_accepted
     from kafkaframes.scan.log.options import topic_choice
     from kafkaframes.scan.where import where_of
     from kafkaframes.spark.log_options import log_options
 
-    options = options_of(given["options"])
+    options = options_of(flags["options"])
     check_accepted(list(options), to_table=to_table)
-    read = log_options(options, paths=tuple(paths), replicas=given["replicas"], storage=given["storage"])
-    where = where_of(offset=(given["from_offset"], given["until_offset"]))
-    return replace(read, where=where, **topic_choice(given["topics"]))
+    read = log_options(options, paths=tuple(paths), replicas=flags["replicas"], storage=flags["storage"])
+    where = where_of(offset=(flags["from_offset"], flags["until_offset"]))
+    return replace(read, where=where, **topic_choice(flags["topics"]))
 
 
 def options_of(given: Iterable[str]) -> dict[str, str]:
@@ -117,33 +115,33 @@ def options_of(given: Iterable[str]) -> dict[str, str]:
     Raises:
         OptionError: one is not of the form NAME=VALUE.
     """
-    found = {}
+    result = {}
     for option in given:
         name, mark, value = option.partition("=")
         if not mark:
             raise OptionError(f"--option {option}: must be NAME=VALUE")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
-def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
+def _settings(options: ReadOptions, flags: dict[str, Any]) -> Settings:
     """Read what holds for all segments."""
-    to = (given["to"] or "").removeprefix("file://")
-    if "://" in to and given["form"] in FORMATS:
+    to = (flags["to"] or "").removeprefix("file://")
+    if "://" in to and flags["form"] in FORMATS:
         raise OptionError(f"--to {to}: must be a directory (a mounted one may be a store): files are renamed in it")
-    times = times_of(given)
+    times = times_of(flags)
     keep = Filter(
         from_timestamp=times["from_time"],
         until_timestamp=times["until_time"],
-        keys=frozenset(key.encode() for key in given["keys"]) or None,
-        key_pattern=key_pattern(given["key_regex"]) if given["key_regex"] else None,
+        keys=frozenset(key.encode() for key in flags["keys"]) or None,
+        key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
         control=options.include_control,
     )
-    has_headers = options.include_headers or not _is_given(given["options"], "includeheaders")
+    has_headers = options.include_headers or not _is_given(flags["options"], "includeheaders")
     settings = Settings(
-        to, given["form"], keep, mode=options.mode, verify_crc=options.verify_crc, storage=options.storage
+        to, flags["form"], keep, mode=options.mode, verify_crc=options.verify_crc, storage=options.storage
     )
-    return replace(settings, headers=has_headers, base64=given["base64"])
+    return replace(settings, headers=has_headers, base64=flags["base64"])
 
 
 def _is_given(options: Iterable[str], name: str) -> bool:
@@ -170,14 +168,14 @@ def _size(job: Any) -> int:
     return sum(task.size_bytes - task.start for tasks in files for task in tasks)
 
 
-def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
+def _on_spark(requested: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
     from kafkaframes.spark.job_session import session_at
     from kafkaframes.spark.jobs import spark_run
 
     if not quiet:
         say(f"starting Spark at {master} ...", err=True)
     with session_at("kafkaframes export", master) as spark:
-        return asked(run=spark_run(spark, worker))
+        return requested(run=spark_run(spark, worker))
 
 
 def _report(outcome: Outcome, *, as_json: bool) -> None:
@@ -212,7 +210,7 @@ def _print(outcome: Outcome) -> None:
         markup=False,
     )
     if outcome.table is not None:
-        from kafkaframes.cli.export_table import lines_of
+        from kafkaframes.cli.table_places import lines_of
 
         for line in lines_of(outcome.table):
             out.print(printable(line), markup=False)

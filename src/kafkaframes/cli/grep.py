@@ -46,7 +46,7 @@ POLL_SECONDS = 1.0
 @with_options(*selection_options, *range_options, json_option, replicas_option)
 @opens_batches
 @reads("paths")
-def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **given: Any) -> None:
+def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **flags: Any) -> None:
     """Print the records of Kafka logs in whose key, value or headers PATTERN is found.
 
     PATTERN is a regular expression (RE2's), or plain text with -F. LOGDIR is a log directory, a partition, a segment, a
@@ -59,51 +59,51 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     kafkaframes grep order-17 /backup/kafka-logs --topic orders
     kafkaframes grep -F '"failed"' /var/lib/kafka/data --in value --follow
     """
-    from kafkaframes.jobs.dump.search import Pattern, matching
+    from kafkaframes.jobs.dump.filters import Pattern, matching
 
     sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
-    places = given["places"] or PLACES
-    found = 0
+    places = flags["places"] or PLACES
+    result = 0
     errors: list[Any] = []
-    for batch in _batches(paths, given, errors):
+    for batch in _batches(paths, flags, errors):
         rows = matching(batch, sought, places)
-        rows = rows if given["most"] is None else rows.slice(0, given["most"] - found)
-        found += rows.num_rows
-        if rows.num_rows and not given["counts"]:
-            _print(rows, as_json=given["as_json"])
-        if given["most"] is not None and found >= given["most"]:
+        rows = rows if flags["most"] is None else rows.slice(0, flags["most"] - result)
+        result += rows.num_rows
+        if rows.num_rows and not flags["counts"]:
+            _print(rows, as_json=flags["as_json"])
+        if flags["most"] is not None and result >= flags["most"]:
             break
-    if given["counts"]:
-        click.echo(json.dumps({"records": found}) if given["as_json"] else f"{found}")
+    if flags["counts"]:
+        click.echo(json.dumps({"records": result}) if flags["as_json"] else f"{result}")
     for error in errors:
         say(f"kafkaframes: {error.as_exception()}", err=True)
-    if errors or not found:
+    if errors or not result:
         sys.exit(EXIT_DAMAGED if errors else EXIT_NOTHING)
 
 
-def _batches(paths: Sequence[str], given: dict[str, Any], errors: list[Any]) -> Iterator[pa.RecordBatch]:
+def _batches(paths: Sequence[str], flags: dict[str, Any], errors: list[Any]) -> Iterator[pa.RecordBatch]:
     """Yield the records of the topics, offsets and times that are asked for; with ``--follow`` without end."""
     from kafkaframes.scan.functions import scan_log
     from kafkaframes.scan.where import where_of
 
-    times = times_of(given)
+    times = times_of(flags)
     where = where_of(
-        offset=(given["from_offset"], given["until_offset"]),
+        offset=(flags["from_offset"], flags["until_offset"]),
         timestamp=(times["from_time"], times["until_time"]),
-        partition=given["partitions"] or None,
+        partition=flags["partitions"] or None,
     )
-    if given["follow"]:
-        yield from _followed(paths, given, where)
-    scan = scan_log(paths, topics=given["topics"], replicas=given["replicas"], storage=given["storage"])
+    if flags["follow"]:
+        yield from _followed(paths, flags, where)
+    scan = scan_log(paths, topics=flags["topics"], replicas=flags["replicas"], storage=flags["storage"])
     batches = scan.narrowed(where).select(*COLUMNS).to_batches()
     yield from batches
     errors += batches.errors
 
 
-def _followed(paths: Sequence[str], given: dict[str, Any], where: Where) -> Iterator[pa.RecordBatch]:
+def _followed(paths: Sequence[str], flags: dict[str, Any], where: Where) -> Iterator[pa.RecordBatch]:
     from kafkaframes.scan.log.follow import Follower
 
-    follower = Follower(paths, given["topics"], columns=COLUMNS, where=where, storage=given["storage"])
+    follower = Follower(paths, flags["topics"], columns=COLUMNS, where=where, storage=flags["storage"])
     while True:
         yield from follower.new()
         for error in follower.errors:

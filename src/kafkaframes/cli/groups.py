@@ -8,14 +8,14 @@ import click
 
 from kafkaframes.cli.connecting import (
     HELP,
+    Connect,
     as_json_option,
     confirmed,
-    connecting,
     connecting_group,
     print_rows,
-    reached,
+    with_admin,
 )
-from kafkaframes.cli.group_resets import Wanted, resets
+from kafkaframes.cli.group_resets import ResetOptions, resets
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -30,13 +30,11 @@ command = connecting_group("groups", "List, describe, reset and delete consumer 
 
 
 @command.command("list", context_settings=HELP)
-@connecting
+@with_admin
 @as_json_option
-def list_groups(servers: str | None, properties: tuple[str, ...], timeout: float, as_json: bool) -> None:
+def list_groups(connect: Connect, as_json: bool) -> None:
     """List the groups."""
-    from kafkaframes.client import Admin
-
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         rows = [
             {"group": one.group_id, "type": one.type, "protocol": one.protocol_type, "state": one.state}
             for one in admin.list_groups()
@@ -46,29 +44,25 @@ def list_groups(servers: str | None, properties: tuple[str, ...], timeout: float
 
 @command.command("describe", context_settings=HELP)
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
-@connecting
+@with_admin
 @click.option("--members", is_flag=True, help="The members and how many partitions each reads.")
 @click.option("--state", is_flag=True, help="State, coordinator's protocol and number of members.")
 @as_json_option
-def describe_groups(
-    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, **given: Any
-) -> None:
+def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> None:
     """Show what groups (all, if none are named) have committed, how far they are behind, and who reads what."""
-    from kafkaframes.client import Admin
-
     rows: list[dict[str, Any]] = []
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         for name in names or [one.group_id for one in admin.list_groups()]:
-            found = _described(admin, name)
-            if _is_nothing(found) and name not in {one.group_id for one in admin.list_groups()}:
+            result = _described(admin, name)
+            if _is_nothing(result) and name not in {one.group_id for one in admin.list_groups()}:
                 raise OptionError(f"there is no group {name}: `kafkaframes groups list` names those that there are")
-            if given["members"]:
-                rows += _member_rows(name, found)
-            elif given["state"]:
-                rows.append(_state_row(name, found))
+            if flags["members"]:
+                rows += _member_rows(name, result)
+            elif flags["state"]:
+                rows.append(_state_row(name, result))
             else:
-                rows += _offset_rows(admin, name, found)
-    print_rows(rows, given["as_json"])
+                rows += _offset_rows(admin, name, result)
+    print_rows(rows, flags["as_json"])
 
 
 def _described(admin: Admin, name: str) -> GroupDescription | None:
@@ -83,30 +77,30 @@ def _described(admin: Admin, name: str) -> GroupDescription | None:
         raise
 
 
-def _is_nothing(found: GroupDescription | None) -> bool:
+def _is_nothing(result: GroupDescription | None) -> bool:
     """Return whether a coordinator tells nothing of a group: before KIP-1043 one that is not there is dead."""
-    return found is None or found.state.lower() == "dead"
+    return result is None or result.state.lower() == "dead"
 
 
-def _offset_rows(admin: Admin, name: str, found: GroupDescription | None) -> list[dict[str, Any]]:
+def _offset_rows(admin: Admin, name: str, result: GroupDescription | None) -> list[dict[str, Any]]:
     from kafkaframes.client import LATEST
 
-    readers = {place: one for one in (found.members if found is not None else ()) for place in one.assignment}
+    readers = {partition: one for one in (result.members if result is not None else ()) for partition in one.assignment}
     committed = admin.group_offsets(name)
-    places = sorted({*committed, *readers}, key=lambda one: (one.topic, one.partition))
-    ends = admin.list_offsets(dict.fromkeys(places, LATEST))
+    partitions = sorted({*committed, *readers}, key=lambda entry: (entry.topic, entry.partition))
+    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))
     rows = []
-    for place in places:
-        offset = committed[place].offset if place in committed else None
-        reader = readers.get(place)
+    for partition in partitions:
+        offset = committed[partition].offset if partition in committed else None
+        reader = readers.get(partition)
         said = (None,) * 3 if reader is None else (reader.member_id, reader.client_host, reader.client_id)
-        row = {"group": name, "topic": place.topic, "partition": place.partition, "committed": offset}
-        row |= {"log_end_offset": ends[place], "lag": None if offset is None else max(ends[place] - offset, 0)}
+        row = {"group": name, "topic": partition.topic, "partition": partition.partition, "committed": offset}
+        row |= {"log_end_offset": ends[partition], "lag": None if offset is None else max(ends[partition] - offset, 0)}
         rows.append(row | dict(zip(_MEMBER, said, strict=True)))
     return rows
 
 
-def _member_rows(name: str, found: GroupDescription | None) -> list[dict[str, Any]]:
+def _member_rows(name: str, result: GroupDescription | None) -> list[dict[str, Any]]:
     return [
         {
             "group": name,
@@ -116,19 +110,19 @@ def _member_rows(name: str, found: GroupDescription | None) -> list[dict[str, An
             "client_id": one.client_id,
             "partitions": len(one.assignment),
         }
-        for one in (found.members if found is not None else ())
+        for one in (result.members if result is not None else ())
     ]
 
 
-def _state_row(name: str, found: GroupDescription | None) -> dict[str, Any]:
-    state, protocol, members = ("", "", 0) if found is None else (found.state, found.protocol, len(found.members))
+def _state_row(name: str, result: GroupDescription | None) -> dict[str, Any]:
+    state, protocol, members = ("", "", 0) if result is None else (result.state, result.protocol, len(result.members))
     return {"group": name, "state": state, "assignment": protocol, "members": members}
 
 
 @command.command("reset", context_settings=HELP)
 @click.argument("group")
 @click.argument("offsets", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
-@connecting
+@with_admin
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:N,N]", help="All its partitions, or these.")
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
 @click.option("--to-earliest", is_flag=True)
@@ -143,12 +137,10 @@ def _state_row(name: str, found: GroupDescription | None) -> dict[str, Any]:
 def reset_group(
     group: str,
     offsets: tuple[str, ...],
-    servers: str | None,
-    properties: tuple[str, ...],
-    timeout: float,
+    connect: Connect,
     dry_run: bool,
     export: bool,
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Commit offsets for a group that has no members.
 
@@ -157,16 +149,14 @@ def reset_group(
     kafkaframes groups reset billing --topic orders --to-datetime 2026-01-31
     kafkaframes groups reset billing --all-topics --shift-by -10 --dry-run
     """
-    from kafkaframes.client import Admin
-
-    wanted = Wanted(group=group, offsets=offsets, **given)
-    with Admin(**reached(servers, properties, timeout)) as admin:
-        found = resets(admin, wanted)
-        if not found:
+    options = ResetOptions(group=group, offsets=offsets, **flags)
+    with connect() as admin:
+        result = resets(admin, options)
+        if not result:
             raise OptionError("nothing to reset: name partitions, --topic or --all-topics, and where to")
-        if not dry_run and not given["to_current"]:
-            admin.alter_group_offsets(group, found)
-    for partition, offset in found.items():
+        if not dry_run and not flags["to_current"]:
+            admin.alter_group_offsets(group, result)
+    for partition, offset in result.items():
         if export:
             say(f'"{group}","{partition.topic}",{partition.partition},{offset}')
         else:
@@ -176,30 +166,25 @@ def reset_group(
 @command.command("delete-offsets", context_settings=HELP)
 @click.argument("group")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:N,N]...")
-@connecting
-def delete_offsets(
-    group: str, topics: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float
-) -> None:
+@with_admin
+def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> None:
     """Forget what a group has committed for topics that none of its members reads."""
-    from kafkaframes.cli.group_resets import places_of
-    from kafkaframes.client import Admin
+    from kafkaframes.cli.group_resets import partitions_of
 
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         committed = admin.group_offsets(group)
-        places: list[TopicPartition] = [one for one in places_of(admin, topics) if one in committed]
-        admin.delete_group_offsets(group, places)
-    for place in places:
-        say(f"{group}: {place} forgotten")
+        partitions: list[TopicPartition] = [one for one in partitions_of(admin, topics) if one in committed]
+        admin.delete_group_offsets(group, partitions)
+    for partition in partitions:
+        say(f"{group}: {partition} forgotten")
 
 
 @command.command("delete", context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
-@connecting
+@with_admin
 @confirmed("Delete these groups and their offsets?")
-def delete_groups(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
+def delete_groups(names: tuple[str, ...], connect: Connect) -> None:
     """Delete groups that have no members."""
-    from kafkaframes.client import Admin
-
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         admin.delete_groups(names)
     say(f"deleted {', '.join(names)}")

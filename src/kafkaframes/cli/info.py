@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.copies import decision_lines, has_copies, one_log
 from kafkaframes.cli.options import (
     MERGE,
+    decision_lines,
+    has_copies,
     json_option,
+    one_log,
     reads,
     replicas_option,
     selection_options,
@@ -71,16 +73,16 @@ class _Row:
         ]
 
 
-def _span(one: PartitionSummary) -> int:
-    return one.log_end_offset - one.log_start_offset
+def _span(entry: PartitionSummary) -> int:
+    return entry.log_end_offset - entry.log_start_offset
 
 
-def _remarks(one: PartitionSummary) -> list[str]:
-    tails = sum(segment.tail_bytes for segment in one.segments)
-    unread = sum(bool(segment.problem) for segment in one.segments)
-    remarks = [one.state] if one.state else []
+def _remarks(entry: PartitionSummary) -> list[str]:
+    tails = sum(segment.tail_bytes for segment in entry.segments)
+    unread = sum(bool(segment.problem) for segment in entry.segments)
+    remarks = [entry.state] if entry.state else []
     remarks += [f"{size_text(tails)} after the last batch"] if tails else []
-    remarks += [f"{one.left_over_files} left-over files"] if one.left_over_files else []
+    remarks += [f"{entry.left_over_files} left-over files"] if entry.left_over_files else []
     return remarks + ([f"{unread} segments unreadable"] if unread else [])
 
 
@@ -101,12 +103,12 @@ def _summaries(
 ) -> list[tuple[LogDirectory, list[PartitionSummary]]]:
     tasks = summary.tasks_of(directories)
     weigh = partial(_weight, deep=deep)
-    found = workers.in_order(partial(_walk, deep=deep), tasks, size_of=weigh, workers=jobs, label="walking headers")
+    result = workers.in_order(partial(_walk, deep=deep), tasks, size_of=weigh, workers=jobs, label="walking headers")
     return [
         (
             directory,
             [
-                summary.summarize_partition(one, [next(found) for _ in one.segments], is_deep=deep)
+                summary.summarize_partition(one, [next(result) for _ in one.segments], is_deep=deep)
                 for one in directory.partitions
             ],
         )
@@ -134,8 +136,8 @@ def _rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_Row]:
     if by == "partition" or (by is None and len(partitions) <= MOST_PARTITIONS):
         return [_Row(one.topic, [one]) for one in partitions]
     topics: dict[str, list[PartitionSummary]] = {}
-    for one in partitions:
-        topics.setdefault(one.topic, []).append(one)
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition)
     return [_Row(topic, ones) for topic, ones in topics.items()]
 
 
@@ -218,15 +220,15 @@ def command(
     if replicas == MERGE and has_copies(directories, paths):
         merged = one_log(directories, paths, check=False, options=storage)
         directories, decisions = merged.directories, merged.decisions
-    found = _summaries(directories, deep=deep, jobs=jobs)
-    is_unread = any(segment.problem for _, summaries in found for one in summaries for segment in one.segments)
+    result = _summaries(directories, deep=deep, jobs=jobs)
+    is_unread = any(segment.problem for _, summaries in result for one in summaries for segment in one.segments)
     if as_json:
-        for directory, summaries in found:
+        for directory, summaries in result:
             extra = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
             click.echo(json.dumps(_as_json(directory, summaries) | extra))
     else:
         out = console()
-        for directory, summaries in found:
+        for directory, summaries in result:
             _print(out, directory, summaries, by)
         for line in decision_lines(decisions):
             show(out, f"! {line}", style="yellow")

@@ -39,15 +39,15 @@ def warm(packages: tuple[str, ...], decoders: bool) -> None:
     for old in list(stock.old_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
     chosen = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
-    wanted = [unit for unit in stock.units() if unit.module.startswith(chosen)]
-    missing = [unit.module for unit in wanted if unit.file is None]
+    requested = [unit for unit in stock.units() if unit.module.startswith(chosen)]
+    missing = [unit.module for unit in requested if unit.file is None]
     if missing:
         demand.make(missing, folder=folder, say=demand.tell, done=_progress(len(missing)))
     if decoders:
         from kafkaframes.protocol.messages.hot import make_hot
 
         make_hot(_progress)
-    click.echo(f"{len(wanted)} kernel files ready")
+    click.echo(f"{len(requested)} kernel files ready")
 
 
 @command.command()
@@ -156,10 +156,10 @@ def _fill(folder: Path, decoders: bool) -> int:
 
 
 def _copied(name: str, folder: Path) -> bool:
-    found = places.find(name)
-    if found is None:
+    result = places.find(name)
+    if result is None:
         return (folder / name).exists()
-    if found.parent.resolve() != folder.resolve():
-        with new_file(folder / name, durable=False) as out, found.open("rb") as library:
+    if result.parent.resolve() != folder.resolve():
+        with new_file(folder / name, durable=False) as out, result.open("rb") as library:
             shutil.copyfileobj(library, out)
     return True

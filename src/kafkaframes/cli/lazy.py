@@ -11,22 +11,37 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.flags import flags_of
 from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.settings import rename_settings
 from kafkaframes.storage.files.names import printable
+
+
+def flags_of(command: click.Command | None) -> Mapping[str, str]:
+    """Return what stands for a setting's name in messages, by the settings' names."""
+    commands = [command, *getattr(command, "commands", {}).values()] if command else []  # of a group: those below it
+    options = [one for each in commands for one in each.params if isinstance(one, click.Option)]
+    names = {str(one.name): max(one.opts, key=len) for one in options}
+    flags = {flag.removeprefix("--").replace("-", "_"): flag for flag in names.values()}
+    return {**(_spark_options() if "options" in names else {}), **flags, **names}
+
+
+def _spark_options() -> dict[str, str]:
+    from kafkaframes.spark.setting_names import setting_names
+
+    return {name: f"--option {option}" for name, option in setting_names().items()}
+
 
 EXIT_INTERRUPTED = 130
 _COMMAND = "kafkaframes.command"  # of a context: the command that runs
 INTERRUPTED = "kafkaframes: interrupted"
 
 
-Sections = Mapping[str, Mapping[str, tuple[str, str]]]  # heading of --help -> command -> (module, one line of help)
+Sections = Mapping[str, Mapping[str, tuple[str, str]]]  # heading of --help -> command -> (module[:function], help)
 
 
 class LazyGroup(click.Group):
-    """Commands from a table, under the headings of ``--help``. The attribute ``command`` of a module is the command."""
+    """Commands from a table, under the headings of ``--help``: a module's ``command``, or the function it names."""
 
     def __init__(self, *args: Any, sections: Sections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -55,7 +70,8 @@ class LazyGroup(click.Group):
         """Import and return a command; ``None`` if the table has no such name."""
         if name not in self._table:
             return None
-        command = importlib.import_module(self._table[name][0]).command
+        module, _, function = self._table[name][0].partition(":")
+        command = getattr(importlib.import_module(module), function or "command")
         assert isinstance(command, click.Command)
         return command
 

@@ -19,8 +19,8 @@ from kafkaframes.cli.lazy import EXIT_INTERRUPTED, INTERRUPTED, LazyGroup, Secti
 from kafkaframes.cli.text import say
 from kafkaframes.errors import KafkaframesError
 
-# Section of `kafkaframes --help` -> command -> (module, one line of help). The module's `command` is the click command;
-# its imports are paid for only by the command that needs them.
+# Section of `kafkaframes --help` -> command -> (module, one line of help). The click command is its `command`, or
+# the function behind a colon; its imports are paid for only by the command that needs them.
 SECTIONS: Sections = {
     "Look into logs (nothing is written to them)": {
         "info": ("kafkaframes.cli.info", "what is in a log, from headers alone: offsets, sizes, codecs"),
@@ -39,7 +39,7 @@ SECTIONS: Sections = {
     "Repair and convert logs": {
         "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
         "convert": ("kafkaframes.cli.convert", "write a log in another record format, offline"),
-        "recompress": ("kafkaframes.cli.recompress", "write a log with another codec, offline"),
+        "recompress": ("kafkaframes.cli.convert:recompress", "write a log with another codec, offline"),
         "compact": ("kafkaframes.cli.compact", "compact a log as Kafka does, offline; prove that a key is gone"),
     },
     "Live clusters": {
@@ -47,22 +47,22 @@ SECTIONS: Sections = {
         "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
         "topics": ("kafkaframes.cli.topics", "list, create, describe, alter and delete topics, delete records"),
         "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, their lag; reset, delete"),
-        "configs": ("kafkaframes.cli.configs", "show and change settings of topics, brokers and groups"),
+        "configs": ("kafkaframes.cli.topics:configs", "show and change settings of topics, brokers and groups"),
         "broker": ("kafkaframes.cli.broker", "run an embedded broker: in memory, on a directory, on a backup"),
         "checkpoint": ("kafkaframes.cli.checkpoint", "where a streaming query stands; convert it for another source"),
     },
     "Upgrade a cluster": {
         "audit": ("kafkaframes.cli.audit", "which clients and logs an upgrade of the brokers would break"),
         "record": ("kafkaframes.cli.record", "a proxy between clients and brokers that writes a capture"),
-        "redact": ("kafkaframes.cli.redact", "a capture without payloads, names and secrets, to be shared"),
+        "redact": ("kafkaframes.cli.record:redact", "a capture without payloads, names and secrets, to be shared"),
     },
     "Work on the protocol": {
         "decode": ("kafkaframes.cli.decode", "a request, response or record to an annotated hex dump"),
         "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
-        "diff": ("kafkaframes.cli.diff", "two encodings side by side, field by field"),
+        "diff": ("kafkaframes.cli.decode:diff", "two encodings side by side, field by field"),
         "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, tags, propose, guide"),
         "analyze": ("kafkaframes.cli.analyze", "what the wire format costs, and what it would cost otherwise"),
-        "vectors": ("kafkaframes.cli.vectors", "bytes with what they mean, for the tests of other libraries"),
+        "vectors": ("kafkaframes.cli.encode:vectors", "bytes with what they mean, for the tests of other libraries"),
     },
     "This machine": {
         "doctor": ("kafkaframes.cli.doctor", "what is installed on this machine, and what to do about the rest"),

@@ -9,33 +9,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import HELP, pairs_of, timeout_option
-from kafkaframes.cli.options import json_option
+from kafkaframes.cli.options import json_option, settings_options, topic_option, with_options
 from kafkaframes.cli.text import say
+from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.mirror.report import MirrorReport
-    from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 EXIT_INCOMPLETE = 1  # a part of the directory that was copied could not be read
+_ELSEWHERE = (
+    *("topics", "timeout_s", "source_properties", "target_properties"),  # have flags of their own
+    *("group_interval_s", "topic_interval_s"),
+)
 _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 
 
 @click.command("mirror", context_settings=HELP)
 @click.option("--from", "source", required=True, metavar="A", help="Bootstrap servers (host:port), or a log directory.")
 @click.option("--to", "target", required=True, metavar="B", help="The same; a directory that is missing is made.")
-@click.option("-t", "--topic", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable.")
-@click.option("--follow", is_flag=True, help="Go on when the end is reached, until Ctrl-C; new topics are taken, too.")
-@click.option("--dry-run", is_flag=True, help="Say what would be copied, from where on; write nothing.")
-@click.option("--groups/--no-groups", default=True, show_default=True, help="The committed offsets of groups, too.")
-@click.option("--offsets", type=click.Choice(("keep", "reassign")), help="Default: keep, where the target can.")
-@click.option("--state", "state_dir", metavar="DIR", help="Where the mapping of offsets is kept, if they change.")
-@click.option("--keep-retention", is_flag=True, help="The copy of a directory forgets by the source's retention.")
-@click.option("--skip-damaged", is_flag=True, help="Leave out batches with a wrong CRC instead of stopping.")
+@with_options(topic_option)
+@settings_options(MirrorSettings, *_ELSEWHERE)
 @click.option("--from-property", "source_properties", multiple=True, metavar="KEY=VALUE", help="Of A's client.")
 @click.option("--to-property", "target_properties", multiple=True, metavar="KEY=VALUE", help="Of B's client.")
 @timeout_option
 @json_option
-def command(as_json: bool, timeout: float, **given: Any) -> None:
+def command(source: str, target: str, as_json: bool, timeout: float, **flags: Any) -> None:
     """Copy topics batch by batch, with their settings, partitions and the committed offsets of groups.
 
     Into a broker of kafkaframes or a directory nothing is opened: bytes and offsets stay. Any other broker gives
@@ -52,11 +50,9 @@ def command(as_json: bool, timeout: float, **given: Any) -> None:
     """
     import asyncio
 
-    from kafkaframes.jobs.mirror.settings import MirrorSettings
-
     for end in ("source_properties", "target_properties"):
-        given[end] = pairs_of(given[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
-    report = asyncio.run(_run(MirrorSettings(**given, timeout_s=timeout)))
+        flags[end] = pairs_of(flags[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
+    report = asyncio.run(_run(source, target, MirrorSettings(**flags, timeout_s=timeout)))
     say(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.was_stopped:
         raise SystemExit(_STOPPED)
@@ -64,7 +60,7 @@ def command(as_json: bool, timeout: float, **given: Any) -> None:
         raise SystemExit(EXIT_INCOMPLETE)
 
 
-async def _run(settings: MirrorSettings) -> MirrorReport:
+async def _run(source: str, target: str, settings: MirrorSettings) -> MirrorReport:
     """Run it; Ctrl-C and SIGTERM end it after what is under way."""
     import asyncio
 
@@ -73,4 +69,4 @@ async def _run(settings: MirrorSettings) -> MirrorReport:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return await mirror(settings, stop=stop, say=lambda line: say(line, err=True))
+    return await mirror(source, target, settings, stop=stop, say=lambda line: say(line, err=True))

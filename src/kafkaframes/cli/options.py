@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field, fields
 from functools import wraps
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import storage_of
+from kafkaframes.jobs.settings import choices_of, kinds_of
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.units import parse_size
+
+if TYPE_CHECKING:
+    from kafkaframes.storage.copies.decisions import Decision
+    from kafkaframes.storage.copies.one_log import OneLog
+    from kafkaframes.storage.files.directory import LogDirectory
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"
 TEXT, JSON, PAGE = "text", "json", "html"
+FORMATS = ("parquet", "arrow", "csv", "json")  # of files of records
+TABLE_FORMATS = ("delta", "iceberg")
 
 
 def size(text: str) -> int:
@@ -122,6 +134,38 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
     return added
 
 
+def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Command]:
+    """Add a flag for each setting of a job: its name, type, default and help are the setting's, some left out."""
+    chosen = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
+    return with_options(*(_flag(settings, entry) for entry in chosen))
+
+
+def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
+    facts, kind = entry.metadata, kinds_of(settings)[entry.name]
+    name = facts["flag"] or f"--{entry.name.replace('_', '-')}"
+    if kind is bool and entry.default is True:
+        name = f"{name}/--no-{name.removeprefix('--')}"
+    options: dict[str, Any] = {"help": facts["meaning"], "metavar": facts["shown"], "default": entry.default}
+    options["show_default"] = entry.default is not None and entry.default is not False
+    if choices := choices_of(settings, entry):
+        options["type"] = click.Choice(choices)
+    elif kind in (int, int | None):
+        options["type"] = int if facts["least"] is None else click.IntRange(facts["least"])
+    elif kind is bool:
+        options["is_flag"] = True
+    elif "=" in (facts["shown"] or ""):
+        options |= {"multiple": True, "callback": _pairs, "default": (), "show_default": False}
+    return click.option(name, entry.name, **options)
+
+
+def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = tuple((name, value) for name, _, value in (text.partition("=") for text in texts))
+    for text, pair in zip(texts, pairs, strict=True):
+        if not all(pair):
+            raise OptionError(f"{option.opts[0]} {text}: must be {option.metavar}")
+    return pairs
+
+
 def reads(*names: str) -> Callable[[Command], Command]:
     """Add the options of stores to a command, which is handed ``storage`` in their place.
 
@@ -133,11 +177,11 @@ def reads(*names: str) -> Callable[[Command], Command]:
 
     def added(command: Command) -> Command:
         @wraps(command)
-        def run(*, key_files: tuple[str, ...], follow_links: bool, **given: Any) -> Any:
-            paths = [path for name in names for path in _listed(given[name])]
+        def run(*, key_files: tuple[str, ...], follow_links: bool, **flags: Any) -> Any:
+            paths = [path for name in names for path in _listed(flags[name])]
             if not follow_links:
                 name_links(paths)
-            return command(storage=storage_of(key_files, follow_links=follow_links), **given)
+            return command(storage=storage_of(key_files, follow_links=follow_links), **flags)
 
         return with_options(*store_options)(run)  # type: ignore[return-value]
 
@@ -151,11 +195,11 @@ def opens_batches(command: Command) -> Command:
     """
 
     @wraps(command)
-    def run(*, budget_bytes: int | None, **given: Any) -> Any:
+    def run(*, budget_bytes: int | None, **flags: Any) -> Any:
         from kafkaframes.records.limits import budget
 
         with budget(budget_bytes):
-            return command(**given)
+            return command(**flags)
 
     return _budget_option(run)  # type: ignore[return-value]
 
@@ -164,16 +208,10 @@ def _listed(value: Any) -> Sequence[str]:
     return [value] if isinstance(value, str) else value
 
 
-def storage_of(key_files: Sequence[str], *, follow_links: bool = False) -> dict[str, Any]:
-    """Return what ``discover`` and its kind take as ``options``."""
-    found: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
-    return found | ({FOLLOW_LINKS: True} if follow_links else {})
-
-
 def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
     """Return the same as options of ``kafka-log``."""
-    found = {"keyFile": ",".join(storage[KEY_FILES])} if KEY_FILES in storage else {}
-    return found | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
+    result = {"keyFile": ",".join(storage[KEY_FILES])} if KEY_FILES in storage else {}
+    return result | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
 
 
 def name_links(paths: Sequence[str]) -> None:
@@ -187,3 +225,53 @@ def name_links(paths: Sequence[str]) -> None:
 def times_of(given: Mapping[str, Any]) -> dict[str, int | None]:
     """Return ``from_time`` and ``until_time`` in milliseconds."""
     return {name: None if given[name] is None else milliseconds(given[name]) for name in ("from_time", "until_time")}
+
+
+MOST_DECISIONS = 20  # of one check are printed
+
+
+def _named(paths: Iterable[str]) -> set[str]:
+    from kafkaframes.storage.files.filesystem import plain_path
+
+    return {plain_path(path).rstrip("/") for path in paths}
+
+
+def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> bool:
+    """Say whether a partition is there more than once; to merge costs the import of the readers of headers."""
+    named = _named(paths)
+    result = [
+        one.topic_partition
+        for directory in directories
+        for one in directory.partitions
+        if one.is_live or one.directory in named
+    ]
+    return len(set(result)) < len(result)
+
+
+def one_log(
+    directories: Sequence[LogDirectory], paths: Iterable[str], *, check: bool, options: dict[str, Any] | None = None
+) -> OneLog:
+    """Merge what is there more than once; renamed directories count where a path leads to them.
+
+    Directories that are no copies of one log stay as they are; why is said on standard error.
+    """
+    from kafkaframes.storage.copies.one_log import OneLog, one_log_of, refusal
+
+    named = _named(paths)
+    reason = refusal(directories, named)
+    if reason is not None:
+        say(f"kafkaframes: not merged: {reason}", err=True)
+        return OneLog(tuple(directories))
+    return one_log_of(directories, named=named, options=options, check=check)
+
+
+def decision_lines(decisions: Iterable[Decision]) -> list[str]:
+    """Return decisions as lines, of each check some."""
+    seen: dict[str, int] = {}
+    lines = []
+    for decision in decisions:
+        seen[decision.check] = seen.get(decision.check, 0) + 1
+        if seen[decision.check] <= MOST_DECISIONS:
+            lines.append(str(decision))
+    more = [f"{check}: and {count - MOST_DECISIONS:,} more" for check, count in seen.items() if count > MOST_DECISIONS]
+    return lines + more

@@ -40,7 +40,7 @@ _AT_ONCE = 10_000
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="lines: of every record.")
 @click.option("-z", "--codec", type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")), default="none")
 @click.option("--record-format", type=click.IntRange(0, 2), help="0 or 1 for old brokers and their readers.")
-def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
+def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
     """Write records into TOPIC, from FILE or standard input.
 
     \b
@@ -53,24 +53,24 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
     from kafkaframes.client import Producer
     from kafkaframes.client.settings import ProducerSettings
 
-    more = {"compression.type": given["codec"]}
-    if given["record_format"] is not None:
-        more["record_format"] = given["record_format"]
-    settings = reached(servers, properties, given["timeout"], new_topic=topic, more=more, kind=ProducerSettings)
+    more = {"compression.type": flags["codec"]}
+    if flags["record_format"] is not None:
+        more["record_format"] = flags["record_format"]
+    settings = reached(servers, properties, flags["timeout"], new_topic=topic, more=more, kind=ProducerSettings)
     count = 0
     with Producer(**settings) as producer:
-        for table in _tables(file, given):
-            if given["partition"] is not None:
-                table = _in_partition(table, given["partition"])
+        for table in _tables(file, flags):
+            if flags["partition"] is not None:
+                table = _in_partition(table, flags["partition"])
             producer.send_arrow(table, topic=topic)
             count += table.num_rows
     say(f"{count:,} records written to {topic}", err=True)
 
 
-def _tables(file: str | None, given: dict[str, Any]) -> Iterator[pa.Table]:
+def _tables(file: str | None, flags: dict[str, Any]) -> Iterator[pa.Table]:
     import pyarrow as pa
 
-    form = given["form"]
+    form = flags["form"]
     if form in ("parquet", "arrow"):
         if file is None:
             raise OptionError(f"--format {form} reads a file: name it")
@@ -78,7 +78,7 @@ def _tables(file: str | None, given: dict[str, Any]) -> Iterator[pa.Table]:
         return
     stream: BinaryIO = sys.stdin.buffer if file is None else open(file, "rb")  # noqa: SIM115  # closed below
     with stream:
-        read = _json_row if form == "jsonl" else _line_reader(given)
+        read = _json_row if form == "jsonl" else _line_reader(flags)
         rows: list[dict[str, Any]] = []
         for number, line in enumerate(stream, 1):
             try:
@@ -135,21 +135,21 @@ def _is_file(file: str) -> bool:
         return opened.read(6) == b"ARROW1"
 
 
-def _line_reader(given: dict[str, Any]) -> Any:
+def _line_reader(flags: dict[str, Any]) -> Any:
     headers = []
-    for one in given["headers"]:
-        name, equals, value = one.partition("=")
+    for entry in flags["headers"]:
+        name, equals, value = entry.partition("=")
         if not equals:
-            raise OptionError(f"-H {one}: must be NAME=VALUE")
+            raise OptionError(f"-H {entry}: must be NAME=VALUE")
         headers.append({"key": name, "value": value.encode()})
-    delimiter = None if given["delimiter"] is None else given["delimiter"].encode()
+    delimiter = None if flags["delimiter"] is None else flags["delimiter"].encode()
 
     def read(line: bytes, number: int) -> dict[str, Any]:
         key, value = None, line
         if delimiter:
-            key, found, value = line.partition(delimiter)
-            if not found:
-                raise OptionError(f"line {number} has no {given['delimiter']!r} between key and value")
+            key, result, value = line.partition(delimiter)
+            if not result:
+                raise OptionError(f"line {number} has no {flags['delimiter']!r} between key and value")
         return {"key": key, "value": value, "headers": headers}
 
     return read
@@ -158,12 +158,12 @@ def _line_reader(given: dict[str, Any]) -> Any:
 def _json_row(line: bytes, number: int) -> dict[str, Any]:
     """Read what ``consume --format jsonl`` writes; offset and topic are given anew."""
     try:
-        found = json.loads(line)
+        result = json.loads(line)
         return {
-            "key": _bytes(found.get("key")),
-            "value": _bytes(found.get("value")),
-            "headers": [{"key": name, "value": _bytes(value)} for name, value in found.get("headers") or ()],
-            "timestamp": found.get("timestamp_ms"),
+            "key": _bytes(result.get("key")),
+            "value": _bytes(result.get("value")),
+            "headers": [{"key": name, "value": _bytes(value)} for name, value in result.get("headers") or ()],
+            "timestamp": result.get("timestamp_ms"),
         }
     except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error) as error:
         raise OptionError(f"line {number} is no record in JSON (key, value and headers in base64): {error}") from None

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def _print(report: RepairReport) -> None:
-    for one in report.partitions:
-        name = one["partition"]
-        for action in one["actions"]:
+    for partition in report.partitions:
+        name = partition["partition"]
+        for action in partition["actions"]:
             say(f"{name}: {action}")
-        for segment in one["segments"]:
+        for segment in partition["segments"]:
             for loss in segment["lost"]:
                 size = f"bytes {loss['start']:,} to {loss['end']:,}"
                 say(f"{name}: {segment['name']}: {size} are left out: {loss['reason']}")
@@ -39,7 +39,7 @@ def _print(report: RepairReport) -> None:
     else:
         say(f"{read:,} records in good batches would be kept")
     if report.destination:
-        say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+        say(report.ending)
 
 
 def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool) -> None:

@@ -28,7 +28,7 @@ from kafkaframes.cli.options import (
 @with_options(*selection_options, workers_option)
 @opens_batches
 @reads("paths")
-def command(as_json: bool, **given: Any) -> None:
+def command(as_json: bool, **flags: Any) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 
     Sizes by topic and codec, compression, record sizes, records over time, producers, transactions, distinct
@@ -48,8 +48,8 @@ def command(as_json: bool, **given: Any) -> None:
     from kafkaframes.capture.files import is_traffic
     from kafkaframes.cli.reporting import run, run_on_traffic
 
-    kind = format_of(given["output"], as_json, default=PAGE)
-    if all(map(is_traffic, given["paths"])):
-        run_on_traffic(given["paths"], given["output"], kind, given["generated_at"])
+    kind = format_of(flags["output"], as_json, default=PAGE)
+    if all(map(is_traffic, flags["paths"])):
+        run_on_traffic(flags["paths"], flags["output"], kind, flags["generated_at"])
     else:
-        run(kind=kind, **given)
+        run(kind=kind, **flags)

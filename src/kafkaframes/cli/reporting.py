@@ -43,10 +43,10 @@ def _milliseconds(text: str | None) -> int:
         fixed = os.environ.get("SOURCE_DATE_EPOCH")
         return int(fixed) * 1000 if fixed and fixed.isdecimal() else time.time_ns() // 1_000_000
     try:
-        given = datetime.fromisoformat(text)
+        flags = datetime.fromisoformat(text)
     except ValueError as error:
         raise OptionError(f"--generated-at {text}: must be a time such as 2026-11-21T15:00:00") from error
-    return int((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int((flags if flags.tzinfo else flags.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _write(text: str, output: str) -> None:
@@ -107,9 +107,9 @@ def run(
     to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(generated_at)
     _check(to, paths)
-    found = selected(discover(paths, options=storage), topics, partitions)
+    result = selected(discover(paths, options=storage), topics, partitions)
     measure = partial(_measure, jobs=jobs)
-    report = make_report(found, paths=paths, version=__version__, generated_at=when, options=storage, run=measure)
+    report = make_report(result, paths=paths, version=__version__, generated_at=when, options=storage, run=measure)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_said(report, to))

@@ -4,62 +4,39 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.options import range_options, selection_options, times_of, with_options
-from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.options import range_options, selection_options, settings_options, times_of, with_options
+from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
-from kafkaframes.records.reasons import DROPMALFORMED, FAILFAST
-from kafkaframes.storage.files.row_counts import row_counts_text
+from kafkaframes.jobs.restore.settings import KRAFT, NO_BOOTSTRAP, RestoreSettings
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.restore.report import RestoreReport
-    from kafkaframes.jobs.restore.settings import RestoreSettings
+    from kafkaframes.jobs.restore.partition import RestoreReport
 
 EXIT_LOST = 1
+# Settings whose flags other commands have, too.
+_ELSEWHERE = (
+    "topics",
+    "partitions",
+    "from_offset",
+    "until_offset",
+    "from_timestamp_ms",
+    "until_timestamp_ms",
+    "record_format",
+)
 
 
 @click.command("restore", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
-@with_options(*selection_options)
-@click.option("--topic-map", "topic_map", multiple=True, metavar="OLD=NEW", help="Call a topic by another name.")
-@click.option("--offsets", type=click.Choice((KEEP, REASSIGN)), default=KEEP, show_default=True)
-@click.option("--start-offset", type=click.IntRange(0), default=0, help="Where reassigned offsets begin. [default: 0]")
-@with_options(*range_options)
-@click.option(
-    "--mode",
-    type=click.Choice((FAILFAST, DROPMALFORMED)),
-    default=FAILFAST,
-    show_default=True,
-    help="At a damaged batch: stop, or leave it out and say so.",
-)
-@click.option("--open-transactions", type=click.Choice((KEEP, ABORT)), default=KEEP, show_default=True)
-@click.option("--segment-bytes", type=click.IntRange(1), help="Cut segments anew; by default they stay as they are.")
-@click.option("--no-groups", is_flag=True, help="Leave committed offsets out.")
-@click.option(
-    "--offsets-partitions", type=click.IntRange(1), help="Partitions of __consumer_offsets; the source's by default."
-)
-@click.option(
-    "--keep-commit-times", is_flag=True, help="Without it, commits get the time of the restore, so that they last."
-)
-@click.option("--config", "configs", multiple=True, metavar="[TOPIC:]NAME=VALUE", help="A topic's setting.")
-@click.option("--keep-retention", is_flag=True, help="Without it, retention.ms is -1: the broker deletes nothing.")
-@click.option(
-    "--topic-id",
-    "topic_ids",
-    multiple=True,
-    metavar="TOPIC=ID",
-    help="An id for a topic, instead of the source's or a new one.",
-)
+@with_options(*selection_options, *range_options)
+@settings_options(RestoreSettings, *_ELSEWHERE)
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(
     "--record-format",
@@ -68,17 +45,7 @@ EXIT_LOST = 1
     show_default=True,
     help="From Parquet.",
 )
-@rewriting.codec_option(default="none", help="From Parquet: of the new batches.")
-@rewriting.level_option
-@click.option(
-    "--batch-bytes", type=click.IntRange(1), default=16384, show_default=True, help="From Parquet: of a batch."
-)
-@click.option("--bootstrap", type=click.Choice((KRAFT, NO_BOOTSTRAP)), default=KRAFT, show_default=True)
-@click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, help="Of the new single node.")
-@click.option("--cluster-id", help="Of the new single node; a new one by default.")
-@click.option("--release", type=click.Choice(tuple(RELEASES)), default=DEFAULT_RELEASE, show_default=True)
 @click.option("--into-cluster-ids", metavar="FILE", help="For an existing cluster: its kafka-topics --describe.")
-@click.option("--leader-epoch", type=click.IntRange(0), help="Into every batch; 0 with --into-cluster-ids.")
 @rewriting.run_options
 def command(
     sources: tuple[str, ...],
@@ -88,7 +55,7 @@ def command(
     jobs: int | None,
     master: str | None,
     storage: dict[str, Any],
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Make a log directory that a real broker opens: with indexes, checkpoints, topic ids and group offsets.
 
@@ -110,8 +77,8 @@ def command(
 
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")
-    kind = given.pop("kind")
-    settings = _settings(given)
+    kind = flags.pop("kind")
+    settings = _settings(flags)
     with rewriting.runner(master, jobs, label="restoring") as run:
         report = restore_log(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run, storage=storage)
     if as_json:
@@ -122,31 +89,20 @@ def command(
         sys.exit(EXIT_LOST)
 
 
-def _settings(given: dict[str, Any]) -> RestoreSettings:
-    from kafkaframes.jobs.restore.settings import RestoreSettings
-
-    given["record_format"] = rewriting.RECORD_FORMATS[given["record_format"]]
-    ids_file, no_groups = given.pop("into_cluster_ids"), given.pop("no_groups")
-    for name, value in times_of(given).items():
-        del given[name]
-        given[f"{name}stamp_ms"] = value
-    for option, name in (("topic_map", "topic_map"), ("topic_ids", "topic_ids"), ("configs", "topic_configs")):
-        given[name] = tuple(_pair(text) for text in given.pop(option))
+def _settings(flags: dict[str, Any]) -> RestoreSettings:
+    flags["record_format"] = rewriting.RECORD_FORMATS[flags["record_format"]]
+    ids_file = flags.pop("into_cluster_ids")
+    for name, value in times_of(flags).items():
+        del flags[name]
+        flags[f"{name}stamp_ms"] = value
     if ids_file is not None:
-        given["topic_ids"] = (*_ids_in(ids_file, given), *given["topic_ids"])
-        given["bootstrap"] = NO_BOOTSTRAP
-        given["leader_epoch"] = given["leader_epoch"] or 0
-    return RestoreSettings(**given, groups=not no_groups)
+        flags["topic_ids"] = (*_ids_in(ids_file, flags), *flags["topic_ids"])
+        flags["bootstrap"] = NO_BOOTSTRAP
+        flags["leader_epoch"] = flags["leader_epoch"] or 0
+    return RestoreSettings(**flags)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, mark, value = text.partition("=")
-    if not mark or not name or not value:
-        raise OptionError(f"{text!r}: must be NAME=VALUE")
-    return name, value
-
-
-def _ids_in(path: str, given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _ids_in(path: str, flags: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Read the ids of the topics that are asked for; without --topic they are what is asked for."""
     from kafkaframes.jobs.restore.cluster import read_topic_ids
 
@@ -155,10 +111,10 @@ def _ids_in(path: str, given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise LogDirError(f"cannot be read: {error}", file=path) from error
     ids = read_topic_ids(text, file=path)
-    olds = {new: old for old, new in given["topic_map"]}
-    given["topics"] = given["topics"] or tuple(olds.get(name, name) for name in ids)
-    wanted = {dict(given["topic_map"]).get(name, name) for name in given["topics"]}
-    return tuple((name, topic_id) for name, topic_id in ids.items() if name in wanted)
+    olds = {new: old for old, new in flags["topic_map"]}
+    flags["topics"] = flags["topics"] or tuple(olds.get(name, name) for name in ids)
+    requested = {dict(flags["topic_map"]).get(name, name) for name in flags["topics"]}
+    return tuple((name, topic_id) for name, topic_id in ids.items() if name in requested)
 
 
 # --------------------------------------------------------------------------------------------------------- the report
@@ -179,30 +135,28 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
     ]
     print_table(("partition", "segments", "offsets", "size", "topic id"), rows)
     if not report.dry_run:
-        left_out = sum((one.records_left_out for one in report.partitions), Counter[str]())
-        read, written = (
-            sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_written")
-        )
-        say(row_counts_text(read, written, left_out))
+        say(report.counted)
     for said in _remarks(report):
         say(said)
     if report.dry_run:
         say("nothing was written (--dry-run)")
         return
-    say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+    say(report.ending)
     say(_how_to_go_on(report, settings))
 
 
 def _remarks(report: RestoreReport) -> list[str]:
     said = [f"{one['severity']}: {one['topic']}-{one['partition']}: {one['message']}" for one in report.decisions]
     said += [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not selected"]
-    for one in report.partitions:
-        name = f"{one.topic}-{one.partition}"
-        said += [f"{lost.file}: bytes {lost.start:,} to {lost.end:,} are left out: {lost.reason}" for lost in one.lost]
-        said += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(one.dropped.items()) if number]
-        if one.open_transactions:
+    for entry in report.partitions:
+        name = f"{entry.topic}-{entry.partition}"
+        said += [
+            f"{lost.file}: bytes {lost.start:,} to {lost.end:,} are left out: {lost.reason}" for lost in entry.lost
+        ]
+        said += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(entry.dropped.items()) if number]
+        if entry.open_transactions:
             said.append(
-                f"{name}: {len(one.open_transactions)} transactions are open: read_committed ends before them "
+                f"{name}: {len(entry.open_transactions)} transactions are open: read_committed ends before them "
                 "(--open-transactions abort ends them)"
             )
     if report.groups is not None:

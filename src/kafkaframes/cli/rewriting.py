@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,12 +15,10 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.options import json_option, master_option, opens_batches, reads, with_options, workers_option
-from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.records.layout import CODECS
 from kafkaframes.records.reasons import FAILFAST, PERMISSIVE
-from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.staged_compaction import Split
@@ -163,12 +160,10 @@ def _show(report: JobReport, *, warn: bool) -> None:
         for one in report.partitions
     ]
     print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
-    left_out = sum((one.left_out for one in report.partitions), Counter[str]())
-    read, written = (sum(getattr(one, name) for one in report.partitions) for name in ("records", "records_written"))
-    say(row_counts_text(read, written, left_out))
+    say(report.counted)
     for kind, number in sorted(report.lost.items()):
         say(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
-    for one in report.partitions:
-        for file, position, reason in one.damaged:
+    for partition in report.partitions:
+        for file, position, reason in partition.damaged:
             say(f"kept as it was: {file}, byte {position}: {reason}", err=True)
-    say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+    say(report.ending)

@@ -1,20 +1,132 @@
-"""``kafkaframes spec check``: may the new specs follow the old ones? Exit 0, or 1 when a change breaks."""
+"""``kafkaframes spec check``, ``lint``, ``tags``: what is wrong with specs, alone, after others, beside proposals."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.spec_sources import load_specs
+from kafkaframes.cli.spec_sources import load_specs, published
+from kafkaframes.cli.text import print_table, say
+from kafkaframes.errors import SpecError
+from kafkaframes.protocol.spec.catalog.importing import Published
+from kafkaframes.protocol.spec.catalog.tag_ledger import Tag, tags_of
 from kafkaframes.protocol.spec.changes import SEVERITY, Finding, worst
-from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.check import check_sets, pair_findings
 from kafkaframes.protocol.spec.evolution import compare
-from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED
+from kafkaframes.protocol.spec.jsontext import JsonText
+from kafkaframes.protocol.spec.lint import lint, lint_set
+from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, build, declaration, problems_of
 from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec.tags import collisions, next_free, registry
+
+
+@click.command("lint")
+@click.argument("places", metavar="FILE|DIR|JAR|ZIP...", nargs=-1, required=True)
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+def lint_files(places: tuple[str, ...], strict: bool) -> None:
+    """Check message specs by the rules of Kafka's generator, and warn of what it accepts though it is useless or wrong.
+
+    Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
+    """
+    files = [one for place in places for one in published(place)]
+    errors = warnings = 0
+    specs: list[MessageSpec] = []
+    for file in files:
+        for is_error, line in _judge(file, specs):
+            errors, warnings = errors + is_error, warnings + (not is_error)
+            _print_line(is_error, line)
+    for line in _between(specs) if len(files) > 1 else ():
+        warnings += 1
+        _print_line(False, line)
+    click.echo(f"{len(files)} files, {errors} errors, {warnings} warnings")
+    raise SystemExit(int(bool(errors or (strict and warnings))))
+
+
+def _print_line(is_error: bool, line: str) -> None:
+    click.secho("error:   " if is_error else "warning: ", fg="red" if is_error else "yellow", nl=False)
+    say(line)
+
+
+def _judge(entry: Published, specs: list[MessageSpec]) -> Iterator[tuple[bool, str]]:
+    """Yield (is it an error, line) for one file; a spec without errors joins ``specs``."""
+    dialect = PUBLISHED if entry.release != "0" else NEWEST
+    try:
+        document = JsonText(entry.text, file=entry.file)
+    except SpecError as error:
+        yield True, str(error)
+        return
+    problems = list(problems_of(document, dialect))
+    is_good = not problems
+    if is_good:
+        declared = declaration(document, dialect)
+        specs.append(build(declared))
+        problems = list(lint(document, declared))
+        if document.trailing:
+            yield False, f"{entry.file}:{document.trailing_line}: text after the closing brace (one-object)"
+    for problem in problems:
+        path = ".".join(problem.path)
+        line = document.line_of(problem.where)
+        yield not is_good, f"{entry.file}:{line}: {f'{path}: ' if path else ''}{problem.reason} ({problem.rule})"
+
+
+def _between(specs: list[MessageSpec]) -> Iterator[str]:
+    for rule, message, reason in lint_set(specs):
+        yield f"{message}: {reason} ({rule})"
+    for finding in pair_findings(specs):
+        yield f"{finding.message}: {finding.text} ({finding.rule.name})"
+
+
+@click.command("tags")
+@click.argument("pattern", required=False, default="")
+@click.option("--specs", "sources", multiple=True, metavar="DIR|FILE", help="A proposal; give several to compare them.")
+@json_option_of("One JSON object a line.")
+def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
+    """List the tags of Kafka's messages: whose each is, in which versions, since which release.
+
+    PATTERN keeps the messages whose name contains it. With --specs the tags of proposals are listed, and held against
+    the releases and against each other: a tag of a struct belongs to one field for ever. Exit status 1 if one collides.
+    """
+    proposals = {source: list(load_specs(source).values()) for source in sources}
+    own = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]
+    table = [tag for tag in own or registry().values() if pattern.lower() in tag.message.lower()]
+    table.sort(key=lambda tag: tag.key)
+    if as_json:
+        for tag in table:
+            click.echo(json.dumps(tag._asdict() | {"since": _since(tag)}))
+    else:
+        _print_tags(table)
+    clashes = list(collisions(proposals))
+    for clash in clashes:
+        tag = clash.tag
+        click.echo(f"collision: {tag.message}.{tag.struct} tag {tag.number} ({tag.field}): {clash.text}", err=as_json)
+    sys.exit(bool(clashes))
+
+
+def _print_tags(table: list[Tag]) -> None:
+    free = next_free([*registry().values(), *table])
+    rows = [
+        (tag.message, tag.struct if tag.struct != tag.message else "", *_cells(tag), str(free[tag.message, tag.struct]))
+        for tag in table
+    ]
+    print_table(("message", "struct", "tag", "field", "type", "versions", "since", "before", "next free"), rows)
+    click.echo(f"{len(table)} tags")
+
+
+def _cells(tag: Tag) -> tuple[str, ...]:
+    before = ", ".join(f"{name} ({release})" for name, release in tag.before)
+    return str(tag.number), tag.field, tag.type, tag.versions, _since(tag) or "", before
+
+
+def _since(tag: Tag) -> str | None:
+    """Return the release that has had a tag first; a proposal's tags are looked up."""
+    known = registry().get(tag.key)
+    return tag.since or (known.since if known is not None else None)
+
 
 _STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
 
@@ -25,7 +137,7 @@ _STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
 @json_option_of("One JSON object a line and finding.")
 @click.option("--level", type=click.Choice(list(SEVERITY)), default="note", show_default=True, help="Least to print.")
 @click.option("--strict", is_flag=True, help="Notes fail too.")
-def command(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
+def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
     """Compare two specs, or two sets of them, by KIP-482's rules of evolution.
 
     OLD and NEW are files, directories, jars, zips or REF:path in this git repository
@@ -36,16 +148,16 @@ def command(old: str, new: str, as_json: bool, level: str, strict: bool) -> None
     """
     before, after = _load(old), _load(new, is_new=True)
     if len(before) == len(after) == 1:
-        found = compare(*before.values(), *after.values())
+        result = compare(*before.values(), *after.values())
     else:
-        found = list(check_sets(before, after))
-    shown = [one for one in found if SEVERITY[one.verdict] >= SEVERITY[level]]
+        result = list(check_sets(before, after))
+    shown = [one for one in result if SEVERITY[one.verdict] >= SEVERITY[level]]
     if as_json:
-        for one in shown:
-            click.echo(json.dumps(_row(one)))
+        for entry in shown:
+            click.echo(json.dumps(_row(entry)))
     else:
-        _print(shown, found, len(after))
-    verdict = worst(found)
+        _print(shown, result, len(after))
+    verdict = worst(result)
     raise SystemExit(int(verdict == "breaking" or (strict and verdict == "note")))
 
 
@@ -55,41 +167,43 @@ def _load(place: str, *, is_new: bool = False) -> dict[str, MessageSpec]:
     return load_specs(place, NEWEST if is_source else PUBLISHED)
 
 
-def _row(one: Finding) -> dict[str, Any]:
+def _row(entry: Finding) -> dict[str, Any]:
     return {
-        "verdict": one.verdict,
-        "message": one.message,
-        "field": ".".join(one.path),
-        "versions": one.versions,
-        "rule": one.rule.name,
-        "change": one.text,
-        "because": one.rule.source,
+        "verdict": entry.verdict,
+        "message": entry.message,
+        "field": ".".join(entry.path),
+        "versions": entry.versions,
+        "rule": entry.rule.name,
+        "change": entry.text,
+        "because": entry.rule.source,
     }
 
 
-def _print(shown: Iterable[Finding], found: list[Finding], messages: int) -> None:
+def _print(shown: Iterable[Finding], result: list[Finding], messages: int) -> None:
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(highlight=False, soft_wrap=True)
     message = None
     reasons: dict[str, str] = {}
-    for one in shown:
-        if one.message != message:
-            message = one.message
+    for entry in shown:
+        if entry.message != message:
+            message = entry.message
             console.print(f"[bold]{escape(message)}[/bold]")
-        at = f" in {one.versions}" if one.versions else ""
-        place = f"{'.'.join(one.path)}: " if one.path else ""
-        style = _STYLES[one.verdict]
-        console.print(f"  [{style}]{one.verdict:<10}[/] {escape(place + one.text)}{at} [dim]({one.rule.name})[/dim]")
-        reasons[one.rule.name] = one.rule.source
+        at = f" in {entry.versions}" if entry.versions else ""
+        place = f"{'.'.join(entry.path)}: " if entry.path else ""
+        style = _STYLES[entry.verdict]
+        console.print(
+            f"  [{style}]{entry.verdict:<10}[/] {escape(place + entry.text)}{at} [dim]({entry.rule.name})[/dim]"
+        )
+        reasons[entry.rule.name] = entry.rule.source
     if reasons:
         console.print()
         for name, source in reasons.items():
             console.print(f"[dim]{name}: {escape(source)}[/dim]")
         console.print()
     counts = ", ".join(
-        f"{sum(one.verdict == verdict for one in found)} {verdict}" for verdict in ("breaking", "note", "compatible")
+        f"{sum(one.verdict == verdict for one in result)} {verdict}" for verdict in ("breaking", "note", "compatible")
     )
-    style = _STYLES[worst(found)]
-    console.print(f"[{style}]{worst(found)}[/]: {messages} messages, {counts} changes")
+    style = _STYLES[worst(result)]
+    console.print(f"[{style}]{worst(result)}[/]: {messages} messages, {counts} changes")

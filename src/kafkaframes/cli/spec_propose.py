@@ -12,9 +12,8 @@ import click
 
 from kafkaframes.cli.options import json_option_of, ports_option, workers_option
 from kafkaframes.cli.spec_sources import load_specs
-from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.text import say
-from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
+from kafkaframes.cli.text import print_table, say
+from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
-"""``kafkaframes spec rewrite``: whole sets of specs, rewritten as a proposal says. KIP-636 is the one there is."""
+"""``kafkaframes spec rewrite``, ``new-kip``: specs as a proposal has them: KIP-636, or one of your own."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+import runpy
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +19,62 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.changes import worst
 from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.drafts import Kip
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers, rewrite
+from kafkaframes.protocol.spec.load import load_message
 from kafkaframes.protocol.spec.model import MessageSpec
+
+
+@click.command("new-kip")
+@click.argument("file", metavar="FILE.py")
+@click.option("--from", "source", metavar="DIR|ZIP|JAR", help="Specs to change  [default: the catalog's].")
+@click.option("--to", "target", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
+def new_kip(file: str, source: str | None, target: Path) -> None:
+    """Write message specs as a proposal of your own would have them.
+
+    FILE.py has a function rewrite(kip), which selects and changes fields:
+
+    \b
+      def rewrite(kip):
+          for field in kip.fields("*Response.*ErrorCode", type="int16"):
+              field.tag()
+          kip.add("MetadataResponse.Topics.Owner", "string", nullable=True)
+          for field in kip.fields("FetchRequest.RackId"):
+              field.drop()
+          kip.bump("Heartbeat")
+
+    Each API of which something changes gets a new version, request and response alike; older versions keep their
+    bytes. The file is run: it must be your own. Then: kafkaframes spec propose NEW CAPTURE.
+    """
+    check_target(source, target)
+    files = read_files(source)
+    before = {name: spec for name, (spec, _) in files.items()}
+    kip = Kip(before)
+    _function(file)(kip)
+    after = kip.specs()
+    changed = {name: spec for name, spec in after.items() if spec != before[name]}
+    for name, spec in changed.items():
+        load_message(to_text(spec), file=f"{name}.json")  # held to all rules of the language
+    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in after.items()})
+    for name, spec in sorted(changed.items()):
+        click.echo(f"{name} {before[name].valid_versions.highest} -> {spec.valid_versions.highest}")
+    findings = list(check_sets(before, after))
+    for finding in findings:
+        if finding.verdict == "breaking":
+            click.echo(f"breaking: {finding.message}.{finding.place}: {finding.text} ({finding.rule.name})")
+    click.echo(f"{worst(findings)} (spec check): {len(changed)} messages changed; {len(after)} specs in {target}")
+
+
+def _function(file: str) -> Callable[[Kip], object]:
+    try:
+        function = runpy.run_path(file).get("rewrite")
+    except OSError as error:
+        raise OptionError(f"{file}: {error.strerror}") from None
+    if not callable(function):
+        raise OptionError(f"{file} has no function rewrite(kip)")
+    return function  # type: ignore[no-any-return]
+
 
 _COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
 _COMMENTS: Final = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)  # before the object: a licence
@@ -34,7 +88,9 @@ _HEADERS: Final = ("RequestHeader", "ResponseHeader")
 @click.option("--suffix", is_flag=True, help="Names that end so too (PartitionErrorCode, AcknowledgeErrorMessage).")
 @click.option("--as-written", is_flag=True, help="ApiVersions and unreleased versions too, as the document says.")
 @click.option("--report", "style", type=click.Choice(["csv", "json"]), help="Print a row a field instead of text.")
-def command(proposal: str, source: str | None, target: Path, suffix: bool, as_written: bool, style: str | None) -> None:
+def rewrite_specs(
+    proposal: str, source: str | None, target: Path, suffix: bool, as_written: bool, style: str | None
+) -> None:
     """Write message specs in which the errors of every response are tagged fields, as KIP-636 proposes.
 
     Every request and response gets a new version; each ErrorCode and ErrorMessage of the response is tagged in it,
@@ -112,11 +168,11 @@ def write_files(target: Path, texts: Mapping[str, bytes]) -> None:
 
 def _rows(done: Rewrite) -> Iterator[dict[str, Any]]:
     """Yield a row for each field that was tagged, and for each message or field that was not."""
-    for one in done.fields:
-        default = "" if one.kind == "code" else "null"
+    for field in done.fields:
+        default = "" if field.kind == "code" else "null"
         yield _row(
-            done, one.message, one.path, kind=one.kind, tag=one.tag, tagged_versions=f"{one.version}+",
-            default=f"{default} (was empty)" if one.is_null_default_new else default, arrays=one.arrays,
+            done, field.message, field.path, kind=field.kind, tag=field.tag, tagged_versions=f"{field.version}+",
+            default=f"{default} (was empty)" if field.is_null_default_new else default, arrays=field.arrays,
             outcome="tagged",
         )  # fmt: skip
     for kept in done.kept:
@@ -133,10 +189,10 @@ def _text(before: Mapping[str, MessageSpec], done: Rewrite, target: Path) -> Ite
         notes = ", flexible now" if api.is_flexible_new else ""
         notes += ", in place: not released yet" if api.before == api.version else ""
         yield f"{api.response} {api.before} -> {api.version}{notes}"
-        for one in done.fields:
-            if one.message == api.response:
-                null = "; null is its default now" if one.is_null_default_new else ""
-                yield f"  {'.'.join(one.path)}: tag {one.tag}{null}"
+        for field in done.fields:
+            if field.message == api.response:
+                null = "; null is its default now" if field.is_null_default_new else ""
+                yield f"  {'.'.join(field.path)}: tag {field.tag}{null}"
     for kept in done.kept:
         yield f"left: {'.'.join((kept.message, *kept.path))}: {kept.reason}"
     yield ""
@@ -144,9 +200,9 @@ def _text(before: Mapping[str, MessageSpec], done: Rewrite, target: Path) -> Ite
     for name, count in numbers(done).items():
         yield f"{name:<36} {count:>6}  {TRUNK_OF_OCTOBER_2024[name]:>6}"
     yield ""
-    found = list(check_sets(before, done.specs))
-    for finding in found:
+    result = list(check_sets(before, done.specs))
+    for finding in result:
         if finding.verdict == "breaking":
             yield f"{finding.verdict}: {finding.message}.{finding.place}: {finding.text} ({finding.rule.name})"
-    counts = ", ".join(f"{sum(one.verdict == v for one in found)} {v}" for v in ("breaking", "note", "compatible"))
-    yield f"{worst(found)} (spec check): {counts} changes; {len(done.specs)} specs in {target}"
+    counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
+    yield f"{worst(result)} (spec check): {counts} changes; {len(done.specs)} specs in {target}"

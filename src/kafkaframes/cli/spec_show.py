@@ -1,20 +1,151 @@
-"""``kafkaframes spec show``: the layout of a version as a table, BNF or JSON; or the fields over all versions."""
+"""``kafkaframes spec list``, ``show``, ``diff``, ``show-codec``: message specs as they are, laid out for people."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
-from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.spec_named import checked_version, named
-from kafkaframes.cli.tables import print_table
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.cli.options import json_option_of, specs_option
+from kafkaframes.cli.text import print_table
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages.registry import message_of
+from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import fields_of
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.render import as_json as layout_as_json
-from kafkaframes.protocol.spec.render import bnf, default_words, is_telling, rows
+from kafkaframes.protocol.spec.render import bnf, changes, default_words, is_telling, rows
+
+
+def named(name: str) -> list[MessageSpec]:
+    """Return the specs that a name stands for: ``MetadataResponse``, ``Metadata`` (both halves), ``Foo.json``."""
+    if name.endswith(".json"):
+        try:
+            return [load_message(Path(name).read_bytes(), file=name)]
+        except OSError as error:
+            raise OptionError(f"{name}: {error.strerror}") from None
+    halves = [half for half in (f"{name}Request", f"{name}Response") if half in catalog.names()]
+    if name not in catalog.names() and halves:
+        return [catalog.load(half) for half in halves]
+    return [catalog.load(name)]
+
+
+def checked_version(spec: MessageSpec, version: int | None) -> int:
+    """Return a version of the spec, its newest if none was asked for.
+
+    Raises:
+        OptionError: the spec has no such version.
+    """
+    valid = spec.valid_versions
+    if valid.is_empty:
+        raise OptionError(f"{spec.name} was removed: it has no versions")
+    if version is None:
+        return valid.highest
+    if not valid.contains(version):
+        raise OptionError(f"{spec.name} has versions {valid}, not {version}")
+    return version
+
+
+@click.command("list")
+@click.argument("pattern", required=False, default="")
+@click.option("--records", is_flag=True, help="The records of Kafka's own topics and files, not the APIs.")
+@json_option_of("One JSON object a line.")
+def list_messages(pattern: str, records: bool, as_json: bool) -> None:
+    """List what the catalog holds: APIs by key with their versions, or records by module.
+
+    PATTERN keeps the names that contain it, in any letter case. "Versions" are all that can be spoken; "current" are
+    those of the newest Kafka release in the catalog.
+    """
+    table = _records() if records else _apis()
+    result = [row for row in table if pattern.lower() in str(row["name"]).lower()]
+    if as_json:
+        for row in result:
+            click.echo(json.dumps(row))
+    else:
+        _print_list(result, "records" if records else "APIs")
+
+
+def _apis() -> list[dict[str, object]]:
+    return [
+        {
+            "key": api.key,
+            "name": api.name,
+            "versions": str(api.versions),
+            "current": str(api.current_versions) + (" (newest unstable)" if api.is_latest_unstable else ""),
+            "flexible": "-" if api.flexible_since is None else f"{api.flexible_since}+",
+            "headers": _headers(api),
+        }
+        for api in catalog.apis()
+    ]
+
+
+def _headers(api: catalog.Api) -> str:
+    """The header versions of request/response: ``1/0``, and from the first flexible version ``2/1``."""
+    pairs = list(dict.fromkeys(api.header_versions.values()))
+    return ", ".join(f"{request}/{response}" for request, response in pairs)
+
+
+def _records() -> list[dict[str, object]]:
+    entries = [catalog.entry(name) for name in catalog.names()]
+    rows = [one for one in entries if one.outline.type not in ("request", "response")]
+    return [
+        {
+            "module": one.module.removeprefix("kafka-"),
+            "key": "-" if one.outline.api_key is None else one.outline.api_key,
+            "name": one.name,
+            "type": one.outline.type,
+            "versions": str(one.outline.valid_versions),
+            "flexible": str(one.outline.flexible_versions),
+            "last release": one.last_release,
+        }
+        for one in sorted(rows, key=lambda entry: (entry.module, entry.outline.api_key or 0, entry.name))
+    ]
+
+
+def _print_list(result: list[dict[str, object]], what: str) -> None:
+    columns = list(result[0]) if result else []
+    rows = [[str(row[name]) for name in columns] for row in result]
+    if result:
+        print_table(columns, rows, dim=[row.get("current") == "none" for row in result])
+    click.echo(f"{len(result)} {what} (Kafka {catalog.newest_release()} and all before)")
+
+
+_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "encoding": ("*", "cyan")}
+
+
+@click.command("diff")
+@click.argument("name")
+@click.argument("before", type=int)
+@click.argument("after", type=int)
+@json_option_of("One JSON object a line and change.")
+def diff(name: str, before: int, after: int, as_json: bool) -> None:
+    """Show what is different on the wire in version AFTER against version BEFORE.
+
+    NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
+    """
+    for spec in named(name):
+        result = changes(spec, checked_version(spec, before), checked_version(spec, after))
+        if as_json:
+            for entry in result:
+                row = {"message": spec.name, "kind": entry.kind, "field": ".".join(entry.path), "change": entry.text}
+                click.echo(json.dumps(row))
+            continue
+        click.echo(f"{click.style(spec.name, bold=True)} {before} -> {after}: {'' if result else 'the same bytes'}")
+        for entry in result:
+            sign, color = _SIGNS[entry.kind]
+            place = f"{'.'.join(entry.path)}: " if entry.path else ""
+            click.secho(f"  {sign} {place}{entry.text}", fg=color)
+
+
+@click.command("show-codec")
+@click.argument("name")
+@click.argument("version", type=int)
+@specs_option
+def show_codec(name: str, version: int, specs: str | None) -> None:
+    """Print the source text of the generated functions of NAME at VERSION."""
+    click.echo(message_of(name, specs).codec(version).show(), nl=False)
 
 
 @click.command("show")
@@ -22,7 +153,7 @@ from kafkaframes.protocol.spec.render import bnf, default_words, is_telling, row
 @click.argument("version", type=int, required=False)
 @click.option("--bnf", "as_bnf", is_flag=True, help="The notation of Kafka's protocol guide.")
 @json_option_of("JSON; without a VERSION the spec itself.")
-def command(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
+def show(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
     """Show the wire layout of a message at VERSION, or without one its fields over all versions.
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
@@ -59,14 +190,14 @@ def _print_version(spec: MessageSpec, version: int) -> None:
 def _print_all(spec: MessageSpec) -> None:
     _heading(spec, f"versions {spec.valid_versions}, flexible {spec.flexible_versions}")
     lines: list[tuple[str, ...]] = []
-    for path, one in fields_of(spec):
-        tag = "" if one.tag is None else f"{one.tag} in {one.tagged_versions}"
-        null = "" if one.nullable_versions.is_empty else str(one.nullable_versions)
-        default = default_words(one.default) if one.tag is not None or is_telling(one.default) else ""
-        kinds = (("key", one.map_key), ("ignorable", one.ignorable))
+    for path, entry in fields_of(spec):
+        tag = "" if entry.tag is None else f"{entry.tag} in {entry.tagged_versions}"
+        null = "" if entry.nullable_versions.is_empty else str(entry.nullable_versions)
+        default = default_words(entry.default) if entry.tag is not None or is_telling(entry.default) else ""
+        kinds = (("key", entry.map_key), ("ignorable", entry.ignorable))
         marks = ", ".join(word for word, is_set in kinds if is_set)
-        cells = ("  " * (len(path) - 1) + one.name, str(one.type), str(one.versions), null, tag, default, marks)
-        lines.append((*cells, one.about))
+        cells = ("  " * (len(path) - 1) + entry.name, str(entry.type), str(entry.versions), null, tag, default, marks)
+        lines.append((*cells, entry.about))
     print_table(("field", "type", "versions", "nullable", "tag", "default", "marks", "about"), lines)
 
 

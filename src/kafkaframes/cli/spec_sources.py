@@ -32,16 +32,16 @@ def published(place: str) -> list[Published]:
     """
     path = Path(place)
     if path.is_dir():
-        found = list(_directory(path))
+        result = list(_directory(path))
     elif path.is_file():
-        found = list(_file(path))
+        result = list(_file(path))
     elif _GIT_REF.fullmatch(place):
-        found = list(_git(place))
+        result = list(_git(place))
     else:
         raise OptionError(f"{place}: no such file or directory, and no REF:path of a git repository")
-    if not found:
+    if not result:
         raise OptionError(f"{place} holds no message spec (a .json file with validVersions)")
-    return found
+    return result
 
 
 def load_specs(source: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
@@ -86,7 +86,7 @@ def _file(path: Path) -> Iterator[Published]:
 def _archive(name: str, raw: bytes) -> Iterator[Published]:
     jar = _JAR.fullmatch(PurePosixPath(name).name)
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        for info in sorted(archive.infolist(), key=lambda one: one.filename):
+        for info in sorted(archive.infolist(), key=lambda entry: entry.filename):
             if info.filename.endswith(".jar"):
                 yield from _archive(info.filename, archive.read(info))
             elif info.filename.endswith(".json") and info.file_size <= _MOST_BYTES:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kafkaframes.jobs.export.summary import Summary
+    from kafkaframes.jobs.export.settings import Summary
 
 WIDTH_IN_A_PIPE = 110
 _WHOLE = "_SUCCESS"  # the file that Spark writes last
@@ -58,16 +58,16 @@ def command(
 
     Example: kafkaframes summarize /var/lib/kafka/data --to out/orders --option subscribe=orders
     """
-    given = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
-    given = {"budgetBytes": f"{current_budget()}"} | given
-    log_bytes = _check_input(paths, given)
+    flags = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
+    flags = {"budgetBytes": f"{current_budget()}"} | flags
+    log_bytes = _check_input(paths, flags)
     _check_target(to, overwrite)
     if "://" not in to:
         refuse_inside(Path(to), paths)
     out = console(width=WIDTH_IN_A_PIPE)
     java = QUICK_JAVA if log_bytes < SMALL_BYTES else {}
     with _no_half(to):
-        summary = _run(out, paths, to, overwrite=overwrite, master=master, options=given, java=java)
+        summary = _run(out, paths, to, overwrite=overwrite, master=master, options=flags, java=java)
     for part in render(summary):
         out.print(part)
 

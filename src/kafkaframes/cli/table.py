@@ -63,7 +63,7 @@ EXIT_INCOMPLETE = 1
 @with_options(master_option, workers_option, json_option)
 @opens_batches
 @reads("sources")
-def command(sources: tuple[str, ...], **given: Any) -> None:
+def command(sources: tuple[str, ...], **flags: Any) -> None:
     """Write the records of live topics or of log directories into a table; run again, it goes on where it was.
 
     What a table has of each partition stands in the very commit that brings the records: each record makes one row,
@@ -85,5 +85,5 @@ def command(sources: tuple[str, ...], **given: Any) -> None:
     """
     from kafkaframes.cli.tabling import run
 
-    if not run(sources, given):
+    if not run(sources, flags):
         sys.exit(EXIT_INCOMPLETE)

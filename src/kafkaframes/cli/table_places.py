@@ -1,16 +1,71 @@
-"""Where ``table`` writes: the table, and beside it that of dead letters."""
+"""The tables that ``export`` and ``table`` write to, and what to tell of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.tables.table import Table
+from kafkaframes.jobs.export.run import Outcome
+from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.tables.files import write_data_file
+from kafkaframes.jobs.tables.run import Run, TableExport
+from kafkaframes.jobs.tables.state import Table, table_settings
 from kafkaframes.jobs.tables.targets import delta_table, iceberg_table, parquet_table
 from kafkaframes.storage.files.atomic import refuse_inside
+
+if TYPE_CHECKING:
+    from kafkaframes.scan.log.options import ReadOptions
+
+
+def asked_of_table(
+    options: ReadOptions, settings: Settings, given: dict[str, Any]
+) -> tuple[Callable[..., Outcome], Callable[[Any], Any]]:
+    """Return what exports into the table, given who runs the jobs, and what does one of them.
+
+    Raises:
+        MissingExtraError: the table format's library is absent.
+        OptionError: the destination is something else, or the options do not fit.
+    """
+    from kafkaframes.jobs.tables.planning import table_plan
+
+    if given["base64"]:
+        raise OptionError("--base64 is for csv and json: a table has bytes")
+    table = _TABLES[given["form"]](given)
+    settings = replace(settings, to=given["to"] or table.place, form="parquet")
+    chosen = table_settings(settings, isolation=options.isolation)
+
+    def asked(*, run: Run) -> Outcome:
+        job = TableExport(table, settings, chosen, run=run, commit_bytes=given["commit_bytes"])
+        return job.export(table_plan(options), incremental=given["incremental"], overwrite=given["overwrite"])
+
+    return asked, write_data_file
+
+
+_TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
+    "delta": lambda flags: delta_table(flags["to"]),
+    "iceberg": lambda flags: iceberg_table(flags, flags["table"]),
+}
+
+
+def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what to tell people of the table."""
+    at = facts.get("version", facts.get("snapshot"))
+    if at is not None:
+        word = "version" if "version" in facts else "snapshot"
+        made = f"{facts['commits']} commits" if facts["commits"] != 1 else "1 commit"
+        yield f"{facts['format']} table {facts['location']}, {word} {at}; {made if facts['commits'] else 'nothing new'}"
+    if "metadata" in facts:
+        yield f"metadata: {facts['metadata']}"
+    for gap in facts["gaps"]:
+        yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
+    if facts["removed_orphans"]:
+        yield f"{len(facts['removed_orphans']):,} files of runs that were killed are removed"
+    for path in facts["doubtful_files"]:
+        yield f"a run was killed; whether a commit names its file is not known: {path}"
+
 
 DEAD_SUFFIX = "-dead-letters"
 
@@ -62,19 +117,19 @@ def places_of(given: Mapping[str, Any], *, sources: Sequence[str]) -> Places:
 Opened = tuple[Callable[[], Table], Callable[[], Table]]
 
 
-def _delta(given: Mapping[str, Any], to: str, dead: str) -> Opened:
+def _delta(flags: Mapping[str, Any], to: str, dead: str) -> Opened:
     return (lambda: delta_table(to)), (lambda: delta_table(dead))
 
 
-def _parquet(given: Mapping[str, Any], to: str, dead: str) -> Opened:
+def _parquet(flags: Mapping[str, Any], to: str, dead: str) -> Opened:
     return (lambda: parquet_table(to)), (lambda: parquet_table(dead))
 
 
-def _iceberg(given: Mapping[str, Any], to: str, dead: str) -> Opened:
-    name = given["table"]
-    if given["dead_letters"] is not None:
+def _iceberg(flags: Mapping[str, Any], to: str, dead: str) -> Opened:
+    name = flags["table"]
+    if flags["dead_letters"] is not None:
         raise OptionError("--dead-letters: of an Iceberg table they are TABLE_dead_letters in its catalog")
-    named = dict(given) | {"to": to}
+    named = dict(flags) | {"to": to}
     return (lambda: iceberg_table(named, name)), (lambda: iceberg_table(named, name, suffix="_dead_letters"))
 
 

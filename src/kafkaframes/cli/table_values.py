@@ -10,9 +10,8 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.settings import Settings
-from kafkaframes.jobs.tables.content import Content
+from kafkaframes.jobs.tables.content import Content, sample_values
 from kafkaframes.jobs.tables.run import Plan
-from kafkaframes.jobs.tables.sampling import sample_values
 from kafkaframes.jobs.tables.state import TableState
 from kafkaframes.scan.values.decoding import AVRO, JSON, PROTOBUF, Decoding, subject_schema
 from kafkaframes.scan.values.json_values import infer_schema
@@ -78,8 +77,8 @@ class Values:
         known = (state.settings or {}).get(INFERRED) if state is not None else None
         if isinstance(known, str):
             return known.encode()
-        found = infer_schema(sample_values(plan(None).tasks, settings))
-        return json.dumps(found, sort_keys=True).encode()
+        result = infer_schema(sample_values(plan(None).tasks, settings))
+        return json.dumps(result, sort_keys=True).encode()
 
     def chosen(self, content: Content) -> dict[str, Any]:
         """Return what every run into the table must agree on; nothing for a table as ``export`` makes it."""
@@ -124,19 +123,19 @@ def _check_flags(mode: str, given: Mapping[str, Any]) -> None:
         raise OptionError("--message is for protobuf")
 
 
-def _subject(topics: Sequence[str], given: Mapping[str, Any]) -> str:
-    if given["registry"] is None or given["subject"]:
-        return str(given["subject"] or "")
+def _subject(topics: Sequence[str], flags: Mapping[str, Any]) -> str:
+    if flags["registry"] is None or flags["subject"]:
+        return str(flags["subject"] or "")
     if len(topics) != 1 or any(mark in topics[0] for mark in "*?["):
         raise OptionError("--registry: for several topics, --subject says whose newest schema the table has")
     return f"{topics[0]}-value"
 
 
-def _schemas(given: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
+def _schemas(flags: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
     """Return the table's schema, and those by id: of these the greatest id is the table's."""
     plain: list[bytes] = []
     by_id: dict[int, bytes] = {}
-    for text in given:
+    for text in flags:
         number, equals, path = text.partition("=")
         if equals and number.isdecimal():
             by_id[int(number)] = _read(path, mode)

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import SERVERS, reached
-from kafkaframes.cli.export_table import lines_of
 from kafkaframes.cli.exporting import pool
-from kafkaframes.cli.table_places import Places, places_of
+from kafkaframes.cli.table_places import Places, lines_of, places_of
 from kafkaframes.cli.table_values import Values, values_of
 from kafkaframes.cli.text import printable, say, size_text
 from kafkaframes.errors import NetworkError, OptionError
@@ -64,13 +63,13 @@ def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
         return once()
 
 
-def _are_topics(sources: tuple[str, ...], given: Mapping[str, Any]) -> bool:
+def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:
     """Return whether the sources are topics of a cluster.
 
     Raises:
         OptionError: they are neither topics nor paths.
     """
-    if given["servers"] is not None:
+    if flags["servers"] is not None:
         return True
     paths = [one for one in sources if "/" in one or os.path.exists(one)]
     if not paths and os.environ.get(SERVERS):
@@ -90,47 +89,47 @@ def _check_source_flags(topics: bool, given: Mapping[str, Any]) -> None:
             raise OptionError(f"{flags[name]} is for {other}, and the source is {kind}")
 
 
-def _live(topics: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Settings]:
+def _live(topics: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Settings]:
     from kafkaframes.client.settings import ConsumerSettings
 
-    isolation = {"isolation.level": given["isolation"]}
-    client = reached(given["servers"], given["properties"], given["timeout"], more=isolation, kind=ConsumerSettings)
-    return live_plan(topics, client, allow_loss=given["allow_loss"]), Settings("", mode="FAILFAST")
+    isolation = {"isolation.level": flags["isolation"]}
+    client = reached(flags["servers"], flags["properties"], flags["timeout"], more=isolation, kind=ConsumerSettings)
+    return live_plan(topics, client, allow_loss=flags["allow_loss"]), Settings("", mode="FAILFAST")
 
 
-def _of_logs(paths: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Settings]:
+def _of_logs(paths: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Settings]:
     from kafkaframes.jobs.tables.planning import table_plan
 
-    options = _read_options(paths, given)
+    options = _read_options(paths, flags)
     settings = Settings("", mode=options.mode, verify_crc=options.verify_crc, storage=options.storage)
     return table_plan(options), settings
 
 
-def _read_options(paths: tuple[str, ...], given: Mapping[str, Any]) -> ReadOptions:
+def _read_options(paths: tuple[str, ...], flags: Mapping[str, Any]) -> ReadOptions:
     from kafkaframes.cli.exporting import options_of
     from kafkaframes.jobs.export.planning import check_accepted
     from kafkaframes.scan.log.options import topic_choice
     from kafkaframes.spark.log_options import log_options
 
-    options = options_of(given["options"])
+    options = options_of(flags["options"])
     check_accepted(list(options), to_table=True)
-    read = log_options(options, paths=paths, storage=given["storage"])
-    settings = {"isolation": given["isolation"]} | ({"fail_on_data_loss": False} if given["allow_loss"] else {})
-    return replace(read, **settings, **topic_choice(given["topics"]))
+    read = log_options(options, paths=paths, storage=flags["storage"])
+    settings = {"isolation": flags["isolation"]} | ({"fail_on_data_loss": False} if flags["allow_loss"] else {})
+    return replace(read, **settings, **topic_choice(flags["topics"]))
 
 
 @contextmanager
-def _runner(given: Mapping[str, Any]) -> Iterator[Run]:
+def _runner(flags: Mapping[str, Any]) -> Iterator[Run]:
     """Give what has files written: processes of this machine, or Spark's workers."""
-    if given["master"] is None:
-        yield pool(write_data_file, given["jobs"])
+    if flags["master"] is None:
+        yield pool(write_data_file, flags["jobs"])
         return
     from kafkaframes.spark.job_session import session_at
     from kafkaframes.spark.jobs import spark_run
 
-    if not given["as_json"]:
-        say(f"starting Spark at {given['master']} ...", err=True)
-    with session_at("kafkaframes table", given["master"]) as spark:
+    if not flags["as_json"]:
+        say(f"starting Spark at {flags['master']} ...", err=True)
+    with session_at("kafkaframes table", flags["master"]) as spark:
         yield spark_run(spark, write_data_file)
 
 

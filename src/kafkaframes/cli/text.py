@@ -10,7 +10,7 @@ import codecs
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import RawIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
     from rich.console import Console
 
+
 __all__ = [
-    "console", "count_text", "if_anybody_reads", "milliseconds", "printable", "records_out", "say", "show", "size_text",
-    "time_text",
+    "console", "count_text", "if_anybody_reads", "milliseconds", "print_table", "printable", "records_out", "say",
+    "show", "size_text", "time_text",
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # a pipe has no width of its own
 _STEERING = re.compile(r"[^\n\t]+")
@@ -88,7 +89,9 @@ class _Shown(RawIOBase):
 
     def write(self, data: Buffer) -> int:
         text = self._decoder.decode(data)
-        self._terminal.write(_STEERING.sub(lambda found: printable(found[0]), text).encode("utf-8", "backslashreplace"))
+        self._terminal.write(
+            _STEERING.sub(lambda result: printable(result[0]), text).encode("utf-8", "backslashreplace")
+        )
         return memoryview(data).nbytes
 
     def flush(self) -> None:
@@ -117,3 +120,27 @@ def milliseconds(text: str) -> int:
         return parse_time(text)
     except ValueError as error:
         raise OptionError(f"no time: {text!r}: {error}") from None
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: Sequence[bool] = ()) -> None:
+    """Print rows under their columns; the column ``name`` or else the first is bold, an empty column is left out.
+
+    Args:
+        columns: the headings.
+        rows: the cells, as many as there are columns.
+        dim: which rows are of less weight.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    used = [index for index, _ in enumerate(columns) if any(row[index] for row in rows)]
+    bold = columns.index("name") if "name" in columns else 0
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index in used:
+        is_last = index == used[-1]
+        table.add_column(columns[index], no_wrap=not is_last, style="bold" if index == bold else "")
+    for number, row in enumerate(rows):
+        style = "dim" if number < len(dim) and dim[number] else ""
+        table.add_row(*(Text(printable(row[index])) for index in used), style=style)
+    console().print(table)

@@ -1,4 +1,4 @@
-"""``kafkaframes topics``: list, create, describe, alter and delete the topics of a cluster, and their records."""
+"""``kafkaframes topics`` and ``configs``: topics of a cluster, and the settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import click
 
 from kafkaframes.cli.connecting import (
     HELP,
+    Connect,
     as_json_option,
     confirmed,
-    connecting,
     connecting_group,
     pairs_of,
-    place_of,
     print_rows,
-    reached,
+    topic_partition_of,
+    with_admin,
 )
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
@@ -27,20 +27,16 @@ command = connecting_group("topics", "List, create, describe, alter and delete t
 
 
 @command.command("list", context_settings=HELP)
-@connecting
+@with_admin
 @click.option("--internal", is_flag=True, help="Those of Kafka's own too.")
 @as_json_option
-def list_topics(
-    servers: str | None, properties: tuple[str, ...], timeout: float, internal: bool, as_json: bool
-) -> None:
+def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
     """List the topics, their partitions and ids."""
-    from kafkaframes.client import Admin
-
-    with Admin(**reached(servers, properties, timeout)) as admin:
-        found = admin.describe_cluster().topics
+    with connect() as admin:
+        result = admin.describe_cluster().topics
         rows = [
             {"topic": one.name, "partitions": len(one.partitions), "id": str(one.topic_id)}
-            for one in sorted(found.values(), key=lambda one: one.name)
+            for one in sorted(result.values(), key=lambda entry: entry.name)
             if internal or not one.is_internal
         ]
     print_rows(rows, as_json)
@@ -48,23 +44,21 @@ def list_topics(
 
 @command.command("create", context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@connecting
+@with_admin
 @click.option("--partitions", type=click.IntRange(-1), default=-1, help="Default: the broker's num.partitions.")
 @click.option("--replication-factor", type=click.IntRange(-1), default=-1, help="Default: the broker's.")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic setting (may be repeated).")
-def create_topics(
-    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, **given: Any
-) -> None:
+def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> None:
     """Create topics."""
-    from kafkaframes.client import Admin, NewTopic
+    from kafkaframes.client import NewTopic
 
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         admin.create_topics(
             NewTopic(
                 name=name,
-                num_partitions=given["partitions"],
-                replication_factor=given["replication_factor"],
-                configs=pairs_of(given["configs"]),
+                num_partitions=flags["partitions"],
+                replication_factor=flags["replication_factor"],
+                configs=pairs_of(flags["configs"]),
             )
             for name in names
         )
@@ -73,95 +67,122 @@ def create_topics(
 
 @command.command("describe", context_settings=HELP)
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
-@connecting
+@with_admin
 @as_json_option
-def describe_topics(
-    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, as_json: bool
-) -> None:
+def describe_topics(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
     """Show partitions, leaders, replicas, and first and last offsets; of all topics if none are named."""
-    from kafkaframes.client import EARLIEST, LATEST, Admin, TopicPartition
+    from kafkaframes.client import EARLIEST, LATEST, TopicPartition
 
     rows = []
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         for name, topic in admin.describe_topics(names or admin.list_topics()).items():
-            places = [TopicPartition(name, number) for number in sorted(topic.partitions)]
-            first = admin.list_offsets(dict.fromkeys(places, EARLIEST))
-            last = admin.list_offsets(dict.fromkeys(places, LATEST))
+            partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
+            first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+            last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
             rows += [
                 {
                     "topic": name,
-                    "partition": place.partition,
-                    "leader": topic.partitions[place.partition].leader,
-                    "leader_epoch": topic.partitions[place.partition].leader_epoch,
-                    "replicas": ",".join(map(str, topic.partitions[place.partition].replicas)),
-                    "isr": ",".join(map(str, topic.partitions[place.partition].isr)),
-                    "log_start_offset": first[place],
-                    "log_end_offset": last[place],
+                    "partition": partition.partition,
+                    "leader": topic.partitions[partition.partition].leader,
+                    "leader_epoch": topic.partitions[partition.partition].leader_epoch,
+                    "replicas": ",".join(map(str, topic.partitions[partition.partition].replicas)),
+                    "isr": ",".join(map(str, topic.partitions[partition.partition].isr)),
+                    "log_start_offset": first[partition],
+                    "log_end_offset": last[partition],
                 }
-                for place in places
+                for partition in partitions
             ]
     print_rows(rows, as_json)
 
 
 @command.command("offsets", context_settings=HELP)
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
-@connecting
+@with_admin
 @click.option("--time", "at", default="latest", show_default=True, help="earliest, max-timestamp, a date, or ms.")
 @as_json_option
-def offsets_of_topics(
-    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, at: str, as_json: bool
-) -> None:
+def offsets_of_topics(names: tuple[str, ...], connect: Connect, at: str, as_json: bool) -> None:
     """Show offsets of partitions by time: the first record at or after it; -1 where there is none."""
-    from kafkaframes.client import Admin, TopicPartition
+    from kafkaframes.client import TopicPartition
 
-    wanted = _SPECIAL[at] if at in _SPECIAL else milliseconds(at)
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    time = _SPECIAL[at] if at in _SPECIAL else milliseconds(at)
+    with connect() as admin:
         topics = admin.describe_topics(names or admin.list_topics())
-        places = [TopicPartition(name, number) for name, one in topics.items() for number in sorted(one.partitions)]
-        found = admin.list_offsets(dict.fromkeys(places, wanted))
-    rows = [{"topic": one.topic, "partition": one.partition, "offset": found[one]} for one in places]
+        partitions = [TopicPartition(name, number) for name, one in topics.items() for number in sorted(one.partitions)]
+        offsets = admin.list_offsets(dict.fromkeys(partitions, time))
+    rows = [{"topic": one.topic, "partition": one.partition, "offset": offsets[one]} for one in partitions]
     print_rows(rows, as_json)
 
 
 @command.command("alter", context_settings=HELP)
 @click.argument("name", metavar="TOPIC")
-@connecting
+@with_admin
 @click.option("--partitions", type=click.IntRange(1), required=True, help="How many it has afterwards.")
-def alter_topic(name: str, servers: str | None, properties: tuple[str, ...], timeout: float, partitions: int) -> None:
+def alter_topic(name: str, connect: Connect, partitions: int) -> None:
     """Give a topic more partitions; settings are changed with `configs set topic`."""
-    from kafkaframes.client import Admin
-
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         admin.create_partitions({name: partitions})
     say(f"{name} has {partitions} partitions")
 
 
 @command.command("delete-records", context_settings=HELP)
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET...")
-@connecting
+@with_admin
 @confirmed("Delete all records before these offsets?")
-def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
+def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
     """Delete the records before an offset, or all with latest."""
-    from kafkaframes.client import Admin, TopicPartition
+    from kafkaframes.client import TopicPartition
 
-    wanted = {}
-    for place, text in pairs_of(offsets).items():
+    before = {}
+    for name, text in pairs_of(offsets).items():
         if not text.isdecimal() and text != "latest":
-            raise OptionError(f"{place}={text}: must be an offset or latest")
-        wanted[TopicPartition(*place_of(place))] = -1 if text == "latest" else int(text)
-    with Admin(**reached(servers, properties, timeout)) as admin:
-        for partition, start in admin.delete_records(wanted).items():
+            raise OptionError(f"{name}={text}: must be an offset or latest")
+        before[TopicPartition(*topic_partition_of(name))] = -1 if text == "latest" else int(text)
+    with connect() as admin:
+        for partition, start in admin.delete_records(before).items():
             say(f"{partition} begins at {start}")
 
 
 @command.command("delete", context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@connecting
+@with_admin
 @confirmed("Delete these topics and all their records?")
-def delete_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
+def delete_topics(names: tuple[str, ...], connect: Connect) -> None:
     """Delete topics, records and all."""
-    from kafkaframes.client import Admin
-
-    with Admin(**reached(servers, properties, timeout)) as admin:
+    with connect() as admin:
         admin.delete_topics(names)
     say(f"deleted {', '.join(names)}")
+
+
+configs = connecting_group("configs", "Show and change settings of topics and brokers.")
+
+
+@configs.command("show", context_settings=HELP)
+@click.argument("kind", type=click.Choice(("topic", "broker", "group")))
+@click.argument("name")
+@with_admin
+@click.option("--all", "everything", is_flag=True, help="Those at their defaults too.")
+@as_json_option
+def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
+    """Show the settings of a topic, broker or group."""
+    with connect() as admin:
+        result = admin.describe_configs(kind, name)
+    rows = [
+        {"name": one.name, "value": one.value, "default": "yes" if one.is_default else ""}
+        for one in sorted(result.values())
+        if flags["everything"] or not one.is_default
+    ]
+    if not rows and not flags["as_json"]:
+        say(f"{kind} {name} has defaults only; --all shows them")
+    print_rows(rows, flags["as_json"])
+
+
+@configs.command("set", context_settings=HELP)
+@click.argument("kind", type=click.Choice(("topic", "broker", "group")))
+@click.argument("name")
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@with_admin
+def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect) -> None:
+    """Change settings and leave the others; KEY= (no value) goes back to the default."""
+    with connect() as admin:
+        admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
+    say(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")

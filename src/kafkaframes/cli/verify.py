@@ -29,7 +29,7 @@ EXIT_DAMAGED = 1
 @with_options(*selection_options, workers_option, master_option, json_option, replicas_option)
 @opens_batches
 @reads("paths")
-def command(**given: Any) -> None:
+def command(**flags: Any) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
     Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
@@ -40,5 +40,5 @@ def command(**given: Any) -> None:
     """
     from kafkaframes.cli.verifying import run
 
-    if run(**given):
+    if run(**flags):
         sys.exit(EXIT_DAMAGED)

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.copies import one_log
 from kafkaframes.cli.options import (
     MERGE,
+    one_log,
 )
 from kafkaframes.cli.text import console, say, show, size_text
 from kafkaframes.jobs.verify import verify
@@ -38,10 +38,10 @@ def _run(tasks: Iterable[Task], *, jobs: int | None) -> Iterator[SegmentFacts]:
     return workers.in_order(verify.run_task, list(tasks), size_of=_size, workers=jobs, label="verifying")
 
 
-def _report(found: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
+def _report(result: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
     """Verify in processes of this machine, or on Spark; the report is the same."""
     if master is None:
-        return verify.verify(found, deep=deep, run=partial(_run, jobs=jobs))
+        return verify.verify(result, deep=deep, run=partial(_run, jobs=jobs))
     from kafkaframes.spark.job_session import session_at
     from kafkaframes.spark.jobs import run_on_spark
 
@@ -51,7 +51,7 @@ def _report(found: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, ma
             listed = list(tasks)
             return run_on_spark(spark, verify.run_task, listed, total_bytes=sum(map(_size, listed)))
 
-        return verify.verify(found, deep=deep, run=run)
+        return verify.verify(result, deep=deep, run=run)
 
 
 def _print(report: Report, *, show_all: bool) -> None:
@@ -116,9 +116,9 @@ def run(
     storage: dict[str, Any],
 ) -> bool:
     """Verify and print; return whether damage was found."""
-    found = selected(discover(paths, options=storage), topics, partitions)
-    report = _report(found, deep=deep, jobs=jobs, master=master)
-    merged = one_log(found, paths, check=True, options=storage) if replicas == MERGE else None
+    result = selected(discover(paths, options=storage), topics, partitions)
+    report = _report(result, deep=deep, jobs=jobs, master=master)
+    merged = one_log(result, paths, check=True, options=storage) if replicas == MERGE else None
     if merged is not None:
         report.findings += [decision.as_finding() for decision in merged.decisions]
     if as_json:

@@ -6,16 +6,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import parent_process
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkaframes.errors import KafkaframesError
+import click
+
+from kafkaframes.capture.files import find_files
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.records.limits import budget, current_budget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
+
+    from kafkaframes.jobs.analyze.traffic import Task
+
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -88,8 +94,8 @@ def _in_turn(
     """
     with _interrupts_waiting():  # a process is born with them waiting, and takes them when it can
         memory = current_budget()
-        asked = [pool.submit(_all_of, function, tasks[at : at + size], memory) for at in range(0, len(tasks), size)]
-    return _answers_of(asked[::-1])
+        requested = [pool.submit(_all_of, function, tasks[at : at + size], memory) for at in range(0, len(tasks), size)]
+    return _answers_of(requested[::-1])
 
 
 def _all_of(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
@@ -105,8 +111,8 @@ def _answers_of(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]
         while last_to_first:
             yield from last_to_first.pop().result()
     except GeneratorExit:
-        for one in last_to_first:
-            one.cancel()
+        for entry in last_to_first:
+            entry.cancel()
         raise
     except BaseException as error:
         for process in active_children():
@@ -159,3 +165,54 @@ def _columns() -> tuple[Any, ...]:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     return TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+
+
+_WORTH_A_TASK: Final = 32 << 20  # in bytes
+
+spark_option = click.option(
+    "--spark", "on_spark", is_flag=True, help="Run on Spark, a task for each share of the connections."
+)
+
+
+def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[Task], int]:
+    """Return a task for each share of the connections in some files, and the bytes of a share.
+
+    Args:
+        paths: files and folders.
+        ports: on which brokers listen, as the option has it; empty: found by what is said there.
+        jobs: the largest number of shares; by default the number of cores.
+
+    Raises:
+        OptionError: a path cannot be read, or ``ports`` are no numbers.
+    """
+    from kafkaframes.capture.streams import ports_of
+    from kafkaframes.jobs.analyze.traffic import Task
+
+    files = tuple(find_files(paths))
+    try:
+        listening = ports_of(ports) if ports else ()
+    except ValueError:
+        raise OptionError(f"--ports {ports}: must be numbers and ranges") from None
+    size_bytes = sum(os.path.getsize(path) for path in files)
+    shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
+    return [Task(files, share, shares, listening) for share in range(shares)], size_bytes // shares
+
+
+def measured(
+    function: Callable[[_Task], _Answer], tasks: list[_Task], share_bytes: int, *, on_spark: bool, jobs: int | None
+) -> Iterable[_Answer]:
+    """Return what ``function`` measures in each task.
+
+    Args:
+        function: importable by its name, since processes and Spark's workers call it.
+        tasks, share_bytes: of ``traffic_tasks``, or made of them.
+        on_spark: in Spark's workers instead of processes.
+        jobs: how many run at once at most; by default the number of cores.
+    """
+    if not on_spark:
+        return in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
+    from kafkaframes.spark.job_session import session_at
+    from kafkaframes.spark.jobs import run_on_spark
+
+    with session_at("analyze", f"local[{jobs or os.cpu_count() or 1}]") as spark:
+        return list(run_on_spark(spark, function, tasks))

@@ -121,11 +121,13 @@ def convert_checkpoint(
     """
     if target not in FORMATS:
         raise OptionError(f"no format {target!r}; there are {', '.join(FORMATS)}")
-    found, renamed = read_checkpoint(path), dict(topics or {})
-    _check_names(found, renamed)
-    notes = {source.number: (begins or {}).get(source.number, source.begins) for source in found.sources}
-    if target == "kafka" and found.first_is_in_flight:
-        missing = [str(one.number) for one in found.sources if one.planned is not None and notes[one.number] is None]
+    checkpoint, renamed = read_checkpoint(path), dict(topics or {})
+    _check_names(checkpoint, renamed)
+    notes = {source.number: (begins or {}).get(source.number, source.begins) for source in checkpoint.sources}
+    if target == "kafka" and checkpoint.first_is_in_flight:
+        missing = [
+            str(one.number) for one in checkpoint.sources if one.planned is not None and notes[one.number] is None
+        ]
         if missing:
             raise OptionError(
                 f"the first micro-batch is in flight: say where source {', '.join(missing)} began (`begins`), else "
@@ -134,7 +136,7 @@ def convert_checkpoint(
     target_path = Path(to)
     atomic.refuse_inside(target_path, [str(path)])
     with atomic.locked(target_path), atomic.unfinished(target_path) as copy:
-        _copy(found.path, copy)
+        _copy(checkpoint.path, copy)
         for number in _batches(copy / "offsets"):
             _rewrite(copy / "offsets" / str(number), renamed)
         for number, note in notes.items():
@@ -145,11 +147,11 @@ def convert_checkpoint(
     return read_checkpoint(target_path)
 
 
-def starting_offsets(found: Checkpoint) -> dict[int, str]:
+def starting_offsets(checkpoint: Checkpoint) -> dict[int, str]:
     """Return for each source the ``startingOffsets`` that the first micro-batch needs, where that is in flight."""
-    if not found.first_is_in_flight:
+    if not checkpoint.first_is_in_flight:
         return {}
-    return {one.number: json.dumps(one.begins) for one in found.sources if one.begins is not None}
+    return {one.number: json.dumps(one.begins) for one in checkpoint.sources if one.begins is not None}
 
 
 # ------------------------------------------------------------------------------------------------------------- files
@@ -168,12 +170,12 @@ def _text(path: Path) -> str:
 
 def _json(path: Path, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        values = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        values = None
+    if not isinstance(values, dict):
         raise LogDirError("is damaged: no JSON object", file=str(path))
-    return found
+    return values
 
 
 def _batches(folder: Path) -> list[int]:
@@ -227,8 +229,8 @@ def _write(path: Path, text: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- names
 
 
-def _check_names(found: Checkpoint, renamed: Mapping[str, str]) -> None:
-    known = {topic for one in found.sources for topic in one.planned or ()}
+def _check_names(checkpoint: Checkpoint, renamed: Mapping[str, str]) -> None:
+    known = {topic for one in checkpoint.sources for topic in one.planned or ()}
     missing = sorted(set(renamed) - known)
     if missing:
         raise OptionError(f"no topic {', '.join(missing)} in the checkpoint; there are {', '.join(sorted(known))}")

@@ -6,28 +6,31 @@ which prints well and has ``to_dict()``. Sources are only read; a destination ap
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from pathlib import Path as LocalPath
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafkaframes.jobs.job import JobResult, paths_of, storage_of
+from kafkaframes.jobs.mirror.settings import MirrorSettings
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.settings import CodecName, taking
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from kafkaframes.jobs.compact.compaction import CompactionReport
     from kafkaframes.jobs.convert.job import JobReport
     from kafkaframes.jobs.dump.summary import PartitionSummary
-    from kafkaframes.jobs.job_result import JobResult
     from kafkaframes.jobs.mirror.report import MirrorReport
     from kafkaframes.jobs.repair.repair_job import RepairReport
     from kafkaframes.jobs.report.model import Report
-    from kafkaframes.jobs.restore.report import RestoreReport
+    from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.verify.verify import Report as VerifyReport
 
 Path = str | PathLike[str]
 Paths = Path | Sequence[Path]
-CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Semantics = Literal["4.x", "3.9", "2.8"]
 _MOST_LINES = 20  # of one kind are in a result's text
 
@@ -61,10 +64,9 @@ def verify_log(
         LogDirError: a path does not exist, or holds no log.
         OptionError: there is no such topic.
     """
-    from kafkaframes.jobs.job_result import JobResult
     from kafkaframes.jobs.verify.verify import verify
 
-    report = verify(_found(paths, topics, partitions, _storage(key_files, follow_links)), deep=deep)
+    report = verify(_selected(paths, topics, partitions, storage_of(key_files, follow_links=follow_links)), deep=deep)
     counted = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
     said = f"{len(report.findings):,} findings" if report.findings else "nothing found"
     verdict = "sound" if report.is_sound else "damaged or unreadable"
@@ -97,20 +99,19 @@ def describe_log(
         LogDirError, OptionError: as ``verify_log``.
     """
     from kafkaframes.jobs.dump import summary
-    from kafkaframes.jobs.job_result import JobResult
 
     look = summary.walk if deep else summary.glance
-    found: list[PartitionSummary] = []
-    for directory in _found(paths, topics, partitions, _storage(key_files, follow_links)):
-        for one in directory.partitions:
-            segments = [look(directory.filesystem, segment) for segment in one.segments]
-            found.append(summary.summarize_partition(one, segments, is_deep=deep))
+    summaries: list[PartitionSummary] = []
+    for directory in _selected(paths, topics, partitions, storage_of(key_files, follow_links=follow_links)):
+        for partition in directory.partitions:
+            segments = [look(directory.filesystem, segment) for segment in partition.segments]
+            summaries.append(summary.summarize_partition(partition, segments, is_deep=deep))
     lines = [
         f"{one.topic}-{one.partition}: offsets {one.log_start_offset:,} to {one.log_end_offset:,}, "
         f"{len(one.segments):,} segments, {one.size_bytes:,} bytes, {' '.join(one.mix('codecs'))}"
-        for one in found
+        for one in summaries
     ]
-    return JobResult(found, {"partitions": [one.as_json() for one in found]}, tuple(lines))
+    return JobResult(summaries, {"partitions": [one.as_json() for one in summaries]}, tuple(lines))
 
 
 def report_log(
@@ -135,22 +136,22 @@ def report_log(
     Raises:
         LogDirError, OptionError: as ``verify_log``; or ``to`` lies in a source, or cannot be written.
     """
-    import json
     from importlib.metadata import version
 
-    from kafkaframes.jobs.job_result import JobResult
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report
     from kafkaframes.storage.files.atomic import named_file, refuse_inside
 
-    named, storage = _named(paths), _storage(key_files, follow_links)
+    named, storage = paths_of(paths), storage_of(key_files, follow_links=follow_links)
     if to is not None:
-        refuse_inside(_local(to), named)
-    found = _found(named, topics, partitions, storage)
-    report = make_report(found, paths=named, version=version("kafkaframes"), generated_at=_now_ms(), options=storage)
+        refuse_inside(LocalPath(to), named)
+    directories = _selected(named, topics, partitions, storage)
+    report = make_report(
+        directories, paths=named, version=version("kafkaframes"), generated_at=_now_ms(), options=storage
+    )
     if to is not None:
         text = report_page(report) if format == "html" else json.dumps(report.as_json())
-        with named_file(str(_local(to))) as out:
+        with named_file(str(LocalPath(to))) as out:
             out.write(text.encode("utf-8", "backslashreplace"))
     counted = (
         f"{len(report.topics):,} topics, {report.total('records'):,} records, {report.total('size_bytes'):,} bytes"
@@ -195,7 +196,7 @@ def convert_log(
         OptionError: ``to`` lies in ``source``, or an option does not fit.
     """
     options = {"batch_bytes": batch_bytes, "on_loss": on_loss, "mode": mode, "record_format": record_format}
-    return _rewritten(source, to, codec, level, options, _storage(key_files, follow_links))
+    return _rewritten(source, to, codec, level, options, storage_of(key_files, follow_links=follow_links))
 
 
 def recompress_log(
@@ -219,7 +220,7 @@ def recompress_log(
         LogDirError, EncodeError, OptionError: as ``convert_log``.
     """
     options = {"batch_bytes": batch_bytes, "mode": mode}
-    return _rewritten(source, to, codec, level, options, _storage(key_files, follow_links))
+    return _rewritten(source, to, codec, level, options, storage_of(key_files, follow_links=follow_links))
 
 
 def compact_log(
@@ -247,12 +248,8 @@ def compact_log(
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         OptionError: there is nothing to compact, or an option does not fit.
     """
-    from collections import Counter
-
     from kafkaframes.jobs.compact.compaction import compact
-    from kafkaframes.jobs.job_result import JobResult
     from kafkaframes.storage.cleaner.settings import CleanerSettings
-    from kafkaframes.storage.files.row_counts import row_counts_text
 
     settings = CleanerSettings(
         now_ms=_now_ms(),
@@ -260,12 +257,12 @@ def compact_log(
         delete_retention_ms=delete_retention_ms,
         min_compaction_lag_ms=min_compaction_lag_ms,
     )
-    target = None if to is None else _local(to)
-    report = compact(_source(source), target, settings, topics=topics, storage=_storage(key_files, follow_links))
-    gone = sum((Counter(one.dropped) for one in report.partitions), Counter[str]())
-    read, kept = (sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_kept"))
+    target = None if to is None else LocalPath(to)
+    report = compact(
+        _source(source), target, settings, topics=topics, storage=storage_of(key_files, follow_links=follow_links)
+    )
     written = f"written to {report.destination}" if report.destination else "nothing was written"
-    return JobResult(report, report.as_json(), (row_counts_text(read, kept, gone), written))
+    return JobResult(report, report.as_json(), (report.counted, written))
 
 
 def repair_log(
@@ -283,13 +280,12 @@ def repair_log(
         LogDirError: a broker has the source open; something cannot be read or written, or exists.
         OptionError: the source is not one log directory, or ``to`` lies in it.
     """
-    from kafkaframes.jobs.job_result import JobResult
     from kafkaframes.jobs.repair.repair_job import repair_log as repair
     from kafkaframes.storage.files.row_counts import row_counts_text
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     settings = RecoverySettings(_now_ms(), index_interval_bytes=index_interval_bytes)
-    report = repair(os.fspath(source), None if to is None else _local(to), settings, as_kafka=as_kafka)
+    report = repair(os.fspath(source), None if to is None else LocalPath(to), settings, as_kafka=as_kafka)
     lost = [
         f"{one['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
         for one in report.partitions
@@ -307,40 +303,8 @@ def repair_log(
     return JobResult(report, report.as_json(), lines)
 
 
-class RestoreOptions(TypedDict, total=False):
-    """The settings of a restore; ``kafkaframes.jobs.restore.settings.RestoreSettings`` says what each means."""
-
-    topics: tuple[str, ...]
-    partitions: tuple[int, ...]
-    topic_map: tuple[tuple[str, str], ...]
-    topic_ids: tuple[tuple[str, str], ...]
-    topic_configs: tuple[tuple[str, str], ...]
-    keep_retention: bool
-    offsets: Literal["keep", "reassign"]
-    start_offset: int
-    from_offset: int | None
-    until_offset: int | None
-    from_timestamp_ms: int | None
-    until_timestamp_ms: int | None
-    mode: Literal["FAILFAST", "DROPMALFORMED"]
-    open_transactions: Literal["keep", "abort"]
-    leader_epoch: int | None
-    segment_bytes: int | None
-    index_interval_bytes: int
-    groups: bool
-    offsets_partitions: int | None
-    keep_commit_times: bool
-    record_format: Literal[0, 1, 2]
-    codec: CodecName
-    level: int | None
-    batch_bytes: int
-    bootstrap: Literal["kraft", "none"]
-    node_id: int
-    cluster_id: str | None
-    release: str
-
-
-def restore_log(sources: Paths, to: Path, **settings: Unpack[RestoreOptions]) -> RestoreReport:
+@taking(RestoreSettings)
+def restore_log(sources: Paths, to: Path, settings: RestoreSettings) -> RestoreReport:
     """Make a log directory that a real broker opens, of segments or of Parquet files.
 
     With indexes, checkpoints, topic ids and committed offsets, and (``bootstrap="kraft"``) what a new single node
@@ -350,7 +314,7 @@ def restore_log(sources: Paths, to: Path, **settings: Unpack[RestoreOptions]) ->
     Args:
         sources: log directories, partitions or segments; or one Parquet file or directory.
         to: the new log directory.
-        settings: see ``RestoreOptions``: ``topics``, ``topic_map``, ``offsets="keep"`` or ``"reassign"``,
+        settings: as keywords, those of ``RestoreSettings``: ``topics``, ``topic_map``, ``offsets="reassign"``,
             ``from_offset``, ``until_timestamp_ms``, ``mode="DROPMALFORMED"``, ...
 
     Returns:
@@ -362,27 +326,11 @@ def restore_log(sources: Paths, to: Path, **settings: Unpack[RestoreOptions]) ->
     """
     from kafkaframes.jobs.restore.run import restore_log as restore
 
-    return restore(sources, to, dict(settings))
+    return restore(sources, to, settings)
 
 
-class MirrorOptions(TypedDict, total=False):
-    """The settings of a mirror; ``kafkaframes.jobs.mirror.settings.MirrorSettings`` says what each means."""
-
-    topics: tuple[str, ...]
-    groups: bool
-    follow: bool
-    dry_run: bool
-    keep_retention: bool
-    offsets: Literal["keep", "reassign"] | None
-    skip_damaged: bool
-    state_dir: str | None
-    source_properties: Mapping[str, Any]
-    target_properties: Mapping[str, Any]
-    group_interval_s: float
-    topic_interval_s: float
-
-
-def mirror_topics(source: Path, target: Path, **settings: Unpack[MirrorOptions]) -> MirrorReport:
+@taking(MirrorSettings)
+def mirror_topics(source: Path, target: Path, settings: MirrorSettings) -> MirrorReport:
     """Copy topics batch by batch, from bootstrap servers or a log directory to bootstrap servers or a log directory.
 
     Run again, it goes on where the copy ends. A copy in one of our brokers or in a directory has the source's bytes and
@@ -393,7 +341,8 @@ def mirror_topics(source: Path, target: Path, **settings: Unpack[MirrorOptions])
 
     Args:
         source, target: ``host:port`` (several with commas), or a directory.
-        settings: see ``MirrorOptions``: ``topics=("orders-*",)``, ``groups=False``, ``state_dir="mirror-state"``, ...
+        settings: as keywords, those of ``MirrorSettings``: ``topics=("orders-*",)``, ``groups=False``,
+            ``state_dir="mirror-state"``, ...
 
     Returns:
         What was copied, opened and left out; it prints well and has ``to_dict()``.
@@ -406,9 +355,8 @@ def mirror_topics(source: Path, target: Path, **settings: Unpack[MirrorOptions])
     """
     from kafkaframes.client.loop import run_alone
     from kafkaframes.jobs.mirror.job import mirror as run
-    from kafkaframes.jobs.mirror.settings import settings_of
 
-    return run_alone(run(settings_of({**settings, "source": os.fspath(source), "target": os.fspath(target)})))
+    return run_alone(run(os.fspath(source), os.fspath(target), settings))
 
 
 # -------------------------------------------------------------------------------------------------------------- helpers
@@ -417,57 +365,34 @@ def mirror_topics(source: Path, target: Path, **settings: Unpack[MirrorOptions])
 def _rewritten(
     source: Paths, to: Path, codec: str | None, level: int | None, options: dict[str, Any], storage: dict[str, Any]
 ) -> JobResult[JobReport]:
-    from collections import Counter
-
     from kafkaframes.jobs.convert.job import convert
     from kafkaframes.jobs.convert.settings import RewriteSettings
-    from kafkaframes.jobs.job_result import JobResult
     from kafkaframes.records.codecs import codec_of
-    from kafkaframes.storage.files.row_counts import row_counts_text
 
     settings = RewriteSettings(codec=None if codec is None else codec_of(codec), level=level, **options)
-    report = convert(_source(source), _local(to), settings, storage=storage)
-    left_out = sum((one.left_out for one in report.partitions), Counter[str]())
-    read, written = (sum(getattr(one, name) for one in report.partitions) for name in ("records", "records_written"))
+    report = convert(_source(source), LocalPath(to), settings, storage=storage)
     lost = [f"lost: {number:,} {kind}" for kind, number in sorted(report.lost.items())]
-    lines = (row_counts_text(read, written, left_out), *lost, f"written to {report.destination}")
+    lines = (report.counted, *lost, f"written to {report.destination}")
     return JobResult(report, report.as_json(), lines)
 
 
-def _found(paths: Paths, topics: Sequence[str], partitions: Sequence[int], storage: dict[str, Any]) -> Any:
+def _selected(paths: Paths, topics: Sequence[str], partitions: Sequence[int], storage: dict[str, Any]) -> Any:
     from kafkaframes.storage.log.discover import discover
     from kafkaframes.storage.log.selection import selected
 
-    return selected(discover(_named(paths), options=storage), topics, partitions)
-
-
-def _storage(key_files: Sequence[str], follow_links: bool) -> dict[str, Any]:
-    from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
-
-    found: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
-    return found | ({FOLLOW_LINKS: True} if follow_links else {})
-
-
-def _named(paths: Paths) -> list[str]:
-    return [os.fspath(one) for one in ([paths] if isinstance(paths, str | PathLike) else paths)]
+    return selected(discover(paths_of(paths), options=storage), topics, partitions)
 
 
 def _source(paths: Paths) -> str | list[str]:
-    named = _named(paths)
+    named = paths_of(paths)
     return named[0] if len(named) == 1 else named
 
 
-def _local(path: Path) -> Any:
-    from pathlib import Path as LocalPath
-
-    return LocalPath(os.fspath(path))
-
-
-def _some(found: Sequence[object]) -> list[str]:
+def _some(listed: Sequence[object]) -> list[str]:
     from kafkaframes.storage.files.names import printable
 
-    shown = [printable(str(one)) for one in found[:_MOST_LINES]]
-    return shown + ([f"and {len(found) - _MOST_LINES:,} more"] if len(found) > _MOST_LINES else [])
+    shown = [printable(str(one)) for one in listed[:_MOST_LINES]]
+    return shown + ([f"and {len(listed) - _MOST_LINES:,} more"] if len(listed) > _MOST_LINES else [])
 
 
 def _now_ms() -> int:

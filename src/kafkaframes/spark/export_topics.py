@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkaframes.jobs.export.run import Outcome
-    from kafkaframes.jobs.job_result import JobResult
-    from kafkaframes.jobs.tables.table import Table
+    from kafkaframes.jobs.job import JobResult
+    from kafkaframes.jobs.tables.state import Table
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 
@@ -109,7 +109,7 @@ def _openers() -> dict[str, Callable[[str], Table]]:
 
 
 def _result_of(outcome: Outcome, place: str) -> JobResult[Any]:
-    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.job import JobResult
 
     files = sum(1 for one in outcome.results if one.failed is None)
     counted = f"{outcome.summary.records:,} records written to {place}, in {files:,} files"

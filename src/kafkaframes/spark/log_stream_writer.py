@@ -7,7 +7,7 @@ tasks' messages:
 * the staging directory is named by the path, the checkpoint and the batch; each attempt of a task has a directory of
   its own in it, of which the commit takes those that Spark names, and removes all;
 * the query's id comes with the messages; the commit puts it, the batch's number and the sources' offsets, from the
-  checkpoint, into the log directory together with the rows (``jobs/restore/writing/stream_marks.py``). A batch that is
+  checkpoint, into the log directory together with the rows (``jobs/restore/writing/micro_batch.py``). A batch that is
   sent again after its commit is thus known, and another one of the same number is refused.
 """
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from kafkaframes.jobs.restore.partition import PartitionReport
-    from kafkaframes.jobs.restore.report import RestoreReport
+    from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.storage.files.names import TopicPartition
 
@@ -55,14 +54,14 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         LogDirError: something else exists there, or the disk fails; nothing is left behind.
         KafkaframesError: a row cannot be written.
     """
-    from kafkaframes.jobs.convert.job import described
-    from kafkaframes.jobs.restore.job import write_destination
+    from kafkaframes.jobs.job import described, done_once
     from kafkaframes.jobs.restore.parquet import complete
-    from kafkaframes.jobs.restore.report import RestoreReport
+    from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.restore.rows import check_columns
     from kafkaframes.jobs.restore.settings import RestoreSettings
+    from kafkaframes.jobs.settings import settings_of
 
-    chosen = RestoreSettings(**settings)
+    chosen = settings_of(RestoreSettings, settings)
     check_columns(_arrow_schema(df), chosen)
     target = Path(to).absolute()
     report = RestoreReport(["DataFrame"], str(target), described(chosen), str(df.semanticHash()))
@@ -77,7 +76,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         _write_ids(directory, report)
         complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=_new_id)
 
-    return write_destination(report, write)
+    return done_once(report, write)
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:
@@ -91,7 +90,7 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
 
 
 def _new_id() -> str:
-    from kafkaframes.jobs.restore.kraft import id_text
+    from kafkaframes.jobs.restore.settings import id_text
 
     return id_text(uuid.uuid4())
 

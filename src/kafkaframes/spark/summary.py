@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.jobs.export.summary import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.jobs.export.settings import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.scan.columns import SPARKS_OWN
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.resolve import choose

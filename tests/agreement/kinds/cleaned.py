@@ -26,7 +26,7 @@ from tests.agreement.kinds.logs import lines
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
-from kafkaframes.jobs.convert.job import run_here
+from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.storage.files.checkpoints import read_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition

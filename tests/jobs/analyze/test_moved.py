@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.jobs.analyze.weighing import columns
 
-from kafkaframes.jobs.analyze.moved import GAINED, LEAD, LEAD_SET, count_moved, mandatory_fields
+from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, count_moved, mandatory_fields
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog

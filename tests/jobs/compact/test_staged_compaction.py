@@ -18,7 +18,7 @@ from tests.storage.cleaner.reference import latest_of, siphash
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import SCRATCH, Job, Split, clean_partitions
-from kafkaframes.jobs.convert.job import run_here
+from kafkaframes.jobs.job import run_here
 from kafkaframes.records.build import BatchFields, build_batch, build_end_transaction, build_records
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.rows import rows_of

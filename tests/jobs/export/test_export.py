@@ -17,8 +17,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.export import run, sharing, writers
 from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.summary import Dropped
+from kafkaframes.jobs.export.settings import Dropped, ExportTask, Settings
 from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
 from kafkaframes.jobs.export.task import export_file, export_group
 
@@ -299,7 +298,7 @@ def test_merged_segments_are_not_exported_twice(tasks, settings):
 
 def test_another_question_is_refused(tasks, settings):
     export(tasks, settings)
-    with pytest.raises(OptionError, match=r"something else \(mode\).*`overwrite`"):
+    with pytest.raises(OptionError, match=r"other settings \(mode\).*`overwrite`"):
         export(tasks, replace(settings, mode="FAILFAST"))
     assert len(visible(settings)) == 3
 

@@ -115,15 +115,8 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
 
         async def follow() -> None:
             stop = asyncio.Event()
-            settings = MirrorSettings(
-                source=a.bootstrap_servers,
-                target=b.bootstrap_servers,
-                follow=True,
-                group_interval_s=0.1,
-                topic_interval_s=0.1,
-                timeout_s=WAIT_S,
-            )
-            job = asyncio.ensure_future(mirror(settings, stop=stop))
+            settings = MirrorSettings(follow=True, group_interval_s=0.1, topic_interval_s=0.1, timeout_s=WAIT_S)
+            job = asyncio.ensure_future(mirror(a.bootstrap_servers, b.bootstrap_servers, settings, stop=stop))
             while not done.is_set() and not job.done():
                 await asyncio.sleep(0.05)
             stop.set()

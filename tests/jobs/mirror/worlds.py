@@ -30,7 +30,7 @@ def until(condition: Callable[[], Any]) -> None:
 def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
     """Mirror once."""
     given = {"timeout_s": WAIT_S, **settings}
-    return asyncio.run(mirror(MirrorSettings(source=str(source), target=str(target), **given)))
+    return asyncio.run(mirror(str(source), str(target), MirrorSettings(**given)))
 
 
 def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from tests.jobs.report import reference
 
 from kafkaframes.jobs.report import histograms
-from kafkaframes.jobs.report.distinct import MOST, STANDARD_ERROR, Distinct, hash_keys
-from kafkaframes.jobs.report.histograms import MOST_BUCKETS, Sizes, Times
+from kafkaframes.jobs.report.histograms import MOST, MOST_BUCKETS, STANDARD_ERROR, Distinct, Sizes, Times, hash_keys
 
 SIZES = st.lists(st.integers(0, 2**50), max_size=60)
 TIMES = st.lists(st.integers(-2, 2**62), max_size=60)

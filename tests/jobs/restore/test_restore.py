@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes import read_records
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.restore.cluster import TopicLayout, bootstrap_checkpoint
 from kafkaframes.jobs.restore.groups import CommitKey, read_groups
 from kafkaframes.jobs.restore.job import restore
-from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint
-from kafkaframes.jobs.restore.metadata import metadata_of
 from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.source import metadata_of
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.records.build import build_records
@@ -427,7 +427,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"offsets": "guess"}, "offsets is one of"),
+        ({"offsets": "guess"}, "`offsets` is one of"),
         ({"start_offset": 3}, "reassigned"),
         ({"topic_map": (("orders", "x"), ("payments", "x"))}, "twice"),
         ({"topic_map": (("no", "x"),)}, "not restored"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.jobs.analyze.moved import GAINED, LEAD, LEAD_SET
+from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET
 
 NOT_READ: Final = "not read"
 NOT_RAISED: Final = "not raised"
@@ -35,7 +35,7 @@ class Weight:
         messages: how many were laid out both ways.
         before, after: their bytes.
         checked, mismatched: those whose size on the wire is known, and those that have another one when encoded again.
-        counts: what the proposal counts: fields moved and set (``moved.py``), tag sections, blank bytes.
+        counts: what the proposal counts: fields moved and set (``sizes.py``), tag sections, blank bytes.
         reasons: why others could not be read or raised, and how many.
     """
 

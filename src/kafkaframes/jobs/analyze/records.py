@@ -123,8 +123,8 @@ class RecordSizes:
             "headers": headers,
         }
         columns["size"] = size_of_varints(np.sum(list(columns.values()), axis=0))
-        found = dict.fromkeys(FIELDS, 0)
-        return found | {name: int(column.sum()) for name, column in columns.items()}
+        result = dict.fromkeys(FIELDS, 0)
+        return result | {name: int(column.sum()) for name, column in columns.items()}
 
 
 def _first_in_batch(chosen: Decoded) -> Ints:

@@ -12,21 +12,32 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, is_known
+from kafkaframes.capture.bodies import (
+    REQUEST,
+    RESPONSE,
+    WITH_RECORDS,
+    Decoded,
+    binary_places,
+    is_known,
+    sets_of_records,
+)
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import choose
 from kafkaframes.capture.layout import F_END_TIME
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.reader import is_request_log
+from kafkaframes.capture.records import joined_sets
 from kafkaframes.capture.request_log import log_rows
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.analyze.records import RecordSizes
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan
 from kafkaframes.protocol.messages.headers import API_VERSIONS, encode_request, encode_response
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.records.scan import scan_all
 from kafkaframes.wire.varint import size_of_unsigned_varint
 
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
@@ -259,3 +270,32 @@ def _framed(key: int, version: int, direction: str, value: Any, client_id: str |
     if direction == REQUEST:
         return encode_request(body, version, client_id=client_id)
     return encode_response(body, version)
+
+
+PRODUCED, FETCHED = "produced", "fetched"
+_KEYS: Final = {
+    direction: frozenset(key for key, one in WITH_RECORDS if one == direction) for _, direction in WITH_RECORDS
+}
+
+
+def measure_records(task: Task) -> dict[str, RecordSizes]:
+    """Measure the records in a task's share of captures, those produced and those fetched apart.
+
+    A record that was produced and then fetched is in both. Request logs hold no records.
+    """
+    result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
+    for calls in captured_calls(task):
+        for direction, keys in _KEYS.items():
+            for key, version, rows in calls.groups(direction, only=keys.__contains__):
+                if is_known(key, version, direction):
+                    decoded = Decoded(*calls.bytes_of(direction, rows), key, version, direction)
+                    _add(decoded, result[PRODUCED if direction == REQUEST else FETCHED])
+    return result
+
+
+def _add(decoded: Decoded, sizes: RecordSizes) -> None:
+    assert decoded.plan is not None
+    for _, blobs in sets_of_records(decoded.body, decoded.plan, np.arange(decoded.count)):
+        data, _ = joined_sets(*binary_places(blobs))
+        if len(data):
+            sizes.add(data, scan_all(data))

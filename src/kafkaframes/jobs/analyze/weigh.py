@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
-from kafkaframes.jobs.analyze.moved import count_moved, mandatory_fields
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Group, Outcome, Weight
 from kafkaframes.jobs.analyze.proposals import RAISED, Form, Layout, Question
-from kafkaframes.jobs.analyze.sizes import ADOPTED, MakeColumn, all_fields, fitted, sizes
+from kafkaframes.jobs.analyze.sizes import ADOPTED, MakeColumn, all_fields, count_moved, fitted, mandatory_fields, sizes
 from kafkaframes.jobs.analyze.traffic import Messages, Task, messages_of
 from kafkaframes.jobs.analyze.values import columns_for
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns

@@ -55,14 +55,14 @@ def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Gu
     for pattern, library, why in _IDS:
         match = pattern.search(client_id or "")
         if match is not None:
-            found = match.group(1) if match.groups() else None
-            if library == "kafka-clients" and found is None:
-                found = _release_by_versions(versions)
-            return Guess(library, found, f"client id {client_id!r}: {why}")
-    found = _release_by_versions(versions)
-    if found is None:
+            result = match.group(1) if match.groups() else None
+            if library == "kafka-clients" and result is None:
+                result = _release_by_versions(versions)
+            return Guess(library, result, f"client id {client_id!r}: {why}")
+    result = _release_by_versions(versions)
+    if result is None:
         return None
-    return Guess("kafka-clients", found, f"all {len(versions)} APIs are used at the highest versions of {found}")
+    return Guess("kafka-clients", result, f"all {len(versions)} APIs are used at the highest versions of {result}")
 
 
 def _release_by_versions(versions: Mapping[int, set[int]]) -> str | None:
@@ -75,6 +75,6 @@ def _release_by_versions(versions: Mapping[int, set[int]]) -> str | None:
     return fitting[0] if len(fitting) == 1 else f"{fitting[0]} - {fitting[-1]}"
 
 
-def _fits(one: Release, versions: Mapping[int, set[int]]) -> bool:
-    apis = one.all_apis
+def _fits(entry: Release, versions: Mapping[int, set[int]]) -> bool:
+    apis = entry.all_apis
     return all(key in apis and apis[key].accepted.highest == max(used) for key, used in versions.items())

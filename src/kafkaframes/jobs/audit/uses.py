@@ -56,13 +56,13 @@ def broker_limits(
     files: Sequence[str], target: Release, *, ports: Sequence[int] = (), apis: Apis = CATALOG
 ) -> dict[tuple[str, int], int]:
     """Return (connection, API key) -> the highest version that a broker offered, where the target takes none so low."""
-    found: dict[tuple[str, int], int] = {}
+    result: dict[tuple[str, int], int] = {}
     for connection, offered in _offers(files, ports, apis):
         for key, highest in offered.items():
             accepted = target.all_apis.get(key)
             if accepted is not None and highest < accepted.accepted.lowest:
-                found[connection, key] = highest
-    return found
+                result[connection, key] = highest
+    return result
 
 
 def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[tuple[str, dict[int, int]]]:
@@ -139,6 +139,6 @@ def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
             continue
         row = {name: batch.column(name)[owner].as_py() for name in _COLUMNS[:6]}
         client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
-        found = sets[place].as_py()
+        result = sets[place].as_py()
         time = _microseconds(row["requestTime"])
-        uses.add_format(FormatUse(client, _WHERE[row["apiKey"]], found["magic"]), found["batches"], time, time)
+        uses.add_format(FormatUse(client, _WHERE[row["apiKey"]], result["magic"]), result["batches"], time, time)

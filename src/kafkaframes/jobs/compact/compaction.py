@@ -19,16 +19,11 @@ from kafkaframes.jobs.compact.proof import Proof, prove_gone
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.convert.job import (
     Log,
-    Runner,
     Source,
-    described,
-    earlier,
     one_log,
-    paths_of,
-    run_here,
     source_text,
-    write_report,
 )
+from kafkaframes.jobs.job import Done, Runner, Values, counts_text, described, done_once, paths_of, run_here
 from kafkaframes.storage.cleaner.filter import Tally
 from kafkaframes.storage.cleaner.offset_map import MapFullError
 from kafkaframes.storage.cleaner.plan import RoundPlan
@@ -60,7 +55,7 @@ class CompactionTask:
 
 
 @dataclass(slots=True)
-class CompactedPartition:
+class CompactedPartition(Values):
     """What a round does to one partition.
 
     Attributes:
@@ -83,20 +78,15 @@ class CompactedPartition:
 
 
 @dataclass(slots=True)
-class CompactionReport:
-    """What a compaction did, or would do (``destination`` is empty then)."""
+class CompactionReport(Done):
+    """What a compaction did, or would do."""
 
-    source: str
-    destination: str
-    settings: dict[str, Any]
-    fingerprint: str
     partitions: list[CompactedPartition] = field(default_factory=list)
-    done_before: bool = False
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
-        parts = [{name: getattr(one, name) for name in one.__slots__} for one in self.partitions]
-        return {name: getattr(self, name) for name in self.__slots__} | {"partitions": parts}
+    @property
+    def counted(self) -> str:
+        """How many records were read and kept, and why others go."""
+        return counts_text(self.partitions, "records_read", "records_kept", "dropped")
 
 
 def compact_partition(task: CompactionTask) -> CompactedPartition | None:
@@ -178,15 +168,8 @@ def compact(
         return report
     target = Path(destination)
     atomic.refuse_inside(target, paths_of(source))
-    with atomic.locked(target):
-        if target.exists():
-            before = earlier(target, report.as_json())
-            parts = [CompactedPartition(**one) for one in before["partitions"]]
-            return replace(report, partitions=parts, done_before=True)
-        with atomic.unfinished(target) as directory:
-            _compact_into(log, chosen, directory, settings, report, partial(_compact_all, run=run, split=split))
-            write_report(directory, report)
-    return report
+    compact_all = partial(_compact_all, run=run, split=split)
+    return done_once(report, lambda directory: _compact_into(log, chosen, directory, settings, report, compact_all))
 
 
 def _settings(settings: CleanerSettings, topics: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.jobs.convert.batches import damaged_batches
-from kafkaframes.jobs.convert.job import Log, Runner, Source, one_log, run_here
+from kafkaframes.jobs.convert.job import Log, Source, one_log
+from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.records.decode import in_turn
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import as_array

@@ -6,28 +6,99 @@
 * Down: one message for each record, or one wrapper for each compressed batch, as Kafka's ``RecordsUtil.downConvert``.
 
 Python is entered for each compressed batch and for each batch that is written, never for a record.
+
+What an older format cannot say, counted by kind: the account of a conversion down.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError
-from kafkaframes.jobs.convert.losses import Losses
 from kafkaframes.jobs.convert.settings import RewriteSettings
 from kafkaframes.records.build import BatchFields, build_batches
 from kafkaframes.records.codecs import Codec, compress
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.scan import Batches, check_message_crcs
+from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
+
+_NO_TIMESTAMP = -1
+
+
+class Losses:
+    """The losses of one segment.
+
+    Attributes:
+        counts: kind -> how many records or batches, as the kind's name says.
+        control_records: how many records the control batches held that are not written.
+    """
+
+    def __init__(self, *, on_loss: str = "error", aborted: Sequence[AbortedTransaction] = ()) -> None:
+        self.counts: Counter[str] = Counter()
+        self.control_records = 0
+        self._stops = on_loss == "error"
+        self._transactions = TransactionState(aborted=tuple(aborted))
+
+    def add(self, window: Decoded, down: npt.NDArray[np.bool_], magics: npt.NDArray[np.int64]) -> None:
+        """Count what the batches where ``down`` is true lose in the formats ``magics``.
+
+        Raises:
+            EncodeError: something is lost, and ``on_loss`` is ``error``.
+        """
+        if not down.any():
+            return
+        result = self._of_batches(window, down) | self._of_records(window, down, magics)
+        counts = {kind: int(flags.sum()) for kind, flags in result.items()}
+        if self._stops and any(counts.values()):
+            kinds = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+            position = int(window.batches.column("position")[int(np.flatnonzero(down)[0])])
+            reason = f"the older format cannot say everything: {kinds} here; `on_loss` warn or drop goes on"
+            raise EncodeError(reason, position=position)
+        self.counts.update({kind: number for kind, number in counts.items() if number})
+
+    def _of_batches(self, window: Decoded, down: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.bool_]]:
+        batches, rows = window.batches, window.index.rows
+        new = down & batches.is_v2
+        control = window.batches.is_control & new
+        data = new & ~control
+        last = np.full(len(batches), -1, np.int64)
+        filled = np.flatnonzero(rows)
+        last[filled] = window.index.offsets[window.starts[1:][filled] - 1]
+        return {
+            "control batches": control,
+            "empty batches": data & (rows == 0),
+            "batches with a producer": data & (batches.column("producer_id") >= 0),
+            "transactional batches": data & window.batches.is_transactional,
+            "batches with a leader epoch": data & (batches.column("leader_epoch") >= 0),
+            "batches with a delete horizon": data & window.batches.flag(DELETE_HORIZON),
+            "batches with offsets behind their last record": data
+            & (rows > 0)
+            & (batches.column("last_offset") != last),
+        }
+
+    def _of_records(
+        self, window: Decoded, down: npt.NDArray[np.bool_], magics: npt.NDArray[np.int64]
+    ) -> dict[str, npt.NDArray[np.bool_]]:
+        data = (down & ~window.batches.is_control)[window.owners]
+        without_time = data & (magics[window.owners] == 0)
+        aborted = self._transactions.aborted_batches(window.batches)
+        return {
+            "records with headers": data & (window.index.header_counts > 0),
+            "timestamps": without_time & (window.index.timestamps != _NO_TIMESTAMP),
+            "aborted records that become visible": data & aborted[window.owners],
+        }
+
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -68,11 +139,11 @@ class Plan:
 
 def damaged_batches(window: Decoded) -> dict[int, str]:
     """Return the batches that cannot be read as a whole, each with the reason."""
-    found = {batch: problem.reason for batch, problem in window.problems.items()}
-    found |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
-    for batch in _with_wrong_messages(window) - found.keys():
-        found[batch] = "the CRC of a message inside a compressed one is not that of its bytes"
-    return found
+    result = {batch: problem.reason for batch, problem in window.problems.items()}
+    result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
+    for batch in _with_wrong_messages(window) - result.keys():
+        result[batch] = "the CRC of a message inside a compressed one is not that of its bytes"
+    return result
 
 
 def _with_wrong_messages(window: Decoded) -> set[int]:
@@ -102,13 +173,13 @@ def rewritten(
     _check(window, plan)
     losses.add(window, plan.down, plan.magics)
     losses.control_records += int(window.index.rows[plan.actions == GONE].sum())
-    pieces: list[tuple[int, bytes | memoryview]] = [
+    chunks: list[tuple[int, bytes | memoryview]] = [
         *_copies(window, plan),
         *_recompressed(window, plan, settings.level),
         *_built(window, plan, settings),
     ]
-    pieces.sort(key=lambda piece: piece[0])
-    yield from (piece for _, piece in pieces)
+    chunks.sort(key=lambda chunk: chunk[0])
+    yield from (piece for _, piece in chunks)
 
 
 def _check(window: Decoded, plan: Plan) -> None:
@@ -174,8 +245,8 @@ def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[t
         starts = _starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME)
         level = settings.level if codec else None
-        pieces = build_batches(rows, starts, [fields] * len(starts), record_format=magic, codec=codec, level=level)
-        yield from zip(owners[starts].tolist(), pieces, strict=True)
+        chunks = build_batches(rows, starts, [fields] * len(starts), record_format=magic, codec=codec, level=level)
+        yield from zip(owners[starts].tolist(), chunks, strict=True)
 
 
 def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, batch_bytes: int) -> Ints:
@@ -199,10 +270,10 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
     large = joins[owners[runs]] & (before[stops] - before[runs] > batch_bytes)
     if not large.any():
         return runs
-    found = [runs[~large]]
+    result = [runs[~large]]
     for first, stop in zip(runs[large].tolist(), stops[large].tolist(), strict=True):
-        found.append(np.array(_cut(before, first, stop, batch_bytes), np.int64))
-    return np.sort(np.concatenate(found))
+        result.append(np.array(_cut(before, first, stop, batch_bytes), np.int64))
+    return np.sort(np.concatenate(result))
 
 
 def _cut(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.convert.job import JobReport, Runner, convert, one_log, run_here
+from kafkaframes.jobs.convert.job import JobReport, convert, one_log
 from kafkaframes.jobs.convert.settings import RewriteSettings
+from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.broker_lock import take_lock
 
@@ -80,9 +81,9 @@ def exchange(
     return report
 
 
-def _rename(one: Path, other: Path) -> None:
-    with atomic.writing(one):
-        one.rename(other)
+def _rename(entry: Path, other: Path) -> None:
+    with atomic.writing(entry):
+        entry.rename(other)
         atomic.sync(other.parent)
 
 

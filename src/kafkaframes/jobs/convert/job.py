@@ -8,9 +8,8 @@ Spark, with the same result. What is no segment of a live partition is copied as
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import SegmentReport, SegmentTask, rewrite_segment
 from kafkaframes.jobs.convert.settings import RewriteSettings
+from kafkaframes.jobs.job import Done, Runner, Values, counts_text, described, done_once, paths_of, run_here
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split
@@ -27,14 +27,13 @@ from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.transactions import transactions_of
 
 Source = str | Sequence[str]
-Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
 _LEFT_OUT = frozenset((names.BROKER_LOCK, atomic.SUCCESS))
 _HALF_DONE = ("swap",)
 
 
 @dataclass(slots=True)
-class PartitionReport:
+class PartitionReport(Values):
     """What was done to one partition: the sums over its segments."""
 
     name: str
@@ -60,49 +59,27 @@ class PartitionReport:
 
 
 @dataclass(slots=True)
-class JobReport:
-    """What a job did.
+class JobReport(Done):
+    """What a rewrite did."""
 
-    Attributes:
-        fingerprint: of the names, sizes and times of the source's segments.
-        done_before: an earlier run with the same settings had finished; nothing was done now.
-    """
-
-    source: str
-    destination: str
-    settings: dict[str, Any]
-    fingerprint: str
     partitions: list[PartitionReport] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    done_before: bool = False
+
+    @property
+    def counted(self) -> str:
+        """How many records were read and written."""
+        return counts_text(self.partitions, "records", "records_written", "left_out")
 
     @property
     def lost(self) -> Counter[str]:
         """All losses by kind."""
         return sum((one.lost for one in self.partitions), Counter[str]())
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return found | {
-            "partitions": [{name: getattr(one, name) for name in one.__slots__} for one in self.partitions],
-        }
-
-
-def paths_of(source: Source) -> list[str]:
-    """Return the paths of a source."""
-    return [source] if isinstance(source, str) else list(source)
-
 
 def source_text(source: Source) -> str:
     """Name a source in a report."""
     return ", ".join(paths_of(source))
-
-
-def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
-    """Carry the tasks out one after the other, in this process."""
-    return map(function, tasks)
 
 
 def convert(
@@ -134,36 +111,30 @@ def convert(
     """
     target = Path(destination)
     atomic.refuse_inside(target, paths_of(source))
-    with atomic.locked(target):
-        log = one_log(source, filesystem, storage=storage)
-        report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
-        if target.exists():
-            return _as_report(earlier(target, report.as_json()))
-        with atomic.unfinished(target) as directory:
-            rewrite_into(log, directory, settings, report, run)
-            write_report(directory, report)
-    return report
+    log = one_log(source, filesystem, storage=storage)
+    report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
+    return done_once(report, lambda directory: rewrite_into(log, directory, settings, report, run))
 
 
 def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
     """Write the whole log into an empty directory."""
     tasks: list[tuple[PartitionReport, SegmentTask]] = []
-    for found in log.rewritten:
-        filesystem, partition = split_partition(log.filesystem, found)
+    for result in log.rewritten:
+        filesystem, partition = split_partition(log.filesystem, result)
         target = log.target(directory, partition)
         with atomic.writing(target):
             target.mkdir(exist_ok=True)
         aborted = _aborted(filesystem, partition, settings)
-        one = PartitionReport(str(partition.topic_partition))
-        report.partitions.append(one)
+        entry = PartitionReport(str(partition.topic_partition))
+        report.partitions.append(entry)
         for segment in partition.segments:
-            tasks.append((one, SegmentTask(filesystem, segment, settings, str(target), aborted)))
+            tasks.append((entry, SegmentTask(filesystem, segment, settings, str(target), aborted)))
         if not log.is_segment:
             keep_snapshots = settings.record_format in (None, 2)
             _copy_small(log.filesystem, partition, target, report, keep_snapshots=keep_snapshots)
     log.copy_rest(directory, report)
-    for (one, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
-        one.add(done)
+    for (entry, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
+        entry.add(done)
 
 
 def _aborted(filesystem: FileSystem, partition: Partition, settings: RewriteSettings) -> tuple[AbortedTransaction, ...]:
@@ -263,12 +234,12 @@ def one_log(
         LogDirError: there is none, a swap of its segments is half-finished, or copies contradict each other.
     """
     paths = paths_of(source)
-    found = discover(paths, filesystem=filesystem, options=storage)
-    if len(found) == 1 and len(paths) == 1:
+    result = discover(paths, filesystem=filesystem, options=storage)
+    if len(result) == 1 and len(paths) == 1:
         path = plain_path(paths[0]).rstrip("/") or "/"
-        log = Log(path, _kind(found[0], path), found[0])
+        log = Log(path, _kind(result[0], path), result[0])
     else:
-        (directory,) = _merged(found, storage) if len(found) > 1 else found
+        (directory,) = _merged(result, storage) if len(result) > 1 else result
         log = Log(directory.path, "directory", directory)
     if log.kind != "segment" and not half_done:
         for partition in log.rewritten:
@@ -276,12 +247,12 @@ def one_log(
     return log
 
 
-def _merged(found: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
+def _merged(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
     from kafkaframes.storage.copies.one_log import (
         whole_log,  # most jobs have one directory, and each worker imports this
     )
 
-    return whole_log(found, options=storage, join=True)
+    return whole_log(result, options=storage, join=True)
 
 
 def _kind(directory: LogDirectory, path: str) -> str:
@@ -300,41 +271,3 @@ def _refuse_half_done(partition: Partition) -> None:
         if file.name.temporary in _HALF_DONE:
             reason = "a half-finished swap: let a broker start on this log and stop, or recover it, first"
             raise LogDirError(reason, file=file.path)
-
-
-# ------------------------------------------------------------------------------------------------------ the report
-
-
-def described(settings: Any) -> dict[str, Any]:
-    """Return settings as values that JSON has."""
-    return {name: getattr(settings, name) for name in settings.__slots__}
-
-
-def write_report(directory: Path, report: Any) -> None:
-    """Write the report as ``_SUCCESS``; a broker looks at directories only, so it may stay."""
-    with atomic.new_file(directory / atomic.SUCCESS) as out:
-        out.write(json.dumps(report.as_json(), indent=1).encode())
-
-
-def earlier(target: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the report of the run that made ``target``, if it was the same job on the same source.
-
-    Raises:
-        LogDirError: something else exists there.
-    """
-    try:
-        before: dict[str, Any] = json.loads((target / atomic.SUCCESS).read_bytes())
-        same = all(before[name] == wanted[name] for name in ("source", "settings", "fingerprint"))
-    except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    if not same:
-        raise LogDirError("exists already, and is not the result of this job", file=str(target))
-    return before
-
-
-def _as_report(before: dict[str, Any]) -> JobReport:
-    parts = [
-        PartitionReport(**one | {"lost": Counter(one["lost"]), "left_out": Counter(one["left_out"])})
-        for one in before["partitions"]
-    ]
-    return JobReport(**{**before, "partitions": parts, "done_before": True})

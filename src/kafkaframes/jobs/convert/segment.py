@@ -16,8 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from kafkaframes.errors import EncodeError, LogDirError
-from kafkaframes.jobs.convert.batches import damaged_batches, rewritten
-from kafkaframes.jobs.convert.losses import Losses
+from kafkaframes.jobs.convert.batches import Losses, damaged_batches, rewritten
 from kafkaframes.jobs.convert.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.decode import count_records

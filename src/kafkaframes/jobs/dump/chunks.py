@@ -89,8 +89,8 @@ def values_of(chunk: Decoded) -> Slices:
 
 def errors_in(chunk: Decoded) -> dict[int, DecodeError]:
     """Return the problem of each batch that has one, with the file and the position."""
-    found = ((batch, chunk.error(batch)) for batch in chunk.problems)
-    return {batch: error for batch, error in found if error is not None}
+    result = ((batch, chunk.error(batch)) for batch in chunk.problems)
+    return {batch: error for batch, error in result if error is not None}
 
 
 class _Source(NamedTuple):

@@ -112,14 +112,14 @@ def _transactions_as_text(offset: int, key: bytes | None, value: bytes | None) -
     key_text = f"transaction_metadata::transactionalId={record.key.transactional_id}"
     if record.value is None:
         return key_text, DELETED
-    found = record.value
-    listed = [(topic.topic, one) for topic in found.transaction_partitions or () for one in topic.partition_ids]
+    result = record.value
+    listed = [(topic.topic, one) for topic in result.transaction_partitions or () for one in topic.partition_ids]
     partitions = ",".join(f"{topic}-{number}" for topic, number in in_hash_order(listed))
     return key_text, (
-        f"producerId:{found.producer_id},producerEpoch:{found.producer_epoch},"
-        f"state={_state(found.transaction_status)},partitions=[{partitions}],"
-        f"txnLastUpdateTimestamp={found.transaction_last_update_timestamp_ms},"
-        f"txnTimeoutMs={found.transaction_timeout_ms}"
+        f"producerId:{result.producer_id},producerEpoch:{result.producer_epoch},"
+        f"state={_state(result.transaction_status)},partitions=[{partitions}],"
+        f"txnLastUpdateTimestamp={result.transaction_last_update_timestamp_ms},"
+        f"txnTimeoutMs={result.transaction_timeout_ms}"
     )
 
 
@@ -166,14 +166,14 @@ def _offsets_as_text(offset: int, key: bytes | None, value: bytes | None) -> Tex
         record = envelopes.decode_coordinator_record("__consumer_offsets", key, value)
     except DecodeError as error:
         return f"Error at offset {offset}, skipping. {error}", None
-    found = record.value
+    result = record.value
     if record.type in (0, 1):
         key_text = f"offset_commit::group={record.key.group},partition={record.key.topic}-{record.key.partition}"
-        if found is None:
+        if result is None:
             return key_text, DELETED
-        return key_text, f"offset={found.offset}" + (f",metadata={found.metadata}" if found.metadata else "")
+        return key_text, f"offset={result.offset}" + (f",metadata={result.metadata}" if result.metadata else "")
     if record.type == 2:
-        return f"group_metadata::group={record.key.group}", DELETED if found is None else _group_text(found)
+        return f"group_metadata::group={record.key.group}", DELETED if result is None else _group_text(result)
     return f"unknown::version={record.type}", None
 
 

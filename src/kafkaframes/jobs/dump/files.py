@@ -72,7 +72,7 @@ def files_to_dump(
     Raises:
         LogDirError: a path does not exist or cannot be read, or a directory holds no such file.
     """
-    listed, found = list(paths), list[DumpFile]()
+    listed, result = list(paths), list[DumpFile]()
     for given in listed:
         path = plain_path(given)
         filesystem = filesystem_for(path, options=options)
@@ -82,8 +82,8 @@ def files_to_dump(
                 files = _of_stores(listed, kinds, options=options).pop(match.rstrip("/"), None)
             if files is None:
                 raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
-            found += files
-    return found
+            result += files
+    return result
 
 
 def _of_stores(
@@ -93,15 +93,15 @@ def _of_stores(
 
     Log directories among the paths help to choose.
     """
-    found: dict[str, list[DumpFile]] = {}
+    result: dict[str, list[DumpFile]] = {}
     for directory in discover(paths, options=options):
         if isinstance(directory.filesystem, TieredFileSystem):
             for partition in directory.partitions:
                 entries = directory.filesystem.list_directory(partition.directory)
                 files = _wanted(directory.filesystem, entries, kinds, temporary=False)
                 for place in _places_above(partition.directory):
-                    found.setdefault(place, []).extend(files)
-    return found
+                    result.setdefault(place, []).extend(files)
+    return result
 
 
 def _places_above(view_directory: str) -> list[str]:
@@ -147,8 +147,8 @@ def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mappin
     if view == path:
         return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)
     tiered = filesystem_for(view, options=options)
-    found = tiered.stat(view)
-    return DumpFile(tiered, view, kind_of(view), info.size_bytes if found is None else found.size_bytes)
+    result = tiered.stat(view)
+    return DumpFile(tiered, view, kind_of(view), info.size_bytes if result is None else result.size_bytes)
 
 
 def _wanted(
@@ -177,8 +177,8 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
     if partitions:
         yield from (filesystem.list_directory(entry.path) for entry in partitions)
     elif depth:
-        for entry in directories:
-            yield from _partitions(filesystem, entry.path, depth - 1)
+        for directory in directories:
+            yield from _partitions(filesystem, directory.path, depth - 1)
 
 
 def selected(found: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:

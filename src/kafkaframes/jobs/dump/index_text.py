@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.jobs.dump.findings import Findings
 from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE
+from kafkaframes.jobs.dump.styles import Findings
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan
 from kafkaframes.storage.files import offset_index, time_index
@@ -76,12 +76,12 @@ class IndexFile:
         if not 0 <= position <= self.log_size:
             raise CorruptRecordError("an entry's position lies outside the log", position=position, file=self.log_path)
         raw = self.filesystem.read(self.log_path, position=position, length=BATCH_V2.size)
-        found = scan(raw, end=end - position, rules=FILE, whole=False)
-        if len(found) == 0:
-            if found.end.corrupt:
-                raise CorruptRecordError(found.end.reason, position=position, file=self.log_path)
+        result = scan(raw, end=end - position, rules=FILE, whole=False)
+        if len(result) == 0:
+            if result.end.corrupt:
+                raise CorruptRecordError(result.end.reason, position=position, file=self.log_path)
             return None
-        return int(found.column("last_offset")[0]), int(found.column("size")[0])
+        return int(result.column("last_offset")[0]), int(result.column("size")[0])
 
 
 def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexFile:

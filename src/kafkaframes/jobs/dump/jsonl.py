@@ -21,10 +21,9 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError
 from kafkaframes.jobs.dump.chunks import ChunkReader, Place, cut_lines, errors_in, keys_of, values_of
-from kafkaframes.jobs.dump.columns import batch_columns, record_columns, rows_of, sequences
+from kafkaframes.jobs.dump.columns import batch_columns, header_json, record_columns, rows_of, sequences
 from kafkaframes.jobs.dump.files import DumpFile, files_to_dump
 from kafkaframes.jobs.dump.filters import NO_FILTER, Selection
-from kafkaframes.jobs.dump.headers import header_json
 from kafkaframes.jobs.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
 from kafkaframes.jobs.dump.names import RECORDS, VALUE_LIMIT
 from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES
@@ -165,21 +164,21 @@ def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
     lines = _batch_lines(columns, modern, where)
     ends = [0, *records.ends.tolist()]
     skip_empty = options.keep != NO_FILTER
-    pieces: list[bytes | memoryview] = []
+    chunks: list[bytes | memoryview] = []
     first = 0
     for batch, count in enumerate(chunk.index.rows.tolist()):
         stop = first + count
         if count or not skip_empty:
-            pieces.append(_special_line(chunk, batch, where) if batch in specials else lines[batch])
+            chunks.append(_special_line(chunk, batch, where) if batch in specials else lines[batch])
             problem: KafkaframesError | None = chunk.error(batch)
             last = stop
             if batch in cuts:
                 last, problem = cuts[batch]
-            pieces.append(records.data.data[ends[first] : ends[last]])
+            chunks.append(records.data.data[ends[first] : ends[last]])
             if problem is not None:
-                pieces.append(_json(_error("records", problem)) + b"\n")
+                chunks.append(_json(_error("records", problem)) + b"\n")
         first = stop
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
 def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], where: _Where) -> list[memoryview]:

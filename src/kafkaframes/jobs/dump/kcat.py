@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.chunks import Place, keys_of, values_of
-from kafkaframes.jobs.dump.columns import record_columns
-from kafkaframes.jobs.dump.headers import header_pairs, index_headers
+from kafkaframes.jobs.dump.columns import header_pairs, index_headers, record_columns
 from kafkaframes.jobs.dump.lines import Line, Number, Part, Raw, Slices, Text, Word, plan_line
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.wire.primitives import java_text
@@ -168,16 +167,16 @@ def parse_offsets(texts: tuple[str, ...]) -> Range:
     Raises:
         OptionError: a value is none of these.
     """
-    found = Range()
+    result = Range()
     for text in texts:
         match = re.fullmatch(r"([se]@)?(-?\d{1,18})", text)
         if text == "beginning":
-            found = replace(found, start_offset=None)
+            result = replace(result, start_offset=None)
         elif text == "end":
-            found = replace(found, start_offset=_MOST_OFFSET)
+            result = replace(result, start_offset=_MOST_OFFSET)
         elif match is None or (match[1] and match[2].startswith("-")):
             raise OptionError(f"no offset: {text!r} (known: beginning, end, N, -N, s@MS, e@MS)")
         else:
             name = {"s@": "start_timestamp", "e@": "end_timestamp"}.get(match[1] or "", "start_offset")
-            found = replace(found, **{name: int(match[2])})
-    return found
+            result = replace(result, **{name: int(match[2])})
+    return result

@@ -1,18 +1,27 @@
 """Which files a range of offsets needs, and what is wanted of each.
 
 Nothing is read but names and, for the last records of a partition, the headers of its last segment.
+
+Choose the parts of files to dump where a partition was found more than once, so that they make one log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.jobs.dump.filters import NO_FILTER, Filter, Limited, Selection
 from kafkaframes.records import scan
-from kafkaframes.storage.files.filesystem import split
+from kafkaframes.storage.copies.decisions import Decision, by_severity
+from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies
+from kafkaframes.storage.copies.reading import group
+from kafkaframes.storage.files.filesystem import plain_path, split
+from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName
+from kafkaframes.storage.log.discover import discover
 
 _HEADERS_BYTES = 4 << 20
 
@@ -34,9 +43,9 @@ def wanted_files(files: list[DumpFile], conditions: Filter, *, limit: int | None
         limit: the largest number of records, over all files.
     """
     budget = Limited(NO_FILTER, limit) if limit is not None else None
-    for group in _by_directory(files).values():
-        resolved = _resolved(group, conditions)
-        for file, after in _with_next_base(group):
+    for listed in _by_directory(files).values():
+        resolved = _resolved(listed, conditions)
+        for file, after in _with_next_base(listed):
             if budget is not None and budget.left == 0:
                 return
             if _may_hold(file, after, resolved):
@@ -109,12 +118,12 @@ def log_end_offset(file: DumpFile) -> int:
     end, position = name.offset if name else 0, 0
     while position < file.size_bytes:
         raw = file.filesystem.read(file.path, position=position, length=_HEADERS_BYTES)
-        found = scan.scan(raw, end=file.size_bytes - position, rules=scan.FILE, whole=False)
-        if len(found) == 0:
+        result = scan.scan(raw, end=file.size_bytes - position, rules=scan.FILE, whole=False)
+        if len(result) == 0:
             break
-        end = int(found.column("last_offset")[-1]) + 1
-        position += found.end.position
-        if not found.end.goes_on:
+        end = int(result.column("last_offset")[-1]) + 1
+        position += result.end.position
+        if not result.end.goes_on:
             break
     return end
 
@@ -125,3 +134,66 @@ def _name(file: DumpFile) -> FileName | None:
 
 def _is_plain(name: FileName) -> bool:
     return name.kind == "log" and not name.temporary
+
+
+def merge_files(
+    files: Sequence[DumpFile], paths: Sequence[str], *, options: Mapping[str, Any] | None = None
+) -> tuple[list[DumpFile], list[str]]:
+    """Replace the segments of partitions that were found more than once by those that make one log of them.
+
+    Args:
+        files: as ``files_to_dump`` found them; temporary files, indexes and snapshots stay as they are.
+        paths: that were named; a file that was named itself is dumped as it is.
+        options: of the stores.
+
+    Returns:
+        The files, and messages for the user. Directories that are not copies of one log stay as they are.
+
+    Raises:
+        LogDirError: a copy cannot be read.
+    """
+    named = {plain_path(path) for path in paths}
+    looked_into = [path for path in paths if FileName.parse(split(plain_path(path))[1]) is None]
+    try:
+        grouped = group(copies_of(discover(looked_into, options=options), named)) if looked_into else {}
+    except LogDirError:  # a dump also takes what is not a log: an index without its segment, a file with another name
+        grouped = {}
+    made: dict[str, list[DumpFile]] = {}
+    decisions: list[Decision] = []
+    messages: list[str] = []
+    for copies in (found for found in grouped.values() if len(found) > 1):
+        try:
+            check_same_log(copies)
+        except LogDirError as reason:
+            messages.append(f"not merged: {reason}")
+            continue
+        merged = merge_copies(copies, check=True, scan=True)
+        decisions += merged.decisions
+        parts = [
+            DumpFile(
+                copies[piece.at.copy].filesystem,
+                merged.segment(piece.at).path,
+                "log",
+                merged.segment(piece.at).size_bytes,
+                str(merged.topic_partition),
+                (max(piece.first_offset, merged.start_offset), piece.end_offset),
+            )
+            for piece in merged.spans
+        ]
+        made |= {segment.path: parts for one in copies for segment in one.partition.segments}
+    shown = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]
+    return _replaced(files, made, named), [*messages, *map(str, shown)]
+
+
+def _replaced(files: Sequence[DumpFile], made: Mapping[str, list[DumpFile]], named: set[str]) -> list[DumpFile]:
+    """Put the parts of a merged log where the first segment of any of its copies was."""
+    result: list[DumpFile] = []
+    done: list[list[DumpFile]] = []
+    for file in files:
+        parts = made.get(file.path)
+        if parts is None or file.path in named:
+            result.append(file)
+        elif not any(parts is one for one in done):
+            done.append(parts)
+            result += parts
+    return result

@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.jobs.dump.chunks import keys_of, values_of
-from kafkaframes.jobs.dump.columns import batch_columns, record_columns, rows_of
+from kafkaframes.jobs.dump.columns import batch_columns, header_keys, record_columns, rows_of
 from kafkaframes.jobs.dump.decoders import control_json
-from kafkaframes.jobs.dump.headers import header_keys
 from kafkaframes.jobs.dump.lines import Lines
 from kafkaframes.jobs.dump.styles import Style
 from kafkaframes.records import control
@@ -58,7 +57,7 @@ def chunk_text(chunk: Decoded, options: RecordOptions) -> bytes:
     """Return the lines of a chunk's batches and records, in file order; bytes that are no UTF-8 stay what they are."""
     batches = batch_columns(chunk)
     records = _record_columns(chunk, options, batches) if options.deep else {}
-    pieces: list[memoryview] = []
+    chunks: list[memoryview] = []
     row = 0
     for first, stop, modern in _runs(chunk.batches.is_v2):
         last_row = row + int(chunk.index.rows[first:stop].sum())
@@ -70,10 +69,10 @@ def chunk_text(chunk: Decoded, options: RecordOptions) -> bytes:
             line = (style.record if modern else style.message_record) if options.metadata else style.bare
             record_lines = line.render(rows_of(records, row, last_row), last_row - row)
         _interleave(
-            pieces, batch_lines, record_lines, chunk.index.rows[first:stop], skip_empty=options.only_with_records
+            chunks, batch_lines, record_lines, chunk.index.rows[first:stop], skip_empty=options.only_with_records
         )
         row = last_row
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
@@ -86,11 +85,11 @@ def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
 
 
 def _interleave(
-    pieces: list[memoryview], batches: Lines, records: Lines | None, rows: Ints, *, skip_empty: bool
+    chunks: list[memoryview], batches: Lines, records: Lines | None, rows: Ints, *, skip_empty: bool
 ) -> None:
     """Append each batch's line and then those of its records."""
     if records is None:
-        pieces.append(batches.data.data)
+        chunks.append(batches.data.data)
         return
     start = first = 0
     last = 0
@@ -98,8 +97,8 @@ def _interleave(
     for end, count in zip(batches.ends.tolist(), rows.tolist(), strict=True):
         last += count
         if count or not skip_empty:
-            pieces.append(batches.data.data[start:end])
-            pieces.append(records.data.data[record_ends[first] : record_ends[last]])
+            chunks.append(batches.data.data[start:end])
+            chunks.append(records.data.data[record_ends[first] : record_ends[last]])
         start, first = end, last
 
 
@@ -162,8 +161,8 @@ def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
             return f"endTxnMarker: {kind} coordinatorEpoch: {control.coordinator_epoch(value)}"
     except CorruptRecordError as error:
         return f"controlType: unreadable ({error.reason})"
-    if kind in style.control_json and (found := control_json(kind, value)) is not None:
-        return found
+    if kind in style.control_json and (result := control_json(kind, value)) is not None:
+        return result
     number = int.from_bytes((key or b"")[2:4], "big", signed=True)
     return f"controlType: {kind}({number})"
 

@@ -34,55 +34,55 @@ def remote_log_metadata(
     return decode
 
 
-def _remote_segment(found: Any, with_index: bool) -> str:
+def _remote_segment(result: Any, with_index: bool) -> str:
     texts = {
-        "remoteLogSegmentId": _segment_id(found.remote_log_segment_id),
-        "startOffset": found.start_offset,
-        "endOffset": found.end_offset,
-        "brokerId": found.broker_id,
-        "maxTimestampMs": found.max_timestamp_ms,
-        "eventTimestampMs": found.event_timestamp_ms,
-        "segmentLeaderEpochs": _epochs(found),
-        "segmentSizeInBytes": found.segment_size_in_bytes,
-        "customMetadata": _custom(found.custom_metadata),
-        "state": _named(_COPY_STATES, found.remote_log_segment_state),
+        "remoteLogSegmentId": _segment_id(result.remote_log_segment_id),
+        "startOffset": result.start_offset,
+        "endOffset": result.end_offset,
+        "brokerId": result.broker_id,
+        "maxTimestampMs": result.max_timestamp_ms,
+        "eventTimestampMs": result.event_timestamp_ms,
+        "segmentLeaderEpochs": _epochs(result),
+        "segmentSizeInBytes": result.segment_size_in_bytes,
+        "customMetadata": _custom(result.custom_metadata),
+        "state": _named(_COPY_STATES, result.remote_log_segment_state),
     }
-    return _java("RemoteLogSegmentMetadata", texts | _transaction_index(found, with_index))
+    return _java("RemoteLogSegmentMetadata", texts | _transaction_index(result, with_index))
 
 
-def _remote_update(found: Any, _: bool) -> str:
+def _remote_update(result: Any, _: bool) -> str:
     texts = {
-        "remoteLogSegmentId": _segment_id(found.remote_log_segment_id),
-        "customMetadata": _custom(found.custom_metadata),
-        "state": _named(_COPY_STATES, found.remote_log_segment_state),
-        "eventTimestampMs": found.event_timestamp_ms,
-        "brokerId": found.broker_id,
+        "remoteLogSegmentId": _segment_id(result.remote_log_segment_id),
+        "customMetadata": _custom(result.custom_metadata),
+        "state": _named(_COPY_STATES, result.remote_log_segment_state),
+        "eventTimestampMs": result.event_timestamp_ms,
+        "brokerId": result.broker_id,
     }
     return _java("RemoteLogSegmentMetadataUpdate", texts)
 
 
-def _remote_deletion(found: Any, _: bool) -> str:
+def _remote_deletion(result: Any, _: bool) -> str:
     texts = {
-        "topicPartition": _topic_partition(found.topic_id_partition),
-        "state": _named(_DELETE_STATES, found.remote_partition_delete_state),
-        "eventTimestampMs": found.event_timestamp_ms,
-        "brokerId": found.broker_id,
+        "topicPartition": _topic_partition(result.topic_id_partition),
+        "state": _named(_DELETE_STATES, result.remote_partition_delete_state),
+        "eventTimestampMs": result.event_timestamp_ms,
+        "brokerId": result.broker_id,
     }
     return _java("RemotePartitionDeleteMetadata", texts)
 
 
-def _remote_snapshot(found: Any, with_index: bool) -> str:
+def _remote_snapshot(result: Any, with_index: bool) -> str:
     texts = {
-        "segmentId": uuid_to_text(found.segment_id),
-        "startOffset": found.start_offset,
-        "endOffset": found.end_offset,
-        "maxTimestampMs": found.max_timestamp_ms,
-        "segmentLeaderEpochs": _epochs(found),
-        "segmentSizeInBytes": found.segment_size_in_bytes,
-        "customMetadata": _custom(found.custom_metadata),
-        "state": _named(_COPY_STATES, found.remote_log_segment_state),
+        "segmentId": uuid_to_text(result.segment_id),
+        "startOffset": result.start_offset,
+        "endOffset": result.end_offset,
+        "maxTimestampMs": result.max_timestamp_ms,
+        "segmentLeaderEpochs": _epochs(result),
+        "segmentSizeInBytes": result.segment_size_in_bytes,
+        "customMetadata": _custom(result.custom_metadata),
+        "state": _named(_COPY_STATES, result.remote_log_segment_state),
     }
-    return _java("RemoteLogSegmentMetadataSnapshot", texts | _transaction_index(found, with_index))
+    return _java("RemoteLogSegmentMetadataSnapshot", texts | _transaction_index(result, with_index))
 
 
 _REMOTE_TEXTS: Mapping[int, Callable[[Any, bool], str]] = {
@@ -93,26 +93,26 @@ _REMOTE_TEXTS: Mapping[int, Callable[[Any, bool], str]] = {
 }
 
 
-def _epochs(found: Any) -> str:
-    epochs = dict(sorted((one.leader_epoch, one.offset) for one in found.segment_leader_epochs))
+def _epochs(result: Any) -> str:
+    epochs = dict(sorted((one.leader_epoch, one.offset) for one in result.segment_leader_epochs))
     return f"{{{', '.join(f'{epoch}={start}' for epoch, start in epochs.items())}}}"
 
 
-def _transaction_index(found: Any, with_index: bool) -> dict[str, str]:
-    return {"txnIdxEmpty": "true" if found.txn_index_empty else "false"} if with_index else {}
+def _transaction_index(result: Any, with_index: bool) -> dict[str, str]:
+    return {"txnIdxEmpty": "true" if result.txn_index_empty else "false"} if with_index else {}
 
 
 def _java(name: str, texts: Mapping[str, object]) -> str:
     return f"{name}{{{', '.join(f'{key}={value}' for key, value in texts.items())}}}"
 
 
-def _segment_id(found: Any) -> str:
-    texts = {"topicIdPartition": _topic_partition(found.topic_id_partition), "id": uuid_to_text(found.id)}
+def _segment_id(result: Any) -> str:
+    texts = {"topicIdPartition": _topic_partition(result.topic_id_partition), "id": uuid_to_text(result.id)}
     return _java("RemoteLogSegmentId", texts)
 
 
-def _topic_partition(found: Any) -> str:
-    return f"{uuid_to_text(found.id)}:{found.name}-{found.partition}"
+def _topic_partition(result: Any) -> str:
+    return f"{uuid_to_text(result.id)}:{result.name}-{result.partition}"
 
 
 def _custom(data: bytes | None) -> str:

@@ -202,8 +202,8 @@ def _start_of_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, fi
     position = _last_indexed(filesystem, segment)
     if not first.end <= position < segment.size_bytes:
         return first.end
-    found = _header_at(read_at, position, segment.size_bytes)
-    fits = found is not None and 0 <= found.magic <= 2 and found.base_offset >= first.base_offset
+    result = _header_at(read_at, position, segment.size_bytes)
+    fits = result is not None and 0 <= result.magic <= 2 and result.base_offset >= first.base_offset
     return position if fits else first.end
 
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.jobs.dump.chunks import Place, keys_of, values_of
-from kafkaframes.jobs.dump.columns import record_columns
-from kafkaframes.jobs.dump.headers import index_headers
+from kafkaframes.jobs.dump.columns import index_headers, record_columns
 from kafkaframes.jobs.dump.lines import Base64, Line, Slices, plan_line, slices_of
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.makers import binary_array

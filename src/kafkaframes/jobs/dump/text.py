@@ -14,11 +14,10 @@ from kafkaframes.jobs.dump.chunks import ChunkReader, cut_lines, errors_in
 from kafkaframes.jobs.dump.decoders import decoder_for
 from kafkaframes.jobs.dump.files import DumpFile, kind_of
 from kafkaframes.jobs.dump.filters import NO_FILTER, Selection
-from kafkaframes.jobs.dump.findings import Findings, finding_lines
 from kafkaframes.jobs.dump.index_text import IndexOptions
 from kafkaframes.jobs.dump.names import LATEST, MAX_MESSAGE_SIZE
 from kafkaframes.jobs.dump.records_text import RecordOptions, chunk_text, not_consecutive
-from kafkaframes.jobs.dump.styles import Style, style_for
+from kafkaframes.jobs.dump.styles import Findings, Style, finding_lines, style_for
 from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.names import FileName, printable
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
@@ -85,8 +84,8 @@ def dump_text(path: str | DumpFile, options: TextOptions, *, shown: str | None =
 
 
 def _file(filesystem: FileSystem, path: str) -> DumpFile:
-    found = filesystem.stat(path)
-    return DumpFile(filesystem, path, kind_of(split(path)[1]), found.size_bytes if found else 0)
+    result = filesystem.stat(path)
+    return DumpFile(filesystem, path, kind_of(split(path)[1]), result.size_bytes if result else 0)
 
 
 def _unknown(dump: TextDump) -> Iterator[bytes]:
@@ -233,8 +232,8 @@ def transaction_lines(raw: bytes, findings: Findings) -> Iterator[str]:
     except LogDirError as error:
         findings.faults.append(error)
         return
-    for one in transactions:
+    for entry in transactions:
         yield (
-            f"version: 0 producerId: {one.producer_id} firstOffset: {one.first_offset} "
-            f"lastOffset: {one.last_offset} lastStableOffset: {one.last_stable_offset}"
+            f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+            f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
         )

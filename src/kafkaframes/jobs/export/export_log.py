@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
-    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.job import JobResult
     from kafkaframes.scan.ranges import Limit
     from kafkaframes.scan.where import OffsetRange, TimeRange
 
@@ -70,13 +70,13 @@ def export_log(
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.jobs.export.run import export
     from kafkaframes.jobs.export.settings import Settings
-    from kafkaframes.jobs.job_result import JobResult
+    from kafkaframes.jobs.job import JobResult, paths_of
     from kafkaframes.scan.log.options import ReadOptions, topic_choice
     from kafkaframes.scan.ranges import EARLIEST, LATEST, log_bound
     from kafkaframes.scan.where import where_of
     from kafkaframes.storage.files.atomic import refuse_inside
 
-    named = [os.fspath(one) for one in ([paths] if isinstance(paths, str | PathLike) else paths)]
+    named = paths_of(paths)
     refuse_inside(LocalPath(to), named)
     times = where_of(timestamp=timestamp).timestamps_ms
     read = ReadOptions(

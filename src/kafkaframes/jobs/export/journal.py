@@ -113,14 +113,14 @@ def _clear(root: Path) -> None:
     (root / OWN / "export.json").unlink(missing_ok=True)
 
 
-def _prepare(root: Path, asked: dict[str, Any]) -> None:
+def _prepare(root: Path, requested: dict[str, Any]) -> None:
     known = root / OWN / "export.json"
     if known.exists():
-        if (before := _parsed(known)) != asked:
-            differs = ", ".join(sorted(name for name in asked if before.get(name) != asked[name]))
+        if (before := _parsed(known)) != requested:
+            differs = ", ".join(sorted(name for name in requested if before.get(name) != requested[name]))
             raise OptionError(f"`to` {root}: an earlier run had other settings ({differs}); `overwrite` replaces it")
     else:
-        write_whole(known, json.dumps(asked))
+        write_whole(known, json.dumps(requested))
     shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # of a run that was killed
     (root / TEMPORARY).mkdir()
     (root / JOURNAL).mkdir(exist_ok=True)

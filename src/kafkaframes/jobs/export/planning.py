@@ -24,8 +24,8 @@ def plan_export(options: ReadOptions) -> tuple[list[ExportTask], tuple[str, ...]
         OptionError: the options do not fit what is there.
         LogDirError: a path does not exist or cannot be read.
     """
-    found = discover_logs(options.paths, storage=options.storage)
-    chosen = choose(found, options, cores=os.cpu_count() or 1)
+    result = discover_logs(options.paths, storage=options.storage)
+    chosen = choose(result, options, cores=os.cpu_count() or 1)
     slices = [
         piece
         for part, bounded in chosen.parts

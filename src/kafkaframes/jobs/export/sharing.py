@@ -83,18 +83,18 @@ def _recorded(settings: Settings) -> dict[str, SegmentResult]:
 
 
 def _by_output(recorded: Mapping[str, SegmentResult]) -> dict[str, list[SegmentResult]]:
-    found: dict[str, list[SegmentResult]] = defaultdict(list)
+    result: dict[str, list[SegmentResult]] = defaultdict(list)
     for known in recorded.values():
         if known.output is not None:
-            found[known.output].append(known)
-    return found
+            result[known.output].append(known)
+    return result
 
 
-def _same(one: ExportTask, other: ExportTask) -> bool:
+def _same(entry: ExportTask, other: ExportTask) -> bool:
     def bounds(task: ExportTask) -> tuple[int | None, ...]:
         return task.start, task.size_bytes, task.first_offset, task.end_offset
 
-    return bounds(one) == bounds(other)
+    return bounds(entry) == bounds(other)
 
 
 def _is_there(to: str, result: SegmentResult) -> bool:
@@ -166,9 +166,9 @@ def _partition(task: ExportTask) -> tuple[str, int, str]:
 
 def _fits(before: ExportTask, task: ExportTask, done: Done, room: int, *, is_last: bool) -> bool:
     """Return whether a segment goes into its neighbour's file: those that shared one do so again."""
-    one, other = done.again.get(before.name), done.again.get(task.name)
-    if one is not None or other is not None:
-        return one == other
+    entry, other = done.again.get(before.name), done.again.get(task.name)
+    if entry is not None or other is not None:
+        return entry == other
     is_small = max(before.size_bytes, task.size_bytes) <= SMALL_BYTES and task.size_bytes <= room
     return is_small and not is_last and _partition(before) == _partition(task)
 

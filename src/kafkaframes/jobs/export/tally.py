@@ -85,14 +85,14 @@ class Tally:
         if not keep.control and control.any():
             counts = Counts(int((starts & control).sum()), int(control.sum()), _sum_of(batch, starts & control))
             self.drop(CONTROL_RECORDS, counts)
-        wanted = _wanted(batch, keep)
+        chosen = _wanted(batch, keep)
         if not keep.control:
-            self._drop_unwanted(~wanted & ~control)
-            wanted &= ~control
+            self._drop_unwanted(~chosen & ~control)
+            chosen &= ~control
         else:
-            self._drop_unwanted(~wanted)
-        if not wanted.all():
-            batch, payload = batch.filter(pa.array(wanted)), payload[wanted]
+            self._drop_unwanted(~chosen)
+        if not chosen.all():
+            batch, payload = batch.filter(pa.array(chosen)), payload[chosen]
         self._count_written(batch, payload)
         return batch
 
@@ -200,25 +200,25 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _wanted(batch: pa.RecordBatch, keep: Filter) -> npt.NDArray[np.bool_]:
-    wanted = np.ones(batch.num_rows, np.bool_)
+    chosen = np.ones(batch.num_rows, np.bool_)
     if keep.from_timestamp is not None:
-        wanted &= _milliseconds(batch) >= keep.from_timestamp
+        chosen &= _milliseconds(batch) >= keep.from_timestamp
     if keep.until_timestamp is not None:
-        wanted &= _milliseconds(batch) < keep.until_timestamp
+        chosen &= _milliseconds(batch) < keep.until_timestamp
     if keep.keys is not None:
-        _narrow(batch.column("key"), wanted, keep.keys.__contains__)
+        _narrow(batch.column("key"), chosen, keep.keys.__contains__)
     if keep.key_pattern is not None:
         pattern = keep.key_pattern
-        _narrow(batch.column("key"), wanted, lambda key: pattern.search(key) is not None)
-    return wanted
+        _narrow(batch.column("key"), chosen, lambda key: pattern.search(key) is not None)
+    return chosen
 
 
-def _narrow(keys: pa.Array, wanted: npt.NDArray[np.bool_], test: Callable[[bytes], bool]) -> None:
+def _narrow(keys: pa.Array, chosen: npt.NDArray[np.bool_], test: Callable[[bytes], bool]) -> None:
     """Keep rows whose key passes; each different key is looked at once, and a record without one never passes."""
     coded = keys.dictionary_encode()
     passes = np.array([*(test(key) for key in coded.dictionary.to_pylist()), False], np.bool_)
     numbers = pc.fill_null(coded.indices, len(passes) - 1).to_numpy()
-    wanted &= passes[numbers]
+    chosen &= passes[numbers]
 
 
 def _promised(header: bytes) -> int | None:

@@ -15,7 +15,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.mirror.settings import is_directory
-from kafkaframes.jobs.restore.metadata import metadata_of
+from kafkaframes.jobs.restore.source import metadata_of
 from kafkaframes.storage.log.discover import discover
 
 _OF_CONSUMERS: Final = {one.name for one in fields(ConsumerSettings)} - {one.name for one in fields(ClientSettings)}

@@ -20,10 +20,10 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
-from kafkaframes.jobs.mirror import groups, topics
+from kafkaframes.jobs.mirror import topics
 from kafkaframes.jobs.mirror.endpoints import configs_of_directory, for_admin, has_topic_id, opened
 from kafkaframes.jobs.mirror.report import MirrorReport, PartitionReport
-from kafkaframes.jobs.mirror.settings import KEEP, REASSIGN, MirrorSettings, is_directory
+from kafkaframes.jobs.mirror.settings import KEEP, REASSIGN, MirrorSettings, check_ends, is_directory
 from kafkaframes.jobs.mirror.topics import SourceTopic
 from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
 from kafkaframes.protocol.spec.model import NIL_UUID
@@ -37,12 +37,13 @@ Say = Callable[[str], None]
 
 
 async def mirror(
-    settings: MirrorSettings, *, stop: asyncio.Event | None = None, say: Say | None = None
+    source: str, target: str, settings: MirrorSettings, *, stop: asyncio.Event | None = None, say: Say | None = None
 ) -> MirrorReport:
     """Copy topics.
 
     Args:
-        settings: what from where to where.
+        source, target: bootstrap servers (``host:port``, several with commas) or a log directory.
+        settings: what, and how.
         stop: set it to end a mirror after what is under way.
         say: takes a line when something is worth one while the mirror runs.
 
@@ -55,22 +56,25 @@ async def mirror(
         CorruptRecordError: a batch of the source is damaged.
         OptionError: there is no such topic, an option is missing, or a directory to write to lies in the source.
     """
-    _refuse_writing_to_the_source(settings)
+    check_ends(source, target)
+    _refuse_writing_to_the_source(source, target, settings)
     async with AsyncExitStack() as stack:
-        job = _Job(settings, MirrorReport(settings.source, settings.target, is_dry_run=settings.dry_run))
+        job = _Job(source, target, settings, MirrorReport(source, target, is_dry_run=settings.dry_run))
         job.stop, job.say = stop or asyncio.Event(), say or (lambda _: None)
         return await job.run(stack)
 
 
-def _refuse_writing_to_the_source(settings: MirrorSettings) -> None:
-    if is_directory(settings.source):
-        written = settings.target if is_directory(settings.target) else None
+def _refuse_writing_to_the_source(source: str, target: str, settings: MirrorSettings) -> None:
+    if is_directory(source):
+        written = target if is_directory(target) else None
         for directory in filter(None, (written, settings.state_dir)):
-            refuse_inside(Path(directory), [settings.source])
+            refuse_inside(Path(directory), [source])
 
 
 @dataclass(slots=True)
 class _Job:
+    source: str
+    target: str
     settings: MirrorSettings
     report: MirrorReport
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,15 +87,15 @@ class _Job:
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings, lost = self.settings, self.report.not_read.append
         source = await stack.enter_async_context(
-            opened(settings.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
+            opened(self.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
         )
         admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
-        configs = configs_of_directory(settings.source) if is_directory(settings.source) else {}
+        configs = configs_of_directory(self.source) if is_directory(self.source) else {}
         selected = await topics.selected_topics(admin, settings.topics, configs)
         target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
-        if not settings.dry_run or not is_directory(settings.target) or os.path.isdir(settings.target):
+        if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
-            there = opened(settings.target, settings.target_properties, self._reached, self.say, writes=writes)
+            there = opened(self.target, settings.target_properties, self._reached, self.say, writes=writes)
             target = await stack.enter_async_context(there)
         goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**for_admin(target)))
         keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
@@ -122,7 +126,7 @@ class _Job:
             return False
         can = goal is None or await topics.keeps_offsets(goal)
         if self.settings.offsets == KEEP and not can:
-            raise OptionError(f"{self.settings.target} gives offsets of its own: `offsets` keep is not possible")
+            raise OptionError(f"{self.target} gives offsets of its own: `offsets` keep is not possible")
         return can
 
     def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
@@ -132,7 +136,7 @@ class _Job:
             return KeepingWriter(cluster, self.settings.skip_damaged)
         if self.settings.state_dir is None:
             raise OptionError(
-                f"{self.settings.target} gives offsets of its own: `state_dir` is needed, to keep their mapping in"
+                f"{self.target} gives offsets of its own: `state_dir` is needed, to keep their mapping in"
             )
         writer = MappingWriter(cluster, self.settings.state_dir, self.settings.skip_damaged, self.settings.dry_run)
         stack.callback(writer.close)
@@ -145,7 +149,7 @@ class _Job:
     ) -> None:
         """Make what is missing, find out where to go on, and assign that to the consumer."""
         settings, keeps = self.settings, self.report.keeps_offsets
-        holds = is_directory(settings.source) and not settings.keep_retention
+        holds = is_directory(self.source) and not settings.keep_retention
         there = {} if goal is None else (await goal.describe_cluster()).topics
         for topic in selected:
             if goal is None or settings.dry_run:
@@ -170,7 +174,7 @@ class _Job:
 
     def _identity(self, topic: SourceTopic) -> str:
         """Say which topic of the source a mapping is of: by its id; a directory without ids gets others each time."""
-        if is_directory(self.settings.source) and not has_topic_id(self.settings.source, topic.name):
+        if is_directory(self.source) and not has_topic_id(self.source, topic.name):
             return str(NIL_UUID)
         return topic.topic_id
 
@@ -290,8 +294,8 @@ class _Job:
                     await self._begin([fresh], consumer, goal, writer)
 
     async def _copy_groups(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
-        commits = await groups.source_commits(admin, self.reports.keys())
-        await groups.copy_groups(goal, commits, writer.translate, self.report)
+        commits = await topics.source_commits(admin, self.reports.keys())
+        await topics.copy_groups(goal, commits, writer.translate, self.report)
 
     # --------------------------------------------------------------------------------------------------- finishing
 

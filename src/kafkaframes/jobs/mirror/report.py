@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.job import Values
 from kafkaframes.storage.files.row_counts import check_row_counts, row_counts_text
 
 
 @dataclass(slots=True)
-class PartitionReport:
+class PartitionReport(Values):
     """What was done to one partition.
 
     Attributes:
@@ -64,7 +65,7 @@ class PartitionReport:
 
 
 @dataclass(slots=True)
-class MirrorReport:
+class MirrorReport(Values):
     """What a mirror did, or with ``is_dry_run`` would do.
 
     Attributes:
@@ -93,8 +94,7 @@ class MirrorReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON has."""
-        values = _values(self)
-        return values | {"partitions": [_values(one) for one in self.partitions]}
+        return self.as_json()
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -131,12 +131,6 @@ class MirrorReport:
             )
         said += [f"opened: {number:,} batches ({reason})" for reason, number in sorted(opened.items())]
         return said + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
-
-
-def _values(report: PartitionReport | MirrorReport) -> dict[str, Any]:
-    """Return a report's fields; asdict() would count a counter's pairs."""
-    values = {one.name: getattr(report, one.name) for one in fields(report)}
-    return {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
 
 
 _RECORDS = ("records_read", "records_written")

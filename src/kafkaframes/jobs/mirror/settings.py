@@ -2,85 +2,62 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.settings import check, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
-KEEP, REASSIGN = "keep", "reassign"
+KEEP: Final = "keep"
+REASSIGN: Final = "reassign"
 KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # what our broker has for mirrors (KIP-31)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MirrorSettings:
-    """One mirror.
+    """How topics are mirrored. Settings of clients are under Kafka's names; intervals count with ``follow``."""
 
-    Attributes:
-        source, target: bootstrap servers (``host:port``, several with commas) or a log directory.
-        topics: names or patterns as a shell has them; none are all but Kafka's own.
-        groups: copy the committed offsets of groups.
-        follow: go on when the end is reached, until it is stopped.
-        dry_run: say what would be done, and do nothing.
-        keep_retention: let the copy of a directory's topics forget by the source's ``retention``; without it the copy
-            keeps everything, because what is in a backup is old.
-        offsets: ``keep`` or ``reassign``; None keeps them where the target is a broker of ours or a directory.
-        skip_damaged: leave out batches that do not have the CRC of their bytes, instead of stopping.
-        state_dir: where the mapping of offsets is kept, for a target that gives offsets of its own.
-        source_properties, target_properties: of the clients, under Kafka's names.
-        timeout_s: how many seconds to wait until a broker of each cluster answers at first.
-        group_interval_s: with ``follow``, how often committed offsets are copied.
-        topic_interval_s: with ``follow``, how often new topics and partitions are looked for.
-    """
-
-    source: str
-    target: str
-    topics: tuple[str, ...] = ()
-    groups: bool = True
-    follow: bool = False
-    dry_run: bool = False
-    keep_retention: bool = False
-    offsets: str | None = None
-    skip_damaged: bool = False
-    state_dir: str | None = None
-    source_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    target_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    timeout_s: float = 5.0
-    group_interval_s: float = 5.0
-    topic_interval_s: float = 10.0
+    topics: tuple[str, ...] = setting((), "Names or patterns as a shell has them; none are all but Kafka's own.")
+    groups: bool = setting(True, "The committed offsets of groups, too.")
+    follow: bool = setting(False, "Go on when the end is reached, until Ctrl-C; new topics are taken, too.")
+    dry_run: bool = setting(False, "Say what would be copied, from where on; write nothing.")
+    keep_retention: bool = setting(False, "The copy of a directory forgets by the source's retention.")
+    offsets: Literal["keep", "reassign"] | None = setting(None, "Default: keep, where the target can.")
+    skip_damaged: bool = setting(False, "Leave out batches with a wrong CRC instead of stopping.")
+    state_dir: str | None = setting(
+        None, "Where the mapping of offsets is kept, if they change.", flag="--state", shown="DIR"
+    )
+    source_properties: Mapping[str, Any] = setting({}, "Of the source's client.")
+    target_properties: Mapping[str, Any] = setting({}, "Of the target's client.")
+    timeout_s: float = setting(5.0, "How many seconds to wait until a broker of each cluster answers at first.")
+    group_interval_s: float = setting(5.0, "How often committed offsets are copied.")
+    topic_interval_s: float = setting(10.0, "How often new topics and partitions are looked for.")
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
 
         Raises:
-            OptionError: names the option.
+            OptionError: names the setting.
         """
-        for name, value in (("source", self.source), ("target", self.target)):
-            if not value.strip():
-                raise OptionError(f"`{name}` is empty: expected bootstrap servers or a log directory")
-        if self.source == self.target:
-            raise OptionError(f"`source` and `target` are the same: {self.source}")
-        if self.offsets not in (None, KEEP, REASSIGN):
-            raise OptionError(f"`offsets` is {KEEP} or {REASSIGN}, not {self.offsets}")
+        check(self)
         if self.follow and self.dry_run:
             raise OptionError("`dry_run` looks once: not together with `follow`")
 
 
-def settings_of(values: Mapping[str, Any]) -> MirrorSettings:
-    """Make settings of names and values.
+def check_ends(source: str, target: str) -> None:
+    """Refuse two ends that are none, or the same.
 
     Raises:
-        OptionError: there is no such setting, or it does not fit.
+        OptionError: names the end.
     """
-    names = [one.name for one in fields(MirrorSettings)]
-    for name in values:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            raise OptionError(f"a mirror has no setting {name!r}; {f'did you mean {near[0]}?' if near else names}")
-    return MirrorSettings(**values)
+    for name, value in (("source", source), ("target", target)):
+        if not value.strip():
+            raise OptionError(f"`{name}` is empty: expected bootstrap servers or a log directory")
+    if source == target:
+        raise OptionError(f"`source` and `target` are the same: {source}")
 
 
 def is_directory(endpoint: str) -> bool:

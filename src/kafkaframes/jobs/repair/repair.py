@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.convert.job import Runner, copy_entry, run_here
+from kafkaframes.jobs.convert.job import copy_entry
+from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.repair.salvage import Loss, is_sound, salvage
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, as_array, scan_all

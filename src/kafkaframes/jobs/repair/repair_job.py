@@ -11,7 +11,8 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.convert.in_place import broker_lock, exchange
-from kafkaframes.jobs.convert.job import Log, Runner, earlier, run_here, write_report
+from kafkaframes.jobs.convert.job import Log
+from kafkaframes.jobs.job import Done, Runner, done_once, run_here
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import LogDirectory
@@ -22,26 +23,15 @@ _REPAIRED = ".kafkaframes-repaired"
 
 
 @dataclass(slots=True)
-class RepairReport:
-    """What a repair kept and lost, or would (``destination`` is empty then).
+class RepairReport(Done):
+    """What a repair kept and lost, or would.
 
     Attributes:
-        fingerprint: of the names, sizes and times of the source's segments.
         partitions: of each partition its ``bytes_lost``, ``actions`` on its files, and per segment what is ``lost``
             and which ``holes`` in the offsets that leaves.
-        done_before: an earlier run with the same settings had finished; nothing was done now.
     """
 
-    source: str
-    destination: str
-    settings: dict[str, Any]
-    fingerprint: str
     partitions: list[dict[str, Any]] = field(default_factory=list)
-    done_before: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def repair_log(
@@ -108,16 +98,13 @@ def _repaired(
     if destination is None:
         report.partitions = [one.as_json() for one in plan_repair(directory, as_kafka=as_kafka, run=run)]
         return report
-    with atomic.locked(destination):
-        if destination.exists():
-            before = earlier(destination, report.as_json())
-            return replace(report, partitions=before["partitions"], done_before=True)
-        with atomic.unfinished(destination) as empty:
-            repairs = plan_repair(directory, as_kafka=as_kafka, run=run)
-            write_repaired(directory, repairs, settings, empty, run=run)
-            report.partitions = [one.as_json() for one in repairs]
-            write_report(empty, report)
-    return report
+
+    def fill(empty: Path) -> None:
+        repairs = plan_repair(directory, as_kafka=as_kafka, run=run)
+        write_repaired(directory, repairs, settings, empty, run=run)
+        report.partitions = [one.as_json() for one in repairs]
+
+    return done_once(report, fill)
 
 
 def _only(path: str) -> LogDirectory:

@@ -1,4 +1,4 @@
-"""Hash the keys of records (numba). Start reading at ``distinct.py``, not here.
+"""Hash the keys of records (numba). Start reading at ``histograms.py``, not here.
 
 The plain twin is in ``tests/jobs/report/reference.py``.
 """

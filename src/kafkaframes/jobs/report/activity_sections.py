@@ -7,11 +7,10 @@ from typing import Any
 
 from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.charts import Bar, Part
-from kafkaframes.jobs.report.markup import Markup, tag
 from kafkaframes.jobs.report.measure import NO_PRODUCER
 from kafkaframes.jobs.report.model import ProducerReport, Report, TopicReport
 from kafkaframes.jobs.report.sections import MOST_BARS, MOST_ROWS, card, durations, empty, shown_text
-from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.tables import Field, Markup, number, table, tag
 from kafkaframes.jobs.report.totals import OTHERS
 from kafkaframes.jobs.report.words import NONE, count_text, share_text, short_text, size_text, time_text
 
@@ -22,7 +21,7 @@ def producers(report: Report) -> Markup:
     known = [one for one in report.producers if one.producer_id >= 0]
     if not report.producers:
         return card("producers", title, empty("There is no record."))
-    shown = sorted(report.producers, key=lambda one: (one.producer_id == OTHERS, -one.records))[:MOST_BARS]
+    shown = sorted(report.producers, key=lambda entry: (entry.producer_id == OTHERS, -entry.records))[:MOST_BARS]
     rows = [
         Bar(
             _producer_name(one),
@@ -38,61 +37,64 @@ def producers(report: Report) -> Markup:
     return card("producers", title, drawn, note=note)
 
 
-def _producer_name(one: ProducerReport) -> str:
-    if one.producer_id == NO_PRODUCER:
+def _producer_name(entry: ProducerReport) -> str:
+    if entry.producer_id == NO_PRODUCER:
         return "without a producer id"
-    return one.name or f"producer {one.producer_id}"
+    return entry.name or f"producer {entry.producer_id}"
 
 
 def _topics_text(topics: Sequence[str]) -> str:
     return ", ".join(topics[:2]) + (f" and {len(topics) - 2:,} more" if len(topics) > 2 else "")
 
 
-def _producer_tip(one: ProducerReport) -> str:
-    epoch = f"producer id {one.producer_id}, epoch {one.epoch}\n" if one.producer_id >= 0 else ""
-    times = f"{time_text(one.first)} to {time_text(one.last)}"
-    batches = count_text(one.batches, "batch", "batches")
-    size = f"{count_text(one.records, 'record')} in {batches}, {size_text(one.log_bytes)}"
-    return f"{_producer_name(one)}\n{epoch}{size}\n{times}"
+def _producer_tip(entry: ProducerReport) -> str:
+    epoch = f"producer id {entry.producer_id}, epoch {entry.epoch}\n" if entry.producer_id >= 0 else ""
+    times = f"{time_text(entry.first)} to {time_text(entry.last)}"
+    batches = count_text(entry.batches, "batch", "batches")
+    size = f"{count_text(entry.records, 'record')} in {batches}, {size_text(entry.log_bytes)}"
+    return f"{_producer_name(entry)}\n{epoch}{size}\n{times}"
 
 
 def transactions(report: Report) -> Markup:
     """Draw how transactions ended, how long they took, and list the open ones."""
-    found, title = report.transactions, "Transactions"
-    if not found.count:
+    result, title = report.transactions, "Transactions"
+    if not result.count:
         return card("transactions", title, empty("No batch belongs to a transaction."))
     topics = sorted(
-        (one for one in report.topics if one.transactions.count), key=lambda one: (-one.transactions.count, one.name)
+        (one for one in report.topics if one.transactions.count),
+        key=lambda entry: (-entry.transactions.count, entry.name),
     )
     kinds = (("committed", "good"), ("aborted", "warn"), ("open", "bad"))
     rows = [_transaction_bar(topic, kinds) for topic in topics[:MOST_BARS]]
-    parts = [Part(color, getattr(found, kind), f"{kind}") for kind, color in kinds]
-    took = durations(found.durations) if found.durations.count else empty("No transaction has both its ends here.")
+    parts = [Part(color, getattr(result, kind), f"{kind}") for kind, color in kinds]
+    took = durations(result.durations) if result.durations.count else empty("No transaction has both its ends here.")
     left: list[Any] = [
         charts.share(parts, text=lambda value: f"{value:,.0f}"),
         charts.bars(rows, axis=short_text, name="transactions"),
     ]
-    if found.oldest_open:
+    if result.oldest_open:
         fields = [
-            Field("Partition", lambda one: f"{one.topic}-{one.partition}", wide=True),
+            Field("Partition", lambda entry: f"{entry.topic}-{entry.partition}", wide=True),
             number("Producer", "producer_id", str),
             number("Epoch", "producer_epoch", str, is_minor=True),
             number("First offset", "first_offset"),
             number("Since, UTC", "since", time_text),
         ]
-        said = "Open: consumers with read_committed wait at the first of them" + _of(len(found.oldest_open), found.open)
-        left += [tag("h3", said), table(found.oldest_open, fields, name="open transactions")]
+        said = "Open: consumers with read_committed wait at the first of them" + _of(
+            len(result.oldest_open), result.open
+        )
+        left += [tag("h3", said), table(result.oldest_open, fields, name="open transactions")]
     note = "Each counts once in each partition that it wrote to."
     right = tag("div", tag("h3", "How long they took"), took)
     return card("transactions", title, tag("div", tag("div", left), right, class_="split"), note=note, wide=True)
 
 
 def _transaction_bar(topic: TopicReport, kinds: Sequence[tuple[str, str]]) -> Bar:
-    found = topic.transactions
+    result = topic.transactions
     parts = [
-        Part(color, getattr(found, kind), f"{topic.name}\n{kind}: {getattr(found, kind):,}") for kind, color in kinds
+        Part(color, getattr(result, kind), f"{topic.name}\n{kind}: {getattr(result, kind):,}") for kind, color in kinds
     ]
-    return Bar(topic.name, "", parts, f"{found.count:,}")
+    return Bar(topic.name, "", parts, f"{result.count:,}")
 
 
 def _of(shown: int, whole: int) -> str:
@@ -103,7 +105,7 @@ def keys(report: Report) -> Markup:
     """Draw how many distinct keys compacted topics have beside their records; list the others with keys."""
     title = "Keys of compacted topics"
     keyed = [one for one in report.topics if one.keys.keyed]
-    compacted = sorted((one for one in keyed if one.keys.compacted), key=lambda one: (-one.keys.keyed, one.name))
+    compacted = sorted((one for one in keyed if one.keys.compacted), key=lambda entry: (-entry.keys.keyed, entry.name))
     if not keyed:
         return card("keys", title, empty("No record has a key."))
     drawn: list[Any] = []
@@ -113,12 +115,12 @@ def keys(report: Report) -> Markup:
         drawn = [charts.legend(names), charts.bars(rows, axis=short_text, name="records with a key")]
     listed = [*compacted, *(one for one in keyed if not one.keys.compacted)]
     fields = [
-        Field("Topic", lambda one: one.name, wide=True),
-        Field("Distinct keys", _distinct_text, lambda one: one.keys.distinct),
-        Field("Per key", lambda one: f"{_per_key(one):,.1f}", _per_key),
+        Field("Topic", lambda entry: entry.name, wide=True),
+        Field("Distinct keys", _distinct_text, lambda entry: entry.keys.distinct),
+        Field("Per key", lambda entry: f"{_per_key(entry):,.1f}", _per_key),
         number("Tombstones", "keys.tombstones", is_minor=True, none=0),
         number("Keyless", "keys.without_key", is_minor=True, none=0),
-        Field("Compacted", lambda one: one.keys.compacted or NONE, is_minor=True, wide=True),
+        Field("Compacted", lambda entry: entry.keys.compacted or NONE, is_minor=True, wide=True),
     ]
     shown = listed[:MOST_ROWS]
     listing = table(shown, fields, name="keys")
@@ -129,17 +131,20 @@ def keys(report: Report) -> Markup:
     return card("keys", title, body, note=note + shown_text(len(shown), len(listed), "topics"), wide=True)
 
 
-def _per_key(one: TopicReport) -> float:
-    return one.keys.keyed / one.keys.distinct
+def _per_key(entry: TopicReport) -> float:
+    return entry.keys.keyed / entry.keys.distinct
 
 
-def _distinct_text(one: TopicReport) -> str:
-    return ("≈ " if one.keys.standard_error else "") + f"{one.keys.distinct:,}"
+def _distinct_text(entry: TopicReport) -> str:
+    return ("≈ " if entry.keys.standard_error else "") + f"{entry.keys.distinct:,}"
 
 
-def _key_bar(one: TopicReport) -> Bar:
-    found = one.keys
-    older = found.keyed - found.distinct
-    tip = f"{one.name}\n{_distinct_text(one)} distinct keys in {found.keyed:,} records"
-    parts = [Part("c0", found.distinct, tip), Part("pale", older, f"{tip}\n{share_text(older, found.keyed)} are older")]
-    return Bar(one.name, f"{_distinct_text(one)} keys", parts, f"{found.keyed:,}")
+def _key_bar(entry: TopicReport) -> Bar:
+    result = entry.keys
+    older = result.keyed - result.distinct
+    tip = f"{entry.name}\n{_distinct_text(entry)} distinct keys in {result.keyed:,} records"
+    parts = [
+        Part("c0", result.distinct, tip),
+        Part("pale", older, f"{tip}\n{share_text(older, result.keyed)} are older"),
+    ]
+    return Bar(entry.name, f"{_distinct_text(entry)} keys", parts, f"{result.keyed:,}")

@@ -8,8 +8,8 @@ from typing import Final
 
 from kafkaframes.jobs.audit.audit import FINE, Audit, ClientAudit, Finding
 from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text, notes, time_text
-from kafkaframes.jobs.report.markup import Markup, join, tag
 from kafkaframes.jobs.report.sections import card, empty
+from kafkaframes.jobs.report.tables import Markup, join, tag
 
 _HERE: Final = Path(__file__).parent
 _MOST_PATHS: Final = 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kafkaframes.jobs.report.markup import Markup, join, tag
+from kafkaframes.jobs.report.tables import Markup, join, tag
 from kafkaframes.jobs.report.words import share_text, short_text, steps
 
 HEIGHT = 100  # of a drawing, in its own units
@@ -147,11 +147,11 @@ def columns(
     )  # fmt: skip
 
 
-def _tick(one: Tick, count: int) -> Markup:
-    share = one.at / count
+def _tick(entry: Tick, count: int) -> Markup:
+    share = entry.at / count
     edge = " first" if share < 0.04 else " last" if share > 0.96 else ""
-    name = ("minor" if one.is_minor else "") + edge
-    return tag("span", one.label, style=f"left:{_percent(one.at, count)}", class_=name.strip() or None)
+    name = ("minor" if entry.is_minor else "") + edge
+    return tag("span", entry.label, style=f"left:{_percent(entry.at, count)}", class_=name.strip() or None)
 
 
 def _y(value: float, end: float) -> str:
@@ -183,7 +183,7 @@ def _stack(place: int, column: Column, end: float) -> list[Markup]:
 def share(parts: Sequence[Part], *, text: Text) -> Markup:
     """Return one bar that is the whole, with a legend that shows each part's share."""
     whole = sum(part.value for part in parts)
-    pieces = [
+    chunks = [
         tag("span", class_=f"piece {part.color}", style=f"width:{_percent(part.value, whole)}", title=part.tip)
         for part in parts
         if part.value
@@ -195,7 +195,7 @@ def share(parts: Sequence[Part], *, text: Text) -> Markup:
         )
         for part in parts
     ]  # fmt: skip
-    return join([tag("div", pieces, class_="share"), tag("ul", words, class_="legend")])
+    return join([tag("div", chunks, class_="share"), tag("ul", words, class_="legend")])
 
 
 def spark(counts: Sequence[int], *, tip: str) -> Markup:

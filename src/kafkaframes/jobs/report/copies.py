@@ -110,20 +110,20 @@ def joined_copies(
         named: paths that the caller named.
         options: of the stores.
     """
-    found: list[Joined] = []
+    result: list[Joined] = []
     for _, copies in sorted(group(copies_of(directories, named)).items()):
         for clustered, cluster_apart in _split(copies, _cluster, OTHER_CLUSTER):
             for ours, topic_apart in _split(clustered, _topic_id, OTHER_TOPIC):
-                found.append(_joined(tuple(ours), options, topic_apart or cluster_apart))
-    return found
+                result.append(_joined(tuple(ours), options, topic_apart or cluster_apart))
+    return result
 
 
-def _cluster(one: CopySource) -> str | None:
-    return one.log_directory.meta.cluster_id if one.log_directory.meta else None
+def _cluster(entry: CopySource) -> str | None:
+    return entry.log_directory.meta.cluster_id if entry.log_directory.meta else None
 
 
-def _topic_id(one: CopySource) -> str | None:
-    return one.partition.metadata.topic_id if one.partition.metadata else None
+def _topic_id(entry: CopySource) -> str | None:
+    return entry.partition.metadata.topic_id if entry.partition.metadata else None
 
 
 def _split(
@@ -136,18 +136,18 @@ def _split(
         yield kept, verdict if place else ""
 
 
-def _joined(found: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> Joined:
-    first = max(found, key=lambda one: one.partition.size_bytes)
-    alone = Joined(found, first.partition, first.filesystem, apart=apart)
-    if len(found) == 1:
+def _joined(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> Joined:
+    first = max(result, key=lambda entry: entry.partition.size_bytes)
+    alone = Joined(result, first.partition, first.filesystem, apart=apart)
+    if len(result) == 1:
         return alone
     view = View(options)
     try:
-        merged = merge_copies(found, check=True, scan=True)
-        partition = view.add_merged(merged, found)
+        merged = merge_copies(result, check=True, scan=True)
+        partition = view.add_merged(merged, result)
     except LogDirError as problem:
-        return Joined(found, first.partition, first.filesystem, apart=apart, problem=problem)
-    return Joined(found, partition, view.filesystem, merged, apart)
+        return Joined(result, first.partition, first.filesystem, apart=apart, problem=problem)
+    return Joined(result, partition, view.filesystem, merged, apart)
 
 
 def copy_reports(joined: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
@@ -167,17 +167,17 @@ def copy_reports(joined: Iterable[Joined], errors: Mapping[str, int]) -> list[Co
     ]
 
 
-def _report(one: Joined, place: int, errors: int) -> CopyReport:
-    partition = one.found[place].partition
-    copy = one.merged.copies[place] if one.merged else None
-    mine = [decision for decision in one.decisions if decision.copy == partition.directory]
+def _report(entry: Joined, place: int, errors: int) -> CopyReport:
+    partition = entry.found[place].partition
+    copy = entry.merged.copies[place] if entry.merged else None
+    mine = [decision for decision in entry.decisions if decision.copy == partition.directory]
     return CopyReport(
         topic=partition.topic,
         partition=partition.partition,
         directory=partition.directory,
-        verdict=_verdict(one, {decision.check for decision in mine}, errors),
-        leads=place == (one.merged.authority if one.merged else 0),
-        topic_id=_topic_id(one.found[place]),
+        verdict=_verdict(entry, {decision.check for decision in mine}, errors),
+        leads=place == (entry.merged.authority if entry.merged else 0),
+        topic_id=_topic_id(entry.found[place]),
         start_offset=copy.start if copy else -1,
         end_offset=copy.end if copy else -1,
         size_bytes=partition.size_bytes,
@@ -187,8 +187,8 @@ def _report(one: Joined, place: int, errors: int) -> CopyReport:
     )
 
 
-def _verdict(one: Joined, checks: set[str], errors: int) -> str:
-    if one.problem is not None or one.apart:
-        return UNREADABLE if one.problem is not None else one.apart
-    found = next((verdict for check, verdict in _VERDICTS.items() if check in checks), SAME)
-    return DAMAGED if errors and found != DIFFERS else found
+def _verdict(entry: Joined, checks: set[str], errors: int) -> str:
+    if entry.problem is not None or entry.apart:
+        return UNREADABLE if entry.problem is not None else entry.apart
+    result = next((verdict for check, verdict in _VERDICTS.items() if check in checks), SAME)
+    return DAMAGED if errors and result != DIFFERS else result

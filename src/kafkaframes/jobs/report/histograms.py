@@ -1,14 +1,66 @@
 """Histograms that need no second look at the data: of sizes, with fixed bounds, and of times, whose buckets widen.
 
 Both are small, pickle, and merge: the result does not depend on how the records were split between processes.
+
+Count distinct keys in bounded memory: exact up to ``MOST`` of them, then from the smallest hashes.
+
+Hashes of 64 bits are spread evenly, so where the ``MOST`` smallest ones end says how many there are in all (KMV: "k
+minimum values", the sketch behind theta sketches). The standard error is 1 / sqrt(MOST - 2): 0.8 %. Unlike a
+HyperLogLog it is exact while it is small, and joining two is joining two sets.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from kafkaframes.jobs.report import _kernels
+
+MOST = 1 << 14
+STANDARD_ERROR = 1 / math.sqrt(MOST - 2)
+_SPAN = 2.0**64
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def hash_keys(buf: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Hashes:
+    """Return the hash of every key that is not null (a negative size is)."""
+    result = np.empty(places.size, np.int64)
+    count = _kernels.hash_keys(buf, places, sizes, result)
+    return result[:count].view(np.uint64)
+
+
+class Distinct:
+    """The smallest hashes of the keys that were seen."""
+
+    def __init__(self) -> None:
+        self.hashes: Hashes = np.empty(0, np.uint64)
+        self.is_exact = True
+
+    def add(self, hashes: Hashes) -> None:
+        """Note more keys."""
+        if self.hashes.size == MOST:
+            hashes = hashes[hashes <= self.hashes[-1]]
+        if hashes.size:
+            result = np.sort(np.concatenate((self.hashes, hashes)))  # np.unique took three times as long (numpy 2.4)
+            result = result[np.append(result[1:] != result[:-1], True)]
+            self.is_exact = self.is_exact and result.size <= MOST
+            self.hashes = result[:MOST].copy()
+
+    def merge(self, other: Distinct) -> None:
+        """Note what another has seen."""
+        self.is_exact = self.is_exact and other.is_exact
+        self.add(other.hashes)
+
+    def count(self) -> int:
+        """Return the number of distinct keys: exact, or an estimate."""
+        if self.is_exact:
+            return int(self.hashes.size)
+        return round((MOST - 1) * _SPAN / (float(self.hashes[-1]) + 1.0))
+
 
 Ints = npt.NDArray[np.int64]
 
@@ -76,18 +128,18 @@ class Sizes:
         """
         starts = [0, 1, 2, 4, *range(_STEPS, self.counts.size, _STEPS)]
         counts = np.add.reduceat(self.counts, starts)
-        found = [
+        result = [
             Bin(_lower(start), _lower(end), int(count))
             for start, end, count in zip(starts, [*starts[1:], self.counts.size], counts, strict=True)
         ]
-        used = [place for place, one in enumerate(found) if one.count]
-        return found[used[0] : used[-1] + 1] if used else []
+        used = [place for place, one in enumerate(result) if one.count]
+        return result[used[0] : used[-1] + 1] if used else []
 
 
 def _buckets(values: npt.NDArray[Any]) -> Ints:
     if values.max() < _TABLE.size:
-        found: Ints = _TABLE[values]
-        return found
+        result: Ints = _TABLE[values]
+        return result
     return _computed(values)
 
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.jobs.report.distinct import Distinct, hash_keys
-from kafkaframes.jobs.report.histograms import Sizes, Times
+from kafkaframes.jobs.report.histograms import Distinct, Sizes, Times, hash_keys
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, pieces
@@ -219,11 +218,11 @@ class _Watcher:
     def see(self, window: Window) -> None:
         """Measure the batches of a window."""
         batches = window.batches
-        wanted = batches.is_transactional
-        self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, wanted])
+        chosen = batches.is_transactional
+        self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, chosen])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
-        for piece in pieces(whole, self._ratio, _PIECE_BYTES):
-            self._measure(piece)
+        for chunk in pieces(whole, self._ratio, _PIECE_BYTES):
+            self._measure(chunk)
 
     def result(self) -> SegmentMeasure:
         """Return what was found."""
@@ -307,8 +306,8 @@ def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.
 
 def _is_horizon(table: Ints) -> npt.NDArray[np.bool_]:
     """Tell which batches have the cleaner's horizon in place of their first timestamp (KIP-534)."""
-    found: npt.NDArray[np.bool_] = (table[PLACE["magic"]] >= 2) & (table[PLACE["attributes"]] & DELETE_HORIZON != 0)
-    return found
+    result: npt.NDArray[np.bool_] = (table[PLACE["magic"]] >= 2) & (table[PLACE["attributes"]] & DELETE_HORIZON != 0)
+    return result
 
 
 def _add_records(measure: Measure, index: Index, buf: npt.NDArray[np.uint8]) -> None:

@@ -1,17 +1,27 @@
 """What a cluster's own topics say about the others: which are compacted, which producer has which transactional id.
 
 Only a help: topics whose settings are not there, or cannot be read, are judged by other traces.
+
+Transactions of a partition: how many ended how, how long they took, which are still open.
+
+A transaction counts once in each partition that it wrote to: nothing in a partition names the others.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.report.histograms import Sizes
+from kafkaframes.jobs.report.measure import IN_TRANSACTIONS, Measured
 from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.records.scan import FILE
+from kafkaframes.records.layout import CONTROL
+from kafkaframes.records.scan import FILE, Ints
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partitions_of
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -29,35 +39,35 @@ def compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
     """Return the topics that are compacted, each with how one knows."""
     listed = list(directories)
     policies = _policies(listed)
-    found = {topic: "cleanup.policy" for topic, policy in policies.items() if "compact" in policy}
-    found |= dict.fromkeys(COMPACTED_BY_KAFKA, "Kafka's own topic")
+    result = {topic: "cleanup.policy" for topic, policy in policies.items() if "compact" in policy}
+    result |= dict.fromkeys(COMPACTED_BY_KAFKA, "Kafka's own topic")
     for directory in listed:
-        for one in directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}):
-            found.setdefault(one.topic, "cleaner checkpoint")
-    return {topic: reason for topic, reason in found.items() if "compact" in policies.get(topic, "compact")}
+        for entry in directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}):
+            result.setdefault(entry.topic, "cleaner checkpoint")
+    return {topic: reason for topic, reason in result.items() if "compact" in policies.get(topic, "compact")}
 
 
 def _policies(directories: list[LogDirectory]) -> dict[str, str]:
     """Return each topic's cleanup.policy by the metadata log of KRaft, the last one given."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for directory, partition in partitions_of(directories):
         if partition.topic == names.CLUSTER_METADATA_TOPIC:
             for _, value in _records(directory.filesystem, (*partition.kraft_snapshots[-1:], *partition.segments)):
                 config = _opened(partition.topic, None, value) if value[1:2] == bytes([_CONFIG_RECORD]) else {}
                 if config.get("resourceType") == _TOPIC and config.get("name") == _POLICY:
-                    found[config["resourceName"]] = config["value"] or ""
-    return found
+                    result[config["resourceName"]] = config["value"] or ""
+    return result
 
 
 def transactional_ids(chosen: Iterable[tuple[FileSystem, Partition]]) -> dict[int, str]:
     """Return the transactional id of each producer id that the transaction coordinator's topic names."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for filesystem, partition in chosen:
         if partition.topic == _TRANSACTIONS:
             last = {key: value for key, value in _records(filesystem, partition.segments) if key is not None}
             for key, value in last.items():
-                found |= _producer(key, value)
-    return found
+                result |= _producer(key, value)
+    return result
 
 
 def _producer(key: bytes, value: bytes) -> dict[int, str]:
@@ -70,10 +80,10 @@ def _producer(key: bytes, value: bytes) -> dict[int, str]:
 
 def _opened(topic: str, key: bytes | None, value: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(open_record(topic, key, value).value or "{}")
+        result = json.loads(open_record(topic, key, value).value or "{}")
     except KafkaframesError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tuple[bytes | None, bytes]]:
@@ -92,3 +102,74 @@ def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tu
                             yield key, value
         except KafkaframesError:
             return
+
+
+_PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(IN_TRANSACTIONS))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that has no marker.
+
+    Attributes:
+        since: the timestamp of its first batch, in milliseconds; -1 for none.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    since: int
+
+
+@dataclass(slots=True)
+class Transactions:
+    """What became of transactions.
+
+    Attributes:
+        empty_markers: markers of transactions of which this log has no data (they wrote elsewhere, or were cleaned).
+        durations: milliseconds between the first batch and the marker.
+    """
+
+    committed: int = 0
+    aborted: int = 0
+    empty_markers: int = 0
+    durations: Sizes = field(default_factory=Sizes)
+    open: list[OpenTransaction] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.committed + self.aborted + len(self.open)
+
+
+def transactions_of(segments: Iterable[Measured]) -> Transactions:
+    """Follow the segments of a partition in their order."""
+    result, durations = Transactions(), []
+    begun: dict[int, OpenTransaction] = {}
+    for facts, measured in segments:
+        kinds = {offset: kind for offset, _, kind in facts.markers}
+        for row in _turns(measured.transactional).T.tolist():
+            producer, offset = row[_PRODUCER], row[_OFFSET]
+            if not row[_ATTRIBUTES] & CONTROL:
+                begun.setdefault(producer, OpenTransaction(producer, row[_EPOCH], offset, row[_FIRST]))
+            elif offset in kinds:
+                first = begun.pop(producer, None)
+                if first is None:
+                    result.empty_markers += 1
+                    continue
+                result.committed += kinds[offset] == "COMMIT"
+                result.aborted += kinds[offset] == "ABORT"
+                if 0 <= first.since <= row[_LAST]:
+                    durations.append(row[_LAST] - first.since)
+    result.durations.add(np.asarray(durations, np.int64))
+    result.open = sorted(begun.values(), key=lambda entry: entry.first_offset)
+    return result
+
+
+def _turns(table: Ints) -> Ints:
+    """Leave out the batches that only continue a transaction: where there are millions, most do."""
+    order = np.argsort(table[_PRODUCER], kind="stable")
+    control = (table[_ATTRIBUTES, order] & CONTROL) != 0
+    starts = np.diff(table[_PRODUCER, order], prepend=np.iinfo(np.int64).min) != 0
+    kept: Ints = table[:, np.sort(order[control | starts | np.concatenate(([False], control[:-1]))])]
+    return kept

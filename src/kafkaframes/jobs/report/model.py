@@ -12,7 +12,7 @@ from typing import Any
 from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.histograms import Sizes
 from kafkaframes.jobs.report.measure import Loss, Measure
-from kafkaframes.jobs.report.transactions import Transactions
+from kafkaframes.jobs.report.metadata import Transactions
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import TopicPartition
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.jobs.report import activity_sections, sections, state_sections
-from kafkaframes.jobs.report.markup import Markup, join, tag
 from kafkaframes.jobs.report.model import Report
+from kafkaframes.jobs.report.tables import Markup, join, tag
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, ratio_text, size_text, time_text
 
 _HERE = Path(__file__).parent
@@ -147,11 +147,11 @@ _LONG = ("partitions", "producers", "copies", "findings", "losses", "not_read")
 
 def _short(topic: dict[str, Any]) -> dict[str, Any]:
     """Leave out of a topic what says nothing: bins, and transactions where there are none."""
-    found = {name: value for name, value in topic.items() if name != "activity"}
-    found["record_sizes"] = {name: topic["record_sizes"][name] for name in ("total", "median", "p99", "largest")}
+    result = {name: value for name, value in topic.items() if name != "activity"}
+    result["record_sizes"] = {name: topic["record_sizes"][name] for name in ("total", "median", "p99", "largest")}
     if not any(topic["transactions"][name] for name in ("committed", "aborted", "open", "empty_markers")):
-        del found["transactions"]
-    return found
+        del result["transactions"]
+    return result
 
 
 def _read(name: str) -> str:

@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.jobs.analyze.outcome import Outcome, Weight, name_of
 from kafkaframes.jobs.analyze.proposals import Question, spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, Scaled
-from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
 from kafkaframes.jobs.report.sections import card, empty
-from kafkaframes.jobs.report.tables import Field, table
+from kafkaframes.jobs.report.tables import Field, Markup, join, path_code, table, tag
 from kafkaframes.jobs.report.words import NONE, size_text
 from kafkaframes.protocol.spec.changes import SEVERITY
 from kafkaframes.protocol.spec.check import check_sets

@@ -8,9 +8,8 @@ from typing import Any
 
 from kafkaframes.jobs.report import charts, timeline
 from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
-from kafkaframes.jobs.report.markup import Markup, join, tag
 from kafkaframes.jobs.report.model import CellReport, Report, SizeReport, TimeReport, TopicReport
-from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.tables import Field, Markup, join, number, table, tag
 from kafkaframes.jobs.report.words import (
     count_text,
     duration_mark,
@@ -106,12 +105,12 @@ def compression(report: Report) -> Markup:
         else empty("Nothing in this log is compressed.")
     )
     fields = [
-        Field("Codec", lambda one: join([tag("i", class_=f"dot codec-{one.codec}"), one.codec])),
+        Field("Codec", lambda entry: join([tag("i", class_=f"dot codec-{entry.codec}"), entry.codec])),
         number("Batches", "batches", is_minor=True),
         number("Records", "records"),
         number("In the log", "log_bytes", size_text),
         number("Uncompressed", "raw_bytes", size_text, is_minor=True),
-        Field("Ratio", lambda one: ratio_text(one.raw_bytes, one.log_bytes), _ratio),
+        Field("Ratio", lambda entry: ratio_text(entry.raw_bytes, entry.log_bytes), _ratio),
     ]
     note = "How many times larger the batches would be without compression, headers of the batches included."
     if len(topics) > MOST_BARS:
@@ -119,8 +118,8 @@ def compression(report: Report) -> Markup:
     return card("compression", "Compression", drawn, table(codecs, fields, name="codecs"), note=note)
 
 
-def _ratio(one: CellReport | TopicReport) -> float:
-    return one.raw_bytes / one.log_bytes if one.log_bytes else 0
+def _ratio(entry: CellReport | TopicReport) -> float:
+    return entry.raw_bytes / entry.log_bytes if entry.log_bytes else 0
 
 
 def _ratio_tip(topic: TopicReport) -> str:
@@ -129,25 +128,25 @@ def _ratio_tip(topic: TopicReport) -> str:
 
 def _by(topics: Iterable[TopicReport], name: str) -> list[CellReport]:
     """Sum the cells of all topics by format or by codec, the most bytes first."""
-    found: dict[str, CellReport] = {}
+    result: dict[str, CellReport] = {}
     for cell in (cell for topic in topics for cell in topic.cells):
-        one = found.setdefault(getattr(cell, name), CellReport(cell.format, cell.codec, 0, 0, 0, 0))
+        entry = result.setdefault(getattr(cell, name), CellReport(cell.format, cell.codec, 0, 0, 0, 0))
         for count in ("batches", "records", "log_bytes", "raw_bytes"):
-            setattr(one, count, getattr(one, count) + getattr(cell, count))
-    return sorted(found.values(), key=lambda one: (-one.log_bytes, one.codec))
+            setattr(entry, count, getattr(entry, count) + getattr(cell, count))
+    return sorted(result.values(), key=lambda entry: (-entry.log_bytes, entry.codec))
 
 
 def formats(report: Report) -> Markup:
     """Draw the share of the record formats, and which topics are not in the newest."""
-    found = sorted(_by(report.topics, "format"), key=lambda one: one.format)
+    result = sorted(_by(report.topics, "format"), key=lambda entry: entry.format)
     title = "Record formats"
-    if not found:
+    if not result:
         return card("formats", title, empty("There is no batch."))
     parts = [
         Part(
             f"format-{one.format}", one.log_bytes, f"{one.format} ({_FORMATS[one.format]})\n{size_text(one.log_bytes)}"
         )
-        for one in found
+        for one in result
     ]
     old = [topic.name for topic in report.topics if any(cell.format != "v2" for cell in topic.cells)]
     said = (
@@ -181,19 +180,19 @@ def quantiles(found: SizeReport, text: charts.Text) -> Markup:
     return tag("dl", (tag("div", tag("dt", name), tag("dd", text(value))) for name, value in figures), class_="figures")
 
 
-def _octaves(found: SizeReport, *, text: charts.Text, of: str, x_name: str) -> Markup:
+def _octaves(result: SizeReport, *, text: charts.Text, of: str, x_name: str) -> Markup:
     y_name = _PLURALS.get(of, f"{of}s")
     columns = [
         Column(
             [Part("c0", count, "")],
-            f"{_range(low, high, text)}\n{count_text(count, of, y_name)} ({share_text(count, found.count)})",
+            f"{_range(low, high, text)}\n{count_text(count, of, y_name)} ({share_text(count, result.count)})",
         )
-        for low, high, count in found.bins
+        for low, high, count in result.bins
     ]
     every = max(-(-len(columns) // 8), 1)
     ticks = [
         Tick(place, text(low), is_minor=place % (2 * every) != 0)
-        for place, (low, _, _) in enumerate(found.bins)
+        for place, (low, _, _) in enumerate(result.bins)
         if place % every == 0
     ]
     return charts.columns(columns, ticks, x_name=x_name, y_name=y_name, label=f"Histogram: {y_name} by {x_name}")
@@ -211,30 +210,30 @@ def durations(found: SizeReport) -> Markup:
 
 def times(report: Report) -> Markup:
     """Draw the records of the whole log over time, the most active topics in colours of their own."""
-    found, title = report.times, "Records over time"
-    if not found.counts:
+    result, title = report.times, "Records over time"
+    if not result.counts:
         return card("times", title, empty("No record has a timestamp that a calendar has."), wide=True)
-    order = sorted(report.topics, key=lambda one: (-sum(one.activity), one.name))
+    order = sorted(report.topics, key=lambda entry: (-sum(entry.activity), entry.name))
     layers = [topic for topic in order if sum(topic.activity)][:MOST_LAYERS]
     named = [(f"c{place}", topic.name, topic.activity) for place, topic in enumerate(layers)]
-    others = [total - sum(one[place] for _, _, one in named) for place, total in enumerate(found.counts)]
+    others = [total - sum(one[place] for _, _, one in named) for place, total in enumerate(result.counts)]
     if any(others):
         named.append(("rest", "other topics", others))
-    columns = [_time_column(found.edges, place, total, named) for place, total in enumerate(found.counts)]
+    columns = [_time_column(result.edges, place, total, named) for place, total in enumerate(result.counts)]
     drawn = charts.columns(
-        columns, time_ticks(found.edges), x_name="time of the record, UTC", y_name=f"records per {found.unit}",
-        label=f"Histogram: records per {found.unit}",
+        columns, time_ticks(result.edges), x_name="time of the record, UTC", y_name=f"records per {result.unit}",
+        label=f"Histogram: records per {result.unit}",
     )  # fmt: skip
     remarks = [
         f"{count_text(count, 'record')} {words}"
         for count, words in (
-            (found.before + found.after, "with implausible times, not drawn"),
-            (found.without, "without a timestamp"),
-            (found.append_time, "with the broker's time (LogAppendTime)"),
+            (result.before + result.after, "with implausible times, not drawn"),
+            (result.without, "without a timestamp"),
+            (result.append_time, "with the broker's time (LogAppendTime)"),
         )
         if count
     ]
-    first, last = drawn_range(found)
+    first, last = drawn_range(result)
     note = f"From {time_text(first)} to {time_text(last)} UTC. " + "".join(f"{remark}. " for remark in remarks)
     return card("times", title, charts.legend([(color, name) for color, name, _ in named]), drawn, note=note, wide=True)
 
@@ -256,10 +255,10 @@ def _time_column(
 
 def time_ticks(edges: Sequence[int]) -> list[Tick]:
     """Return the marks of an axis of times."""
-    found = timeline.ticks(list(edges))
+    result = timeline.ticks(list(edges))
     return [
         Tick(_place(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
-        for number, one in enumerate(found)
+        for number, one in enumerate(result)
     ]
 
 
@@ -275,15 +274,19 @@ def topics(report: Report) -> Markup:
     """List every topic."""
     shown = report.topics[:MOST_TOPICS]
     fields = [
-        Field("Topic", lambda one: tag("b", one.name, class_="soft" if one.is_internal else None), wide=True),
+        Field("Topic", lambda entry: tag("b", entry.name, class_="soft" if entry.is_internal else None), wide=True),
         number("Partitions", "partitions", is_minor=True),
         number("Records", "records"),
         number("Size", "size_bytes", size_text),
-        Field("Ratio", lambda one: ratio_text(one.raw_bytes, one.log_bytes), _ratio),
+        Field("Ratio", lambda entry: ratio_text(entry.raw_bytes, entry.log_bytes), _ratio),
         number("Median record", "record_sizes.median", size_text, is_minor=True),
         number("First", "first", minute_text, is_minor=True),
         number("Last", "last", minute_text, is_minor=True),
-        Field("Over time", lambda one: charts.spark(one.activity, tip=f"{one.name}: records over time"), is_minor=True),
+        Field(
+            "Over time",
+            lambda entry: charts.spark(entry.activity, tip=f"{entry.name}: records over time"),
+            is_minor=True,
+        ),
         number("Errors", "errors", none=0),
     ]
     note = "Times are those of the records, UTC. Ratio: size without compression to size in the log."

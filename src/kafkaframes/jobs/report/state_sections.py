@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from kafkaframes.jobs.report import charts, copies
 from kafkaframes.jobs.report.charts import Part
 from kafkaframes.jobs.report.copies import CopyReport
-from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
 from kafkaframes.jobs.report.measure import Loss
 from kafkaframes.jobs.report.model import Report
 from kafkaframes.jobs.report.sections import MOST_ROWS, card, empty, shown_text
-from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.tables import Field, Markup, join, number, path_code, table, tag
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_text
 from kafkaframes.storage.files.findings import Finding, Severity
 
@@ -39,33 +38,33 @@ def replicas(report: Report) -> Markup:
     if not report.copies:
         return card("copies", title, empty("Every partition was found once."), wide=True)
     groups: dict[tuple[str, int], list[CopyReport]] = {}
-    for one in report.copies:
-        groups.setdefault((one.topic, one.partition), []).append(one)
-    odd = [one for group in groups.values() if any(copy.verdict != copies.SAME for copy in group) for one in group]
+    for entry in report.copies:
+        groups.setdefault((entry.topic, entry.partition), []).append(entry)
+    rest = [one for group in groups.values() if any(copy.verdict != copies.SAME for copy in group) for one in group]
     counted = Counter(one.verdict for one in report.copies)
     parts = [Part(color, counted[verdict], words) for verdict, (color, words) in _VERDICTS.items() if counted[verdict]]
     fields = [
-        Field("Partition", lambda one: tag("b", f"{one.topic}-{one.partition}")),
+        Field("Partition", lambda entry: tag("b", f"{entry.topic}-{entry.partition}")),
         Field("Verdict", _verdict),
-        Field("Directory", lambda one: path_code(one.directory.rpartition("/")[0] or one.directory), wide=True),
+        Field("Directory", lambda entry: path_code(entry.directory.rpartition("/")[0] or entry.directory), wide=True),
         number("Starts at", "start_offset"),
         number("Ends at", "end_offset"),
         number("Errors", "errors", none=0),
-        Field("Decided", lambda one: [tag("div", words) for words in one.decided[:MOST_OF_A_CHECK]], wide=True),
+        Field("Decided", lambda entry: [tag("div", words) for words in entry.decided[:MOST_OF_A_CHECK]], wide=True),
     ]
-    shown = odd[:MOST_ROWS]
+    shown = rest[:MOST_ROWS]
     several = count_text(len(groups), "partition")
     note = f"{several} found more than once; the numbers of this page are those of the one log that their copies make."
     body = empty("All copies are the same.")
     if shown:
         body = table(shown, fields, name="copies that differ", stacked=True)
     whole = charts.share(parts, text=lambda value: count_text(int(value), "copy", "copies"))
-    return card("copies", title, whole, body, note=note + shown_text(len(shown), len(odd), "copies"), wide=True)
+    return card("copies", title, whole, body, note=note + shown_text(len(shown), len(rest), "copies"), wide=True)
 
 
-def _verdict(one: CopyReport) -> Markup:
-    color, words = _VERDICTS[one.verdict]
-    leads = tag("span", "leads", class_="badge", title="its history is the one that counts") if one.leads else None
+def _verdict(entry: CopyReport) -> Markup:
+    color, words = _VERDICTS[entry.verdict]
+    leads = tag("span", "leads", class_="badge", title="its history is the one that counts") if entry.leads else None
     return join([tag("span", words, class_=f"badge {color}"), leads])
 
 
@@ -86,9 +85,11 @@ def damage(report: Report) -> Markup:
     lost = {(one.file, one.position): one for one in report.losses}
     fields = [
         Field("Severity", _severity),
-        Field("Check", lambda one: one.check),
-        Field("What", lambda one: join([one.message, _loss_text(lost.get((one.file, one.position)))]), wide=True),
-        Field("File", lambda one: path_code(one.file), wide=True),
+        Field("Check", lambda entry: entry.check),
+        Field(
+            "What", lambda entry: join([entry.message, _loss_text(lost.get((entry.file, entry.position)))]), wide=True
+        ),
+        Field("File", lambda entry: path_code(entry.file), wide=True),
         number("Byte", "position"),
         number("Offset", "offset"),
     ]
@@ -103,15 +104,15 @@ def _first_of_each(findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what repeats: hundreds of one check would hide the others."""
     seen: Counter[str] = Counter()
     shown: list[Finding] = []
-    for one in findings:
-        seen[one.check] += 1
-        if seen[one.check] <= MOST_OF_A_CHECK and len(shown) < MOST_ROWS:
-            shown.append(one)
+    for finding in findings:
+        seen[finding.check] += 1
+        if seen[finding.check] <= MOST_OF_A_CHECK and len(shown) < MOST_ROWS:
+            shown.append(finding)
     return shown
 
 
-def _severity(one: Finding) -> Markup:
-    return tag("span", one.severity.name.lower(), class_=f"badge {_SEVERITIES[one.severity]}")
+def _severity(entry: Finding) -> Markup:
+    return tag("span", entry.severity.name.lower(), class_=f"badge {_SEVERITIES[entry.severity]}")
 
 
 def _loss_text(loss: Loss | None) -> Markup | None:
@@ -135,10 +136,12 @@ def lost_text(report: Report) -> str | None:
 
 def partitions(report: Report) -> Markup:
     """List partitions, folded away."""
-    order = sorted(report.partitions, key=lambda one: (-one.errors, -one.size_bytes, one.topic, one.partition))
-    shown = sorted(order[:MOST_PARTITIONS], key=lambda one: (one.topic, one.partition))
+    order = sorted(
+        report.partitions, key=lambda entry: (-entry.errors, -entry.size_bytes, entry.topic, entry.partition)
+    )
+    shown = sorted(order[:MOST_PARTITIONS], key=lambda entry: (entry.topic, entry.partition))
     fields = [
-        Field("Partition", lambda one: tag("b", f"{one.topic}-{one.partition}"), wide=True),
+        Field("Partition", lambda entry: tag("b", f"{entry.topic}-{entry.partition}"), wide=True),
         number("Segments", "segments", is_minor=True),
         number("Size", "size_bytes", size_text),
         number("Start", "start_offset", is_minor=True),
@@ -148,7 +151,9 @@ def partitions(report: Report) -> Markup:
         number("Offsets without a record", "missing_offsets", is_minor=True, none=0),
         number("Leader epochs", "leader_epochs", is_minor=True, none=0),
         number("Last record", "last", minute_text, is_minor=True),
-        Field("Copies", lambda one: f"{len(one.directories):,}", lambda one: len(one.directories), is_minor=True),
+        Field(
+            "Copies", lambda entry: f"{len(entry.directories):,}", lambda entry: len(entry.directories), is_minor=True
+        ),
         number("Errors", "errors", none=0),
     ]
     listed = table(shown, fields, name="partitions", searchable=len(shown) > 10)
@@ -161,16 +166,16 @@ def partitions(report: Report) -> Markup:
 def source(report: Report) -> Markup:
     """Say what was read, and what was not."""
     fields = [
-        Field("Directory", lambda one: path_code(one.path), wide=True),
+        Field("Directory", lambda entry: path_code(entry.path), wide=True),
         number("Broker", "node_id", str),
-        Field("Cluster", lambda one: one.cluster_id or NONE, is_minor=True),
-        Field("Stopped cleanly", lambda one: "yes" if one.clean_shutdown else "no, or running", is_minor=True),
+        Field("Cluster", lambda entry: entry.cluster_id or NONE, is_minor=True),
+        Field("Stopped cleanly", lambda entry: "yes" if entry.clean_shutdown else "no, or running", is_minor=True),
         number("Partitions", "partitions"),
         number("Size", "size_bytes", size_text),
     ]
     left = [
-        Field("Not among the numbers", lambda one: path_code(one.what), wide=True),
-        Field("Why", lambda one: one.why, wide=True),
+        Field("Not among the numbers", lambda entry: path_code(entry.what), wide=True),
+        Field("Why", lambda entry: entry.why, wide=True),
         number("Size", "size_bytes", size_text),
     ]
     shown = report.not_read[:MOST_ROWS]

@@ -15,9 +15,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.report import totals
 from kafkaframes.jobs.report.copies import Joined, copy_reports, joined_copies
 from kafkaframes.jobs.report.measure import Loss, Measure, Measured, Task, measure_segment
-from kafkaframes.jobs.report.metadata import compacted_topics, transactional_ids
+from kafkaframes.jobs.report.metadata import compacted_topics, transactional_ids, transactions_of
 from kafkaframes.jobs.report.model import DirectoryReport, NotRead, Report, TopicState
-from kafkaframes.jobs.report.transactions import transactions_of
 from kafkaframes.jobs.verify import verify
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts
 from kafkaframes.records.reasons import CRC_MISMATCH
@@ -86,7 +85,7 @@ def make_report(
         producers=totals.producers_of(survey.topics, names),
         transactions=totals.transactions_of(one for state in survey.topics.values() for one in state.transactions),
         copies=copy_reports(joined, totals.errors_by_directory(survey.findings)),
-        findings=sorted(survey.findings, key=lambda one: -one.severity),
+        findings=sorted(survey.findings, key=lambda entry: -entry.severity),
         losses=survey.losses,
         not_read=list(_not_read(listed, named)),
     )
@@ -107,53 +106,53 @@ def _pass(directories: list[LogDirectory], joined: list[Joined], run: Run) -> Su
 
     def measured(asked: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
         nonlocal results
-        wanted = (
+        chosen = (
             one.directory in alone and place < len(one.segments)
             for one in partitions
             for place in range(len(one.segments) + len(one.kraft_snapshots))
         )
-        tasks = [Task(filesystem, one, want) for (filesystem, one, *_), want in zip(asked, wanted, strict=True)]
+        tasks = [Task(filesystem, one, want) for (filesystem, one, *_), want in zip(asked, chosen, strict=True)]
         results = iter(run(tasks + merged))
-        for one in partitions:
-            found = [next(results) for _ in (*one.segments, *one.kraft_snapshots)]
-            if one.directory in alone:
-                _fold(survey, alone[one.directory], found[: len(one.segments)])
-            yield from (facts for facts, _ in found)
+        for partition in partitions:
+            result = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
+            if partition.directory in alone:
+                _fold(survey, alone[partition.directory], result[: len(partition.segments)])
+            yield from (facts for facts, _ in result)
 
     survey.findings = verify.verify(directories, run=measured).findings
     known = {(one.file, one.position) for one in survey.findings}
     survey.findings += [_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in known]
-    for one in views:
-        _fold(survey, one, [next(results) for _ in one.partition.segments])
+    for entry in views:
+        _fold(survey, entry, [next(results) for _ in entry.partition.segments])
     survey.findings += [finding for one in joined for finding in one.findings]
     _count_errors(survey)
     return survey
 
 
-def _fold(survey: Survey, one: Joined, found: list[Measured]) -> None:
-    state = survey.topics.setdefault(one.partition.topic, TopicState())
+def _fold(survey: Survey, entry: Joined, result: list[Measured]) -> None:
+    state = survey.topics.setdefault(entry.partition.topic, TopicState())
     whole = Measure()
-    for _, measured in found:
+    for _, measured in result:
         whole.merge(measured.measure)
         survey.losses += measured.losses
     state.measure.merge(whole)
-    state.lossless &= not any(measured.losses for _, measured in found)
-    state.segments += len(one.partition.segments)
-    state.size_bytes += one.partition.size_bytes
-    state.disk_bytes += one.disk_bytes
-    state.copies += len(one.found)
-    state.directories += [copy.partition.directory for copy in one.found]
-    state.partitions.append(totals.partition_of(one, whole, [facts for facts, _ in found]))
-    ended = transactions_of(found)
+    state.lossless &= not any(measured.losses for _, measured in result)
+    state.segments += len(entry.partition.segments)
+    state.size_bytes += entry.partition.size_bytes
+    state.disk_bytes += entry.disk_bytes
+    state.copies += len(entry.found)
+    state.directories += [copy.partition.directory for copy in entry.found]
+    state.partitions.append(totals.partition_of(entry, whole, [facts for facts, _ in result]))
+    ended = transactions_of(result)
     if ended.count or ended.empty_markers:
-        state.transactions.append((one.partition.topic_partition, ended))
+        state.transactions.append((entry.partition.topic_partition, ended))
 
 
 def _count_errors(survey: Survey) -> None:
     errors = totals.errors_by_directory(survey.findings)
     for state in survey.topics.values():
-        for one in state.partitions:
-            one.errors = sum(errors[directory] for directory in one.directories)
+        for partition in state.partitions:
+            partition.errors = sum(errors[directory] for directory in partition.directories)
 
 
 def _finding(loss: Loss) -> Finding:
@@ -161,14 +160,14 @@ def _finding(loss: Loss) -> Finding:
     return Finding(Severity.ERROR, check, loss.reason, loss.file, loss.position, loss.base_offset)
 
 
-def _directory(one: LogDirectory) -> DirectoryReport:
+def _directory(entry: LogDirectory) -> DirectoryReport:
     return DirectoryReport(
-        path=one.path,
-        node_id=one.meta.node_id if one.meta else None,
-        cluster_id=one.meta.cluster_id if one.meta else None,
-        clean_shutdown=one.clean_shutdown is not None,
-        partitions=sum(partition.is_live for partition in one.partitions),
-        size_bytes=sum(partition.size_bytes for partition in one.partitions),
+        path=entry.path,
+        node_id=entry.meta.node_id if entry.meta else None,
+        cluster_id=entry.meta.cluster_id if entry.meta else None,
+        clean_shutdown=entry.clean_shutdown is not None,
+        partitions=sum(partition.is_live for partition in entry.partitions),
+        size_bytes=sum(partition.size_bytes for partition in entry.partitions),
     )
 
 

@@ -1,13 +1,81 @@
-"""Tables of the page: columns said once, rows drawn from values, sorted and searched by the page's script."""
+"""Tables of the page: columns said once, rows drawn from values, sorted and searched by the page's script.
+
+HTML as values: what is text is escaped, always; only what these functions made is taken as it is.
+
+Topic names, paths and transactional ids are outside input; nothing else in this package writes a ``<``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import html
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from kafkaframes.jobs.report.markup import Markup, tag
 from kafkaframes.jobs.report.words import NONE, count_mark, minute_text, time_text
+
+_VOID = frozenset({"meta", "input", "rect", "path", "line"})
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child = Any  # text, Markup, None, or an iterable of such
+
+
+def join(children: Iterable[Child]) -> Markup:
+    """Return children one after the other; ``None`` is left out.
+
+    >>> join(["a < b", None, tag("br", void=True)])
+    'a &lt; b<br>'
+    """
+    return Markup("".join(map(_text, children)))
+
+
+def path_code(path: str) -> Markup:
+    """Return a path as code that may be broken behind its slashes.
+
+    >>> path_code("/a/b")
+    '<code>/<wbr>a/<wbr>b</code>'
+    """
+    return tag("code", Markup(_text(path).replace("/", "/<wbr>")))
+
+
+def _text(child: Child) -> str:
+    if isinstance(child, Markup):
+        return child
+    if child is None:
+        return ""
+    if isinstance(child, str | int):
+        return html.escape(_printable(str(child)))
+    return join(child)
+
+
+def _printable(text: str) -> str:
+    """Replace what a page cannot hold or would hide: control characters and halves of surrogate pairs."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def tag(name: str, /, *children: Child, void: bool = False, **attributes: Any) -> Markup:
+    """Return an element. ``class_`` and ``data_v`` are written ``class`` and ``data-v``; ``None`` is left out.
+
+    >>> tag("a", "x & y", href='"quoted"', class_=None)
+    '<a href="&quot;quoted&quot;">x &amp; y</a>'
+    """
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if void or (name in _VOID and not children):
+        return Markup(f"<{name}{written}/>" if name in ("rect", "path", "line") else f"<{name}{written}>")
+    return Markup(f"<{name}{written}>{join(children)}</{name}>")
+
 
 _SORTED_AS_TEXT = (count_mark, str, minute_text, time_text)
 _TALL_ROWS = 25  # more scroll in a box of their own
@@ -40,8 +108,8 @@ def number(
     get = attrgetter(attribute)
 
     def value(row: Any) -> float:
-        found = get(row)
-        return float(none if found is None else found)
+        result = get(row)
+        return float(none if result is None else result)
 
     says_all = show in _SORTED_AS_TEXT
     return Field(name, lambda row: NONE if value(row) == none else show(get(row)), value, is_minor, says_all=says_all)
@@ -66,21 +134,21 @@ def table(
     if not searchable:
         return box
     search = tag("input", type="search", placeholder=f"Search {name}", aria_label=f"Search {name}", autocomplete="off")
-    found = tag("span", class_="found soft", aria_live="polite")
-    return tag("div", tag("div", search, found, class_="search"), box, class_="searchable")
+    result = tag("span", class_="found soft", aria_live="polite")
+    return tag("div", tag("div", search, result, class_="search"), box, class_="searchable")
 
 
-def _heading(one: Field) -> Markup:
-    return tag("button", one.name, type="button")
+def _heading(entry: Field) -> Markup:
+    return tag("button", entry.name, type="button")
 
 
-def _class(one: Field) -> str | None:
-    names = ["num"] * (one.value is not None) + ["minor"] * one.is_minor + ["wrap"] * one.wide
+def _class(entry: Field) -> str | None:
+    names = ["num"] * (entry.value is not None) + ["minor"] * entry.is_minor + ["wrap"] * entry.wide
     return " ".join(names) or None
 
 
-def _cell(row: Any, one: Field, stacked: bool) -> Markup:
-    value = one.value(row) if one.value and not one.says_all else None
+def _cell(row: Any, entry: Field, stacked: bool) -> Markup:
+    value = entry.value(row) if entry.value and not entry.says_all else None
     sorted_by = None if value is None else f"{value:.6g}" if value % 1 else f"{value:.0f}"
-    label = one.name if stacked and one.value else None
-    return tag("td", one.show(row), class_=_class(one), data_v=sorted_by, data_label=label)
+    label = entry.name if stacked and entry.value else None
+    return tag("td", entry.show(row), class_=_class(entry), data_v=sorted_by, data_label=label)

@@ -76,8 +76,8 @@ def _range(times: Times) -> tuple[int, int]:
 
 def _counted(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], int, int]:
     places = np.searchsorted(np.asarray(edges, np.int64), starts, side="right")
-    found = np.bincount(places, counts, minlength=len(edges) + 1).astype(np.int64).tolist()
-    return found[1 : len(edges)], found[0], sum(found[len(edges) :])
+    result = np.bincount(places, counts, minlength=len(edges) + 1).astype(np.int64).tolist()
+    return result[1 : len(edges)], result[0], sum(result[len(edges) :])
 
 
 def calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
@@ -148,13 +148,13 @@ def ticks(edges: list[int], *, about: int = 8) -> list[Tick]:
     low, high = edges[0], edges[-1]
     for step in _STEPS:
         if (high - low) / step <= about:
-            found = list(range(-(-low // step) * step, high + 1, step))
-            return _labelled(found, _days if step >= DAY else _seconds if step >= SECOND else _millis)
+            result = list(range(-(-low // step) * step, high + 1, step))
+            return _labelled(result, _days if step >= DAY else _seconds if step >= SECOND else _millis)
     for months in _MONTHS:
-        found = [one for one in _months(low, high, months) if low <= one <= min(high, LAST_MS)]
-        if len(found) <= about + 1:
+        result = [one for one in _months(low, high, months) if low <= one <= min(high, LAST_MS)]
+        if len(result) <= about + 1:
             break
-    return _labelled(found, _years if months >= 12 else _of_months)
+    return _labelled(result, _years if months >= 12 else _of_months)
 
 
 Label = Callable[[datetime], tuple[str, str]]
@@ -180,9 +180,9 @@ def _years(time: datetime) -> tuple[str, str]:
     return f"{time.year}", ""
 
 
-def _labelled(found: list[int], label: Label) -> list[Tick]:
+def _labelled(result: list[int], label: Label) -> list[Tick]:
     ticks, before = [], None
-    for at in found:
+    for at in result:
         small, great = label(_time(at))
         ticks.append(Tick(at, f"{small}\n{great}".strip() if great != before else small, great != before))
         before = great

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from kafkaframes.jobs.report.copies import Joined
-from kafkaframes.jobs.report.distinct import STANDARD_ERROR
-from kafkaframes.jobs.report.histograms import Sizes, Times
+from kafkaframes.jobs.report.histograms import STANDARD_ERROR, Sizes, Times
 from kafkaframes.jobs.report.measure import Measure, ProducerCounts
+from kafkaframes.jobs.report.metadata import Transactions
 from kafkaframes.jobs.report.model import (
     CellReport,
     KeyReport,
@@ -22,7 +22,6 @@ from kafkaframes.jobs.report.model import (
     TransactionReport,
 )
 from kafkaframes.jobs.report.timeline import timeline
-from kafkaframes.jobs.report.transactions import Transactions
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import TopicPartition
@@ -63,8 +62,8 @@ def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> P
 def topics_of(topics: Topics, compacted: Mapping[str, str], findings: Iterable[Finding]) -> list[TopicReport]:
     """Return what is said of each topic, the largest first."""
     errors = errors_by_directory(findings)
-    found = [_topic(name, state, compacted.get(name, ""), errors) for name, state in topics.items()]
-    return sorted(found, key=lambda one: (-one.size_bytes, one.name))
+    result = [_topic(name, state, compacted.get(name, ""), errors) for name, state in topics.items()]
+    return sorted(result, key=lambda entry: (-entry.size_bytes, entry.name))
 
 
 def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -> TopicReport:
@@ -114,8 +113,8 @@ def errors_by_directory(findings: Iterable[Finding]) -> Counter[str]:
 
 def partitions_of(topics: Topics) -> list[PartitionReport]:
     """Return what is said of each partition, in their order."""
-    found = (one for state in topics.values() for one in state.partitions)
-    return sorted(found, key=lambda one: (one.topic, one.partition, one.directories))
+    result = (one for state in topics.values() for one in state.partitions)
+    return sorted(result, key=lambda entry: (entry.topic, entry.partition, entry.directories))
 
 
 def times_of(topics: Topics, reports: list[TopicReport]) -> TimeReport:
@@ -145,35 +144,37 @@ def producers_of(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]
     counts: dict[int, ProducerCounts] = {}
     written: dict[int, list[str]] = {}
     for name, state in sorted(topics.items()):
-        for producer, one in state.measure.producers.items():
-            counts.setdefault(producer, ProducerCounts()).merge(one)
+        for producer, entry in state.measure.producers.items():
+            counts.setdefault(producer, ProducerCounts()).merge(entry)
             written.setdefault(producer, []).append(name)
     order = sorted(counts, key=lambda producer: (-counts[producer].log_bytes, producer))
-    found = [_producer(one, counts[one], ids.get(one, ""), written[one]) for one in order[:MOST_PRODUCERS]]
+    result = [_producer(one, counts[one], ids.get(one, ""), written[one]) for one in order[:MOST_PRODUCERS]]
     if len(order) > MOST_PRODUCERS:
         rest = ProducerCounts()
         for producer in order[MOST_PRODUCERS:]:
             rest.merge(counts[producer])
-        found.append(_producer(OTHERS, rest, f"{len(order) - MOST_PRODUCERS:,} other producers", []))
-    return found
+        result.append(_producer(OTHERS, rest, f"{len(order) - MOST_PRODUCERS:,} other producers", []))
+    return result
 
 
-def _producer(producer: int, one: ProducerCounts, name: str, topics: list[str]) -> ProducerReport:
-    numbers = one.epoch, one.batches, one.records, one.log_bytes, one.first, one.last
+def _producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]) -> ProducerReport:
+    numbers = entry.epoch, entry.batches, entry.records, entry.log_bytes, entry.first, entry.last
     return ProducerReport(producer, name, *numbers, topics)
 
 
 def transactions_of(found: Iterable[tuple[TopicPartition, Transactions]]) -> TransactionReport:
     """Sum up the transactions of partitions."""
     durations, report, still = Sizes(), TransactionReport(), []
-    for one, ended in found:
+    for entry, ended in found:
         report.committed += ended.committed
         report.aborted += ended.aborted
         report.open += len(ended.open)
         report.empty_markers += ended.empty_markers
         durations.merge(ended.durations)
         still += [
-            OpenReport(one.topic, one.partition, each.producer_id, each.producer_epoch, each.first_offset, each.since)
+            OpenReport(
+                entry.topic, entry.partition, each.producer_id, each.producer_epoch, each.first_offset, each.since
+            )
             for each in ended.open
         ]
     report.durations = SizeReport.of(durations)

@@ -150,14 +150,14 @@ def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
     errors = table.column("errors").to_pylist()
     times = table.column("requestTime").cast(pa.int64()).to_pylist()
     for place, key in enumerate(zip(names, versions, strict=True)):
-        one = report.apis.setdefault(key, ApiTraffic(*key))
-        one.calls += 1
-        one.request_bytes += sizes[0][place]
-        one.response_bytes += sizes[1][place]
+        entry = report.apis.setdefault(key, ApiTraffic(*key))
+        entry.calls += 1
+        entry.request_bytes += sizes[0][place]
+        entry.response_bytes += sizes[1][place]
         if bins[place] >= 0:
-            one.latency[bins[place]] += 1
+            entry.latency[bins[place]] += 1
         if errors[place]:
-            one.errors += 1
+            entry.errors += 1
             report.error_codes.update((key[0], found["code"]) for found in errors[place])
         if times[place] is not None:
             report.minutes[times[place] // 1_000_000] += 1
@@ -166,7 +166,7 @@ def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
 def _bins(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the bin of each latency; -1 where there is none."""
     known = ~np.isnan(latency)
-    found = np.full(len(latency), -1, np.int64)
+    result = np.full(len(latency), -1, np.int64)
     scaled = np.log2(np.maximum(latency[known], _SMALLEST_MS) / _SMALLEST_MS) * _FINENESS
-    found[known] = np.clip(scaled.astype(np.int64), 0, _BINS - 1)
-    return found
+    result[known] = np.clip(scaled.astype(np.int64), 0, _BINS - 1)
+    return result

@@ -12,9 +12,8 @@ from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text
 from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.audit_page import verdict_badge
 from kafkaframes.jobs.report.charts import Bar, Column, Part
-from kafkaframes.jobs.report.markup import Markup, join, path_code, tag
 from kafkaframes.jobs.report.sections import card, empty, time_ticks
-from kafkaframes.jobs.report.tables import Field, number, table
+from kafkaframes.jobs.report.tables import Field, Markup, join, number, path_code, table, tag
 from kafkaframes.jobs.report.timeline import calendar_edges
 from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport, error_text
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text, time_text
@@ -87,12 +86,12 @@ def _cards(report: TrafficReport) -> list[Markup]:
 
 
 def _tiles(report: TrafficReport) -> Markup:
-    asked = sum(one.request_bytes for one in report.apis.values())
+    requested = sum(one.request_bytes for one in report.apis.values())
     answered = sum(one.response_bytes for one in report.apis.values())
     broken = [] if report.audit is None else [one for one in report.audit.clients if one.verdict == REMOVED]
     tiles = (
         ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
-        ("Requests", size_text(asked), "after their size prefixes", ""),
+        ("Requests", size_text(requested), "after their size prefixes", ""),
         ("Responses", size_text(answered), "likewise", ""),
         ("Errors", f"{sum(report.error_codes.values()):,}", "error codes in answers", ""),
         (
@@ -121,23 +120,23 @@ def _tiles(report: TrafficReport) -> Markup:
 
 
 def _sorted(report: TrafficReport) -> list[ApiTraffic]:
-    return sorted(report.apis.values(), key=lambda one: -(one.request_bytes + one.response_bytes))
+    return sorted(report.apis.values(), key=lambda entry: -(entry.request_bytes + entry.response_bytes))
 
 
-def _name(one: ApiTraffic) -> str:
-    return f"{one.api} {one.version}" if one.version >= 0 else "unknown"
+def _name(entry: ApiTraffic) -> str:
+    return f"{entry.api} {entry.version}" if entry.version >= 0 else "unknown"
 
 
 def _bytes(report: TrafficReport) -> Markup:
     rows = []
-    for one in _sorted(report)[:_MOST_BARS]:
+    for entry in _sorted(report)[:_MOST_BARS]:
         parts = [
-            Part("c0", one.request_bytes, f"{_name(one)}\nrequests: {size_text(one.request_bytes)}"),
-            Part("c1", one.response_bytes, f"{_name(one)}\nresponses: {size_text(one.response_bytes)}"),
+            Part("c0", entry.request_bytes, f"{_name(entry)}\nrequests: {size_text(entry.request_bytes)}"),
+            Part("c1", entry.response_bytes, f"{_name(entry)}\nresponses: {size_text(entry.response_bytes)}"),
         ]
-        whole = one.request_bytes + one.response_bytes
+        whole = entry.request_bytes + entry.response_bytes
         rows.append(
-            Bar(_name(one), count_text(one.calls, "call"), [part for part in parts if part.value], size_text(whole))
+            Bar(_name(entry), count_text(entry.calls, "call"), [part for part in parts if part.value], size_text(whole))
         )
     if not any(row.parts for row in rows):
         return card("bytes", "Bytes by API and version", empty("A request log has no sizes on the wire."), wide=True)
@@ -168,12 +167,12 @@ def _milliseconds(value: float | None) -> str:
 
 def _quantile(share: float) -> Field:
     name = "Median" if share == 0.5 else f"{share:.0%}"
-    return Field(name, lambda one: _milliseconds(one.quantile(share)), lambda one: one.quantile(share) or -1.0)
+    return Field(name, lambda entry: _milliseconds(entry.quantile(share)), lambda entry: entry.quantile(share) or -1.0)
 
 
 def _apis(report: TrafficReport) -> Markup:
     fields = [
-        Field("API", lambda one: tag("b", _name(one)), wide=True),
+        Field("API", lambda entry: tag("b", _name(entry)), wide=True),
         number("Calls", "calls"),
         number("Requests", "request_bytes", size_text, is_minor=True),
         number("Responses", "response_bytes", size_text, is_minor=True),
@@ -201,20 +200,20 @@ def _errors(report: TrafficReport) -> Markup:
 
 
 def _clients(report: TrafficReport) -> Markup:
-    found = report.audit
-    if found is None or not found.clients:
+    result = report.audit
+    if result is None or not result.clients:
         return card("clients", "What an upgrade would break", empty("There is no client."))
     fields = [
         Field("Verdict", verdict_badge),
         Field("Client", lambda judged: tag("b", judged.client.client_id or NOBODY), wide=True),
         Field("Library", library_text, wide=True),
         Field("Host", lambda judged: judged.client.address or "", is_minor=True),
-        Field("What to do", lambda judged: action_text(judged, found.target) or NONE, wide=True),
+        Field("What to do", lambda judged: action_text(judged, result.target) or NONE, wide=True),
     ]
-    title = f"What an upgrade to Kafka {found.target.name} would break"
+    title = f"What an upgrade to Kafka {result.target.name} would break"
     note = "kafkaframes audit has the details, and other releases."
     return card(
-        "clients", title, table(found.clients[:200], fields, name="clients", searchable=True), note=note, wide=True
+        "clients", title, table(result.clients[:200], fields, name="clients", searchable=True), note=note, wide=True
     )
 
 

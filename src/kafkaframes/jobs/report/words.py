@@ -156,9 +156,9 @@ def steps(largest: float, *, about: int = 4, binary: bool = False) -> list[float
     [0, 102400, 204800, 307200]
     """
     unit = 1024 ** min(int(math.log(largest, 1024)), 5) if binary and largest >= 1024 else 1
-    wanted = max(largest / unit / about, 1e-9)
-    power = 10 ** math.floor(math.log10(wanted))
-    step = next(power * one for one in (1, 2, 5, 10) if power * one >= wanted * 0.999)
+    chosen = max(largest / unit / about, 1e-9)
+    power = 10 ** math.floor(math.log10(chosen))
+    step = next(power * one for one in (1, 2, 5, 10) if power * one >= chosen * 0.999)
     step = max(step, 1) if unit == 1 else step
     count = max(math.ceil(largest / unit / step - 1e-9), 1)
     return [

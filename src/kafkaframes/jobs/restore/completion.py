@@ -6,14 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.cluster import (
+    Ends,
+    Node,
+    TopicLayout,
+    checkpoint_files,
+    node_files,
+    registered_numbers,
+    write_all,
+)
 from kafkaframes.jobs.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
-from kafkaframes.jobs.restore.kraft import TopicLayout, registered_numbers
-from kafkaframes.jobs.restore.metadata import SourceMetadata, TopicSettings
-from kafkaframes.jobs.restore.names import KRAFT
+from kafkaframes.jobs.restore.partition import RestoreReport
 from kafkaframes.jobs.restore.plan import OFFSETS_TOPIC, NewId
-from kafkaframes.jobs.restore.report import RestoreReport
-from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.settings import KRAFT, RestoreSettings
+from kafkaframes.jobs.restore.source import SourceMetadata, TopicSettings
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import DecodeError
+from kafkaframes.jobs.job import Values
 from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart, good_batches
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
@@ -172,7 +173,7 @@ def _rows(decoded: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | No
 
 
 @dataclass(slots=True)
-class GroupsReport:
+class GroupsReport(Values):
     """What became of the committed offsets.
 
     Attributes:

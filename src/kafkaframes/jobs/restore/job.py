@@ -8,12 +8,11 @@ it as ``_SUCCESS``: a broker looks at directories only, so it may stay, and anot
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.jobs.convert.job import Runner, described, earlier, run_here, write_report
+from kafkaframes.jobs.job import Runner, described, done_once, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import (
     Commit,
@@ -23,11 +22,10 @@ from kafkaframes.jobs.restore.groups import (
     read_groups,
     translated,
 )
-from kafkaframes.jobs.restore.metadata import metadata_of
-from kafkaframes.jobs.restore.partition import PartitionReport, RestoreTask, restore_partition
+from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RestoreTask, restore_partition
 from kafkaframes.jobs.restore.plan import NewId, RestorePlan, plan_restore
-from kafkaframes.jobs.restore.report import RestoreReport
 from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.source import metadata_of
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.names import TopicPartition
@@ -69,35 +67,9 @@ def restore(
         _Job(directories, settings, report, now_ms, new_id, storage).preview()
         return report
     atomic.refuse_inside(target, [*named, *(one.path for one in directories)])
-    return write_destination(
+    return done_once(
         report, lambda directory: _Job(directories, settings, report, now_ms, new_id, storage).write(directory, run)
     )
-
-
-def write_destination(report: RestoreReport, write: Callable[[Path], None]) -> RestoreReport:
-    """Have ``write`` fill an empty directory, and put it in its place with the report; or return an earlier run's.
-
-    Raises:
-        LogDirError: another job is at it, something else exists there, or the disk fails; nothing is left behind.
-    """
-    target = Path(report.destination)
-    with atomic.locked(target):
-        if target.exists():
-            return replace(RestoreReport.from_json(earlier(target, _comparable(report))), done_before=True)
-        with atomic.unfinished(target) as directory:
-            write(directory)
-            write_report(directory, report)
-    return report
-
-
-def _comparable(report: RestoreReport) -> dict[str, Any]:
-    """Return what the report of the same job says, with JSON's lists for tuples."""
-    settings = {name: _listed(value) for name, value in report.settings.items()}
-    return {"source": report.source, "settings": settings, "fingerprint": report.fingerprint}
-
-
-def _listed(value: Any) -> Any:
-    return [_listed(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _fingerprint(directories: Sequence[LogDirectory]) -> str:

@@ -20,16 +20,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.convert.job import Runner, described, run_here
+from kafkaframes.jobs.job import Runner, described, done_once, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import Groups
-from kafkaframes.jobs.restore.job import write_destination
-from kafkaframes.jobs.restore.metadata import SourceMetadata
-from kafkaframes.jobs.restore.partition import PartitionReport
+from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
-from kafkaframes.jobs.restore.report import RestoreReport
 from kafkaframes.jobs.restore.rows import RowsWriter, check_columns
 from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
 from kafkaframes.storage.files.row_counts import check_row_counts
@@ -115,7 +113,7 @@ def restore_parquet(
         report.partitions += run(restore_task, tasks)
         complete(directory, report, settings, now_ms=now_ms, new_id=new_id)
 
-    return write_destination(report, write)
+    return done_once(report, write)
 
 
 def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.job import Done, Values, counts_text
 from kafkaframes.jobs.restore.batches import OUTSIDE as OUTSIDE
-from kafkaframes.jobs.restore.batches import Renumbering
+from kafkaframes.jobs.restore.batches import Renumbering, Translation
 from kafkaframes.jobs.restore.cluster import Ends
-from kafkaframes.jobs.restore.names import ABORT
-from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.groups import GroupsReport
+from kafkaframes.jobs.restore.settings import ABORT, RestoreSettings
 from kafkaframes.jobs.restore.source import Lost, Run, SegmentPart, good_batches
-from kafkaframes.jobs.restore.translation import Translation
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.reasons import DROPMALFORMED
@@ -53,7 +53,7 @@ class RestoreTask:
 
 
 @dataclass(slots=True)
-class PartitionReport:
+class PartitionReport(Values):
     """What was done to one partition.
 
     Attributes:
@@ -96,19 +96,6 @@ class PartitionReport:
     def ends(self) -> Ends:
         """Where the new log begins and ends."""
         return Ends(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return values | {"lost": [one._asdict() for one in self.lost]}
-
-    @classmethod
-    def from_json(cls, said: dict[str, Any]) -> PartitionReport:
-        """Return what ``as_json`` said."""
-        lost = [Lost(**one) for one in said["lost"]]
-        committed = [(old, new) for old, new in said["committed"]]
-        counters = {name: Counter(said[name]) for name in ("dropped", "records_left_out")}
-        return cls(**said | counters | {"lost": lost, "committed": committed})
 
     def check_records(self) -> None:
         """Compare the records that were read with those that were written.
@@ -251,3 +238,50 @@ class _Restoring:
         if self._task.settings.moves_offsets:
             return self._translation.finish(report.log_end_offset)
         return {one: min(max(one, report.log_start_offset), report.log_end_offset) for one in set(self._task.committed)}
+
+
+@dataclass(slots=True)
+class RestoreReport(Done):
+    """What a restore did, or (``dry_run``) would do.
+
+    Attributes:
+        partitions: in their order.
+        topic_ids: name to id.
+        groups: what became of the committed offsets; None where none were requested.
+        left_out: directories of the sources that were not restored, with the reason.
+        decisions: what was decided where partitions have several copies.
+        held: topics that keep everything (``retention.ms`` is -1) until the setting is changed.
+        cluster_id: of the new node; empty for an existing cluster.
+    """
+
+    partitions: list[PartitionReport] = field(default_factory=list)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    groups: GroupsReport | None = None
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    cluster_id: str = ""
+    dry_run: bool = False
+
+    @property
+    def bytes_lost(self) -> int:
+        """Bytes of damaged batches that are not in the result; unfinished tails do not count."""
+        return sum(one.end - one.start for report in self.partitions for one in report.lost if not one.is_tail)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing that the sources should have had."""
+        return not self.bytes_lost and all(one["severity"] != "error" for one in self.decisions)
+
+    @property
+    def counted(self) -> str:
+        """How many records were read and written, and why others were left out."""
+        return counts_text(self.partitions, "records_read", "records_written", "records_left_out")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        return self.as_json()
+
+    def __str__(self) -> str:
+        where = "nothing was written" if self.dry_run else f"written to {self.destination}"
+        return f"{len(self.partitions):,} partitions, {self.counted}\n{where}"

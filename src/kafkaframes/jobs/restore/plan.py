@@ -1,7 +1,7 @@
 """Which partitions a restore makes of its sources, and with which topic ids; what is left out, and why.
 
 Kafka's own topics: ``__consumer_offsets`` is made anew from the committed offsets (``groups.py``),
-``__cluster_metadata`` is read for the topics' settings (``metadata.py``); ``__transaction_state`` and
+``__cluster_metadata`` is read for the topics' settings (``source.py``); ``__transaction_state`` and
 ``__share_group_state`` are copied where nothing has moved, for what they say is about offsets and ids of these very
 partitions. Others of its own are left out unless they are named.
 
@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.restore.names import ABORT, KRAFT
-from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.settings import ABORT, KRAFT, RestoreSettings
 from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart
 from kafkaframes.records.reasons import DROPMALFORMED
 from kafkaframes.storage.copies.decisions import Decision

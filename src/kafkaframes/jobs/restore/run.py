@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.convert.job import Runner, run_here
+from kafkaframes.jobs.job import Runner, paths_of, run_here
 from kafkaframes.jobs.restore.job import restore
-from kafkaframes.jobs.restore.kraft import id_text
-from kafkaframes.jobs.restore.report import RestoreReport
-from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.partition import RestoreReport
+from kafkaframes.jobs.restore.settings import RestoreSettings, id_text
 
 AUTO, SEGMENTS, PARQUET = "auto", "segments", "parquet"
 _SUFFIX = ".parquet"
@@ -25,7 +22,7 @@ _SUFFIX = ".parquet"
 def restore_log(
     sources: Any,
     to: str | os.PathLike[str],
-    settings: RestoreSettings | Mapping[str, Any],
+    settings: RestoreSettings,
     *,
     kind: str = AUTO,
     run: Runner = run_here,
@@ -37,32 +34,15 @@ def restore_log(
     Raises:
         LogDirError, OptionError, EncodeError: as ``job.restore`` and ``parquet.restore_parquet``.
     """
-    named = [os.fspath(sources)] if isinstance(sources, str | os.PathLike) else [os.fspath(one) for one in sources]
-    chosen = settings if isinstance(settings, RestoreSettings) else _settings(settings)
+    named = paths_of(sources)
     options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": _new_id, "run": run, "dry_run": dry_run}
     if kind == PARQUET or (kind == AUTO and is_parquet(named)):
         if len(named) != 1:
             raise OptionError("of Parquet, name one file or one directory")
         from kafkaframes.jobs.restore.parquet import restore_parquet
 
-        return restore_parquet(named[0], Path(to), chosen, **options)
-    return restore(named, Path(to), chosen, storage=storage, **options)
-
-
-def _settings(values: Mapping[str, Any]) -> RestoreSettings:
-    """Return the settings.
-
-    Raises:
-        OptionError: one does not exist; the nearest is named.
-    """
-    known = [field.name for field in fields(RestoreSettings)]
-    for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise OptionError(
-                f"no setting {name}: {f'did you mean {near[0]}?' if near else 'there are ' + ', '.join(known)}"
-            )
-    return RestoreSettings(**values)
+        return restore_parquet(named[0], Path(to), settings, **options)
+    return restore(named, Path(to), settings, storage=storage, **options)
 
 
 def _new_id() -> str:

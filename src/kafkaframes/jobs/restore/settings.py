@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import base64
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.restore.kraft import uuid_of
-from kafkaframes.jobs.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
-from kafkaframes.records.build import DEFAULT_BATCH_BYTES
-from kafkaframes.records.codecs import codec_of
-from kafkaframes.records.reasons import DROPMALFORMED, FAILFAST
-from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
-from kafkaframes.storage.log.segment_writer import LARGEST_SEGMENT
+from kafkaframes.jobs.settings import BATCH_BYTES, INDEX_INTERVAL_BYTES, CodecName, check, setting
 
-_CHOICES = {
-    "offsets": (KEEP, REASSIGN),
-    "mode": (FAILFAST, DROPMALFORMED),
-    "open_transactions": (KEEP, ABORT),
-    "bootstrap": (KRAFT, NO_BOOTSTRAP),
-    "release": tuple(RELEASES),
-}
+KEEP: Final = "keep"
+REASSIGN: Final = "reassign"
+ABORT: Final = "abort"
+KRAFT: Final = "kraft"
+NO_BOOTSTRAP: Final = "none"
+# The feature levels that ``kafka-storage format --release-version`` writes, by release. A newer broker reads an older
+# release's; ``kafka-features upgrade`` raises them. Not eligible.leader.replicas.version: with it a controller takes a
+# broker that it has not seen before for one that stopped uncleanly, and no partition gets a leader (KIP-966).
+RELEASES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
+    {
+        "3.9": {"metadata.version": 21},
+        "4.3": {
+            "metadata.version": 30,
+            "group.version": 1,
+            "share.version": 1,
+            "streams.version": 1,
+            "transaction.version": 2,
+        },
+    }
+)
+DEFAULT_RELEASE: Final = "3.9"
+LARGEST_SEGMENT: Final = 2**31 - 1
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -28,56 +42,46 @@ Pairs = tuple[tuple[str, str], ...]
 class RestoreSettings:
     """The settings of a restore; picklable, for it travels to other processes.
 
-    Attributes:
-        topics: names or patterns (``orders``, ``shop.*``); none is every topic of users'.
-        partitions: numbers; none is every one.
-        topic_map: pairs of an old name and a new one.
-        topic_ids: pairs of a (new) name and an id, before what the sources say.
-        topic_configs: pairs of ``topic:name``, or ``name`` for every topic, and a value.
-        keep_retention: leave ``retention.ms`` as the source's or the broker's; otherwise nothing expires.
-        offsets: ``keep``, or ``reassign``: contiguous from ``start_offset`` on, in each partition.
-        from_offset, until_offset: the first offset that is restored, and the first that is not, as the source has them.
-        from_timestamp_ms, until_timestamp_ms: likewise the first record that reaches a time; milliseconds.
-        mode: ``FAILFAST`` stops at the first damaged batch, ``DROPMALFORMED`` leaves it out and says so.
-        open_transactions: ``keep`` those without a marker open, or ``abort`` them with a marker at the log's end.
-        leader_epoch: into every batch of format 2: an existing cluster's, which must not be below a log's.
-        segment_bytes: cut segments anew; by default they are cut as the source's are.
-        groups: whether committed offsets are restored.
-        offsets_partitions: how many partitions ``__consumer_offsets`` gets; by default as many as the source's.
-        keep_commit_times: leave the times of commits; otherwise they are the restore's, so that none expires at once.
-        record_format, codec, level, batch_bytes: of the batches that are built of rows (Parquet, DataFrames).
-        bootstrap: ``kraft``: also what a new single node starts from; ``none``: partitions for an existing cluster.
-        node_id, cluster_id, release: of the new node; an id is generated where none is given.
+    Timestamps are milliseconds. ``record_format``, ``codec``, ``level`` and ``batch_bytes`` are of the batches that are
+    built of rows (Parquet, DataFrames).
     """
 
-    topics: tuple[str, ...] = ()
-    partitions: tuple[int, ...] = ()
-    topic_map: Pairs = ()
-    topic_ids: Pairs = ()
-    topic_configs: Pairs = ()
-    keep_retention: bool = False
-    offsets: str = KEEP
-    start_offset: int = 0
-    from_offset: int | None = None
-    until_offset: int | None = None
-    from_timestamp_ms: int | None = None
-    until_timestamp_ms: int | None = None
-    mode: str = FAILFAST
-    open_transactions: str = KEEP
-    leader_epoch: int | None = None
-    segment_bytes: int | None = None
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
-    groups: bool = True
-    offsets_partitions: int | None = None
-    keep_commit_times: bool = False
-    record_format: int = 2
-    codec: str = "none"
-    level: int | None = None
-    batch_bytes: int = DEFAULT_BATCH_BYTES
-    bootstrap: str = KRAFT
-    node_id: int = 1
-    cluster_id: str | None = None
-    release: str = DEFAULT_RELEASE
+    topics: tuple[str, ...] = setting((), "Names or patterns (`orders`, `shop.*`); none is every topic of users'.")
+    partitions: tuple[int, ...] = setting((), "Numbers; none is every one.")
+    topic_map: Pairs = setting((), "Call a topic by another name.", shown="OLD=NEW")
+    topic_ids: Pairs = setting(
+        (), "An id for a topic, instead of the source's or a new one.", flag="--topic-id", shown="TOPIC=ID"
+    )
+    topic_configs: Pairs = setting((), "A topic's setting.", flag="--config", shown="[TOPIC:]NAME=VALUE")
+    keep_retention: bool = setting(False, "Without it, retention.ms is -1: the broker deletes nothing.")
+    offsets: Literal["keep", "reassign"] = setting(KEEP, "Reassigned ones are contiguous, in each partition.")
+    start_offset: int = setting(0, "Where reassigned offsets begin.", least=0)
+    from_offset: int | None = setting(None, "The first offset that is restored, as the source has it.")
+    until_offset: int | None = setting(None, "The first one that is not.")
+    from_timestamp_ms: int | None = setting(None, "Likewise the first record that reaches a time.")
+    until_timestamp_ms: int | None = setting(None, "The first one that is not.")
+    mode: Literal["FAILFAST", "DROPMALFORMED"] = setting(
+        "FAILFAST", "At a damaged batch: stop, or leave it out and say so."
+    )
+    open_transactions: Literal["keep", "abort"] = setting(KEEP, "Abort them with a marker at the log's end.")
+    leader_epoch: int | None = setting(None, "Into every batch of format 2; 0 for an existing cluster.", least=0)
+    segment_bytes: int | None = setting(None, "Cut segments anew; by default they stay as they are.", least=1)
+    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Of the new indexes.", least=0)
+    groups: bool = setting(True, "The committed offsets of groups, too.")
+    offsets_partitions: int | None = setting(
+        None, "Partitions of __consumer_offsets; the source's by default.", least=1
+    )
+    keep_commit_times: bool = setting(False, "Without it, commits get the time of the restore, so that they last.")
+    record_format: Literal[0, 1, 2] = setting(2, "From Parquet.")
+    codec: CodecName = setting("none", "From Parquet: of the new batches.")
+    level: int | None = setting(None, "Of the codec; Kafka's default if not given.")
+    batch_bytes: int = setting(BATCH_BYTES, "From Parquet: of a batch.", least=1)
+    bootstrap: Literal["kraft", "none"] = setting(
+        KRAFT, "What a new single node starts from, too; or partitions for an existing cluster."
+    )
+    node_id: int = setting(1, "Of the new single node.", least=0)
+    cluster_id: str | None = setting(None, "Of the new single node; a new one by default.")
+    release: str = setting(DEFAULT_RELEASE, "Of the new single node.", choices=tuple(RELEASES))
 
     def __post_init__(self) -> None:
         """Refuse what cannot be done with any source.
@@ -85,20 +89,11 @@ class RestoreSettings:
         Raises:
             OptionError: names the setting.
         """
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise OptionError(f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        check(self)
         if self.start_offset and self.offsets != REASSIGN:
-            raise OptionError("start_offset is for offsets that are reassigned")
-        if self.start_offset < 0 or (self.leader_epoch or 0) < 0 or self.node_id < 0:
-            raise OptionError("start_offset, leader_epoch and node_id are 0 or more")
-        if self.segment_bytes is not None and not 1 <= self.segment_bytes <= LARGEST_SEGMENT:
-            raise OptionError(f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}")
-        if self.offsets_partitions is not None and self.offsets_partitions < 1:
-            raise OptionError("offsets_partitions is at least 1")
-        if self.record_format not in (0, 1, 2):
-            raise OptionError(f"no record format {self.record_format!r}; there are 0, 1 and 2")
-        codec_of(self.codec)
+            raise OptionError("`start_offset` is for offsets that are reassigned")
+        if self.segment_bytes is not None and self.segment_bytes > LARGEST_SEGMENT:
+            raise OptionError(f"`segment_bytes` is 1 to 2^31 - 1, not {self.segment_bytes}")
         self._check_names()
 
     def _check_names(self) -> None:
@@ -124,3 +119,28 @@ class RestoreSettings:
     def new_name(self, topic: str) -> str:
         """Return what a topic is called afterwards."""
         return dict(self.topic_map).get(topic, topic)
+
+
+def uuid_of(topic_id: str) -> uuid.UUID:
+    """Return the UUID of a topic or directory id.
+
+    >>> uuid_of("AAAAAAAAAAAAAAAAAAAAAQ").int
+    1
+
+    Raises:
+        OptionError: the text is not one.
+    """
+    try:
+        value = uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))
+    except ValueError:
+        raise OptionError(f"{topic_id!r} is no id: 22 characters of URL-safe base64") from None
+    return value
+
+
+def id_text(value: uuid.UUID) -> str:
+    """Return a UUID as Kafka writes it.
+
+    >>> id_text(uuid.UUID(int=1))
+    'AAAAAAAAAAAAAAAAAAAAAQ'
+    """
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")

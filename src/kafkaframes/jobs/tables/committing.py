@@ -1,6 +1,16 @@
 """Make a commit visible exactly once.
 
 A commit that lost against another writer is tried again; one whose outcome is not known is never repeated.
+
+The latest record of each key: what the files of one commit come to, before a table takes it up.
+
+Within a partition the greatest offset is the latest. A key is in one partition, unless the topic was given more of
+them: then the greatest timestamp decides between partitions.
+
+The table of records that could not become rows: as they came, with the reason. It has end offsets like any table.
+
+It is committed before the table whose records they are. A run that is killed in between repeats those records; what the
+dead letters' own end offsets say is there already is then left out. A table of dead letters is made when there is one.
 """
 
 from __future__ import annotations
@@ -8,12 +18,25 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from kafkaframes.errors import OptionError, UnknownOutcomeError
-from kafkaframes.jobs.tables.state import Commit, RacedError, TableState
-from kafkaframes.jobs.tables.table import Table
+from kafkaframes.jobs.export.journal import OWN
+from kafkaframes.jobs.tables import claims
+from kafkaframes.jobs.tables.content import dead_letter_schema
+from kafkaframes.jobs.tables.files import DataFile, DeadPlace, discard
+from kafkaframes.jobs.tables.schema import latest_schema
+from kafkaframes.jobs.tables.state import Commit, RacedError, Table, TableState, TopicPartition
+from kafkaframes.scan.values.columns import TOMBSTONE
 
 COMMIT_ATTEMPTS = 20
 WAIT_SECONDS = 0.05
@@ -113,3 +136,118 @@ def _check_files(commit: Commit) -> None:
                 f"{file.path}: was written and is not there as a whole: do the workers see the same directory? Nothing "
                 "was added"
             )
+
+
+def latest_of_keys(commit: Commit) -> pa.Table:
+    """Return one row for each topic and key: the table's columns and ``tombstone``."""
+    schema = latest_schema(commit.columns)
+    tables = [_read(file.path).select(schema.names).cast(schema) for file in commit.files]
+    changes = pa.concat_tables(tables) if tables else schema.empty_table()
+    return _last_of(_last_of(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp")
+
+
+def _last_of(rows: pa.Table, by: list[str], order: str) -> pa.Table:
+    """Return of each group the last row in an order; of rows that are equal in it, the one that comes last."""
+    ordered = rows.sort_by([(order, "ascending")])
+    numbered = ordered.select(by).append_column("row", pa.array(np.arange(ordered.num_rows)))
+    last = numbered.group_by(by).aggregate([("row", "max")]).column("row_max")
+    return ordered.take(last)
+
+
+def _read(path: str) -> pa.Table:
+    if "://" not in path:
+        return pq.read_table(path, partitioning=None)
+    import fsspec
+
+    with fsspec.open(path, "rb") as file:
+        return pq.read_table(file)
+
+
+def without_tombstones(changes: pa.Table) -> pa.Table:
+    """Return the rows that stay, as the table has them."""
+    kept: Any = changes.filter(pc.invert(changes.column(TOMBSTONE)))
+    return kept.drop_columns([TOMBSTONE])
+
+
+SETTINGS = {"holds": "dead letters"}
+
+
+class DeadLetters:
+    """Where the bad records of a run go; ``records`` counts those that were added."""
+
+    def __init__(self, table: Table, *, headers: bool) -> None:
+        self.records = 0
+        self._table, self._columns = table, dead_letter_schema(headers=headers)
+        self._committer = Committer(table, SETTINGS)
+        self._state: TableState | None = None
+        self._kept: set[str] = set()
+
+    @contextmanager
+    def claim(self, run: str) -> Iterator[None]:
+        """Hold a run's lock beside the dead letters, and read what they say."""
+        self._state = self._opened()
+        with claims.claim(self._table.root, run, since=None if self._state is None else self._state.version):
+            yield
+        if self._state is None and not self._kept:
+            _remove_empty(self._table.root)
+
+    def _opened(self) -> TableState | None:
+        table = self._table
+        state = table.read()
+        table.check(self._columns)
+        if state is None:
+            return None
+        if state.settings is None:
+            raise OptionError(
+                f"{table.place}: is a table, but not one of dead letters: give another with `dead_letters`"
+            )
+        claims.remove_orphans(table.root, lambda run, since: table.has_committed(run, since=since))
+        state = table.read()
+        if state is not None and state.ends:
+            self._committer.check_settings(state)
+        return state
+
+    def place_of(self, name: TopicPartition) -> DeadPlace:
+        """Return where a task writes bad records of a topic partition, and which of them are new."""
+        end = None if self._state is None else self._state.end_of(name)
+        return DeadPlace(self._table.data_directory(name), end or 0, self._table.names_inside)
+
+    def commit(self, of_table: Commit, files: Iterable[DataFile]) -> None:
+        """Add the bad records of what is about to be committed, if there are any."""
+        result = [one.dead for one in files if one.dead is not None and one.job.topic_partition in of_table.after]
+        if not result:
+            return
+        names = {one.job.topic_partition for one in result}
+        before = {name: None if self._state is None else self._state.end_of(name) for name in names}
+        own = replace(
+            of_table,
+            before=before,
+            after={name: max(of_table.after[name], before[name] or 0) for name in names},
+            settings=SETTINGS,
+            files=tuple(result),
+            columns=self._columns,
+            gaps=(),
+            latest=False,
+            replaces=False,
+        )
+        self._kept |= {one.path for one in result}  # from here on they may be in a commit
+        self._committer.make(own, self._state)
+        self.records += sum(one.records for one in result)
+
+    def discard(self, run: str, files: Iterable[DataFile]) -> None:
+        """Remove files of bad records that no commit names."""
+        paths = {one.dead.path for one in files if one.dead is not None} | claims.files_of(self._table.root, run)
+        discard(paths, keep=self._kept)
+
+    def about(self) -> dict[str, Any]:
+        """Return facts about the dead letters of a run, for the user."""
+        return {**self._table.about(), "records": self.records}
+
+
+def _remove_empty(root: str) -> None:
+    """Remove the files of a claim if no table was made."""
+    if "://" in root:
+        return
+    for path in (Path(root, claims.RUNS), Path(root, OWN), Path(root)):
+        with suppress(OSError):
+            path.rmdir()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.task import SegmentResult, copy_segment
+from kafkaframes.jobs.export.topics import TopicTask, copy_topic
 from kafkaframes.jobs.tables.schema import table_schema
+from kafkaframes.records.memory import lent_memory
 from kafkaframes.scan.values.columns import REASON, TOMBSTONE, split_rows
 from kafkaframes.scan.values.decoding import Decoding
 
@@ -33,12 +38,12 @@ class Content:
 
     def columns(self, *, headers: bool) -> pa.Schema:
         """Return the columns of the table, in order."""
-        found = table_schema(headers=headers)
+        result = table_schema(headers=headers)
         if self.decoding is None:
-            return found
+            return result
         own = [] if self.latest else [pa.field(TOMBSTONE, pa.bool_())]
-        place = found.get_field_index("value")
-        fields = [found.field(name) for name in found.names]
+        place = result.get_field_index("value")
+        fields = [result.field(name) for name in result.names]
         return pa.schema([*fields[:place], *own, *self.decoding.decoder().fields, *fields[place + 1 :]])
 
     def split(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
@@ -58,3 +63,38 @@ RAW = Content()
 def dead_letter_schema(*, headers: bool) -> pa.Schema:
     """Return the columns of a table of dead letters: a record as it came, and the reason."""
     return table_schema(headers=headers).append(pa.field(REASON, pa.string()))
+
+
+SAMPLED_VALUES = 1_000  # of each topic partition
+
+
+class _EnoughError(Exception):
+    """The sample is full."""
+
+
+def sample_values(tasks: Iterable[ExportTask], settings: Settings) -> list[bytes | None]:
+    """Return the first values of each topic partition, at most ``SAMPLED_VALUES``, of its first task."""
+    firsts: dict[tuple[str, int], ExportTask] = {}
+    for task in tasks:
+        firsts.setdefault((task.topic, task.partition), task)
+    return [value for task in firsts.values() for value in _values(task, settings)]
+
+
+def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
+    found: list[bytes | None] = []
+
+    def take(batch: pa.RecordBatch) -> None:
+        found.extend(batch.column("value").slice(0, SAMPLED_VALUES - len(found)).to_pylist())
+        if len(found) >= SAMPLED_VALUES:
+            raise _EnoughError
+
+    result = SegmentResult(task)
+    try:
+        with lent_memory() as memory:
+            if isinstance(task, TopicTask):
+                copy_topic(result, task, settings, take, memory=memory)
+            else:
+                copy_segment(result, settings, take, memory=memory)
+    except _EnoughError:
+        pass
+    return found

@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.jobs.tables.claims import STAGED
+from kafkaframes.jobs.tables.committing import latest_of_keys
 from kafkaframes.jobs.tables.files import DataFile
-from kafkaframes.jobs.tables.latest import latest_of_keys
 from kafkaframes.jobs.tables.schema import PARTITIONED_BY, check_partitioning, missing_columns
 from kafkaframes.jobs.tables.state import (
     NOTE,
@@ -142,8 +142,8 @@ class DeltaTable:
     def _settings(self, table: Any) -> Mapping[str, Any] | None:
         for field in table.schema().fields:
             if field.name == "offset" and SETTINGS in field.metadata:
-                found: Mapping[str, Any] = json.loads(field.metadata[SETTINGS])
-                return found
+                result: Mapping[str, Any] = json.loads(field.metadata[SETTINGS])
+                return result
         return None
 
     def check(self, columns: pa.Schema) -> None:

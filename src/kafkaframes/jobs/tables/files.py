@@ -260,14 +260,14 @@ def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
     """Return what a reader needs to skip the file: from the statistics of its row groups."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     places = {groups[0].column(place).path_in_schema: place for place in range(footer.num_columns)}
-    found = {}
+    result = {}
     for name in MEASURED:
         parts = [group.column(places[name]).statistics for group in groups]
         known = [part for part in parts if part is not None and part.has_min_max]
         nulls = sum(part.null_count for part in parts if part is not None)
         if known and len(parts) == sum(part is not None for part in parts):
-            found[name] = min(part.min_raw for part in known), max(part.max_raw for part in known), nulls
-    return found
+            result[name] = min(part.min_raw for part in known), max(part.max_raw for part in known), nulls
+    return result
 
 
 def _make_directory(path: str) -> None:

@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.jobs.tables.claims import STAGED
+from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
 from kafkaframes.jobs.tables.iceberg_types import add_columns, iceberg_schema, unmeasured
-from kafkaframes.jobs.tables.latest import latest_of_keys, without_tombstones
 from kafkaframes.jobs.tables.schema import (
     PARTITIONED_BY,
     check_partitioning,
@@ -314,11 +314,11 @@ def _same_keys(changes: pa.Table) -> Any:
     """Return the rows that changes are about, as a filter."""
     from pyiceberg.expressions import AlwaysFalse, And, EqualTo, In, Or
 
-    found: Any = AlwaysFalse()
+    result: Any = AlwaysFalse()
     for topic in changes.column("topic").unique().to_pylist():
         keys = changes.filter(pc.equal(changes.column("topic"), topic)).column("key").to_pylist()
-        found = Or(found, And(EqualTo("topic", topic), In("key", set(keys))))
-    return found
+        result = Or(result, And(EqualTo("topic", topic), In("key", set(keys))))
+    return result
 
 
 def _delete(transaction: Any, rows: Any, properties: dict[str, str]) -> None:

@@ -28,8 +28,8 @@ def add_columns(transaction: Any, missing: Iterable[pa.Field]) -> None:
     """Add columns that a later run brings; null in the rows that are there."""
     ids = count(-2, -1)  # Iceberg gives its own
     with transaction.update_schema() as update:
-        for one in missing:
-            update.add_column(one.name, iceberg_type(one.type, ids))
+        for entry in missing:
+            update.add_column(entry.name, iceberg_type(entry.type, ids))
 
 
 def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
@@ -82,8 +82,8 @@ def unmeasured(columns: Iterable[pa.Field]) -> dict[str, str]:
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
     if pa.types.is_struct(kind):
-        for one in kind:
-            yield from _leaves(f"{path}.{one.name}", one.type)
+        for entry in kind:
+            yield from _leaves(f"{path}.{entry.name}", entry.type)
     elif pa.types.is_list(kind):
         yield from _leaves(f"{path}.element", kind.value_type)
     elif pa.types.is_map(kind):

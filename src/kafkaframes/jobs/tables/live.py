@@ -51,10 +51,10 @@ def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, st
     """Return the ids of topics as log directories have them; without those of brokers that do not tell (before 2.8)."""
     names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
     with Admin(**{name: value for name, value in client.items() if name.replace("_", ".") in names}) as admin:
-        found = admin.describe_topics(topics)
+        result = admin.describe_topics(topics)
     return {
         name: base64.urlsafe_b64encode(one.topic_id.bytes).decode().rstrip("=")
-        for name, one in found.items()
+        for name, one in result.items()
         if one.topic_id.int
     }
 
@@ -123,6 +123,6 @@ def _tasks(
 
 def _bytes_per_offset(consumer: Consumer, place: TopicPartition, first: int) -> float:
     """Estimate how large records are, by those at the beginning."""
-    found = sample(consumer, place, first)
+    result = sample(consumer, place, first)
     consumer.assign({})
-    return _GUESSED_BYTES if found is None else max(found.bytes_per_offset, 1.0)
+    return _GUESSED_BYTES if result is None else max(result.bytes_per_offset, 1.0)

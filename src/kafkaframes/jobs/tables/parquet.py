@@ -65,12 +65,12 @@ class ParquetTable:
 
     def read(self) -> TableState | None:
         """Return the state of the table, or None if it does not exist; files of its newest commit are moved on."""
-        found = sorted(Path(self.root, COMMITS).glob("*.json"))
-        if not found:
+        result = sorted(Path(self.root, COMMITS).glob("*.json"))
+        if not result:
             self._version = self._columns = None
             return None
-        said = self._said(found[-1])
-        self._version = int(found[-1].stem)
+        said = self._said(result[-1])
+        self._version = int(result[-1].stem)
         self._columns = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said["columns"])))
         self._move(said["files"])
         note = said["note"]
@@ -130,8 +130,8 @@ class ParquetTable:
     def _topic_ids(self) -> dict[str, str]:
         if self._version is None:
             return {}
-        found: dict[str, str] = self._said(self._path(self._version))["topicIds"]
-        return found
+        result: dict[str, str] = self._said(self._path(self._version))["topicIds"]
+        return result
 
     def _path(self, number: int) -> Path:
         return Path(self.root, COMMITS, f"{number:0{_DIGITS}}.json")

@@ -26,12 +26,12 @@ def table_plan(options: ReadOptions) -> Plan:
     """Return what plans an export into a table, given what the table says."""
 
     def plan(state: TableState | None) -> TablePlan:
-        found = discover_logs(options.paths, storage=options.storage)
-        if not found.whole:
+        result = discover_logs(options.paths, storage=options.storage)
+        if not result.whole:
             raise OptionError("an export into a table needs whole logs: name their directories, not single files")
         if options.replicas == "all":
             raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
-        chosen = choose(found, options, cores=os.cpu_count() or 1)
+        chosen = choose(result, options, cores=os.cpu_count() or 1)
         return _planned(options, chosen.parts[0][0], state, chosen.internal_topics)
 
     return plan
@@ -42,10 +42,10 @@ def _planned(options: ReadOptions, part: OneOfEach, state: TableState | None, in
     options = resolve_offsets(options, logs)
     starts: dict[TopicPartition, int] = {}
     for name, (first, _) in offset_ranges(part.segments, options).items():
-        one = logs[name]
-        check_same_topic(name, one, state)
+        entry = logs[name]
+        check_same_topic(name, entry, state)
         first, _ = options.where.bounded(first, NO_END)
-        starts[name], gap = start_of(name, one, first, None if state is None else state.end_of(name))
+        starts[name], gap = start_of(name, entry, first, None if state is None else state.end_of(name))
         if gap is not None:
             if options.fail_on_data_loss:
                 raise OptionError(f"{gap} are not in the log any more, and not in the table: {ALLOWED}")

@@ -25,12 +25,10 @@ from kafkaframes.jobs.export.settings import ExportTask, Settings
 from kafkaframes.jobs.export.sharing import part_bytes
 from kafkaframes.jobs.export.task import SegmentResult
 from kafkaframes.jobs.tables import claims
-from kafkaframes.jobs.tables.committing import Committer
+from kafkaframes.jobs.tables.committing import Committer, DeadLetters
 from kafkaframes.jobs.tables.content import RAW, Content
-from kafkaframes.jobs.tables.dead_letters import DeadLetters
 from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data_file
-from kafkaframes.jobs.tables.state import Commit, Ends, Gap, TableState, TopicPartition
-from kafkaframes.jobs.tables.table import Table
+from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition
 from kafkaframes.scan.ranges import nested
 
 COMMIT_BYTES = 512 << 20  # of log: what a kill may cost

@@ -48,9 +48,9 @@ def missing_columns(there: pa.Schema, wanted: pa.Schema, *, place: str) -> list[
         OptionError: the rules above forbid it; the message says what to do.
     """
     for field in wanted:
-        if field.name in there.names and (found := plain(there.field(field.name).type)) != plain(field.type):
+        if field.name in there.names and (result := plain(there.field(field.name).type)) != plain(field.type):
             raise OptionError(
-                f"{place}: column {field.name} is {found} and would have to be {plain(field.type)}: "
+                f"{place}: column {field.name} is {result} and would have to be {plain(field.type)}: "
                 "give it its type back, or export to a new table"
             )
     for field in there:

@@ -11,7 +11,7 @@ from kafkaframes.jobs.export.journal import OWN
 from kafkaframes.jobs.tables import delta, iceberg
 from kafkaframes.jobs.tables.claims import RUNS
 from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
-from kafkaframes.jobs.tables.table import Table
+from kafkaframes.jobs.tables.state import Table
 
 
 def delta_table(to: str) -> Table:

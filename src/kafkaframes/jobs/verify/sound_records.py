@@ -46,10 +46,10 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
     """
     judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
-    for piece in pieces(Chunk(0, scan.as_array(data), batches), _RATIO, _PIECE_BYTES):
-        for part in decode.in_turn(piece.data, piece.batches):
+    for chunk in pieces(Chunk(0, scan.as_array(data), batches), _RATIO, _PIECE_BYTES):
+        for part in decode.in_turn(chunk.data, chunk.batches):
             _judge(part, first + part.first, judged)
-        first += len(piece.batches)
+        first += len(chunk.batches)
     return judged
 
 

@@ -105,11 +105,11 @@ def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Run 
 def _count(report: Report, facts: list[SegmentFacts]) -> None:
     report.partitions += 1
     report.segments += len(facts)
-    for one in facts:
-        report.batches += one.batches
-        report.records += one.records
-        report.size_bytes += one.size_bytes
-        report.findings += one.findings
+    for entry in facts:
+        report.batches += entry.batches
+        report.records += entry.records
+        report.size_bytes += entry.size_bytes
+        report.findings += entry.findings
 
 
 def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
@@ -145,10 +145,10 @@ def _left_over(partition: Partition) -> Iterator[Finding]:
 
 def _order_across(facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Segments do not overlap: the batches of one lie below the base offset of the next."""
-    for one, following in pairwise(facts):
-        if one.last_offset >= following.base_offset:
-            message = f"it ends with offset {one.last_offset}, the next segment begins at {following.base_offset}"
-            yield Finding(Severity.ERROR, "segment-overlap", message, one.path, offset=one.last_offset)
+    for entry, following in pairwise(facts):
+        if entry.last_offset >= following.base_offset:
+            message = f"it ends with offset {entry.last_offset}, the next segment begins at {following.base_offset}"
+            yield Finding(Severity.ERROR, "segment-overlap", message, entry.path, offset=entry.last_offset)
 
 
 def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
@@ -159,10 +159,10 @@ def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding
     """
     starts = {entry.leader_epoch: entry.start_offset for entry in partition.leader_epochs or ()}
     first_kept = partition.log_start_offset
-    found = [(one.path, *epoch) for one in facts for epoch in one.epochs]
-    ends = [offset for _, _, offset, _ in found[1:]] + [first_kept + 1]
+    result = [(one.path, *epoch) for one in facts for epoch in one.epochs]
+    ends = [offset for _, _, offset, _ in result[1:]] + [first_kept + 1]
     last = -1
-    for (path, epoch, offset, position), end in zip(found, ends, strict=False):
+    for (path, epoch, offset, position), end in zip(result, ends, strict=False):
         if epoch < last:
             message = f"leader epoch {epoch} follows {last}"
             yield Finding(Severity.WARNING, "epoch-order", message, path, position, offset)
@@ -184,15 +184,15 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
     if any(one.has_holes for one in facts):
         return
     expected: dict[tuple[int, int], int] = {}
-    for one in facts:
-        for row in one.producers.T.tolist():
+    for entry in facts:
+        for row in entry.producers.T.tolist():
             producer, epoch, sequence, base, last, attributes, position = row
             if sequence < 0 or attributes & CONTROL:
                 continue
-            wanted = expected.get((producer, epoch))
-            if wanted is not None and sequence != wanted:
-                message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {wanted} was expected"
-                yield Finding(Severity.WARNING, "sequence", message, one.path, position, base)
+            chosen = expected.get((producer, epoch))
+            if chosen is not None and sequence != chosen:
+                message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {chosen} was expected"
+                yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)
             expected[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES
 
 
@@ -200,12 +200,12 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
     """Each transaction index lists the aborted transactions whose markers lie in its segment."""
     follow = OpenTransactions()
     for segment, one in zip(partition.segments, facts, strict=True):
-        found = {ended.last_offset: ended for ended in _aborted(one, follow)}
+        result = {ended.last_offset: ended for ended in _aborted(one, follow)}
         file = segment.txn_index
         if file is None:
-            if found:
-                message = f"{len(found)} aborted transactions, but no transaction index"
-                yield Finding(Severity.WARNING, "txnindex-missing", message, segment.path, offset=min(found))
+            if result:
+                message = f"{len(result)} aborted transactions, but no transaction index"
+                yield Finding(Severity.WARNING, "txnindex-missing", message, segment.path, offset=min(result))
             continue
         try:
             raw = filesystem.read(file.path)
@@ -213,7 +213,7 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
         except LogDirError as problem:
             yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
             continue
-        yield from _txn_index_findings(file.path, found, {entry.last_offset: entry for entry in listed}, one)
+        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in listed}, one)
 
 
 def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
@@ -233,13 +233,13 @@ def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedT
 
 
 def _txn_index_findings(
-    path: str, found: dict[int, AbortedTransaction], listed: dict[int, AbortedTransaction], facts: SegmentFacts
+    path: str, result: dict[int, AbortedTransaction], listed: dict[int, AbortedTransaction], facts: SegmentFacts
 ) -> Iterator[Finding]:
-    for offset in sorted(found.keys() - listed.keys()):
-        message = f"the aborted transaction of producer {found[offset].producer_id} is not listed"
+    for offset in sorted(result.keys() - listed.keys()):
+        message = f"the aborted transaction of producer {result[offset].producer_id} is not listed"
         yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
     aborts = {(offset, producer) for offset, producer, kind in facts.markers if kind == "ABORT"}
-    for offset in sorted(listed.keys() - found.keys()):
+    for offset in sorted(listed.keys() - result.keys()):
         if (offset, listed[offset].producer_id) not in aborts:
             message = f"producer {listed[offset].producer_id} has no ABORT marker there"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)

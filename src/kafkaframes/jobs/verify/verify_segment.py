@@ -205,10 +205,10 @@ def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.End) -> None:
 
 def _is_zero(read_at: ReadAt, position: int, end: int) -> bool:
     while position < end:
-        piece = read_at(position, min(1 << 20, end - position))
-        if not piece or piece.count(0) != len(piece):
+        chunk = read_at(position, min(1 << 20, end - position))
+        if not chunk or chunk.count(0) != len(chunk):
             return False
-        position += len(piece)
+        position += len(chunk)
     return True
 
 
@@ -299,9 +299,9 @@ def _time_index_findings(
         yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, at, int(index.offsets[entry]))
 
 
-def _holds(values: Ints, rows: npt.NDArray[np.intp], wanted: Ints) -> npt.NDArray[np.bool_]:
+def _holds(values: Ints, rows: npt.NDArray[np.intp], chosen: Ints) -> npt.NDArray[np.bool_]:
     """Return for each row whether ``values`` is long enough and has the wanted value there."""
-    found = np.zeros(len(rows), np.bool_)
+    result = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
-    found[inside] = values[rows[inside]] == wanted[inside]
-    return found
+    result[inside] = values[rows[inside]] == chosen[inside]
+    return result

@@ -115,8 +115,8 @@ class LeaseServer:
         assert self._server is not None
         self._server.close()
         open_still = list(self._connections)
-        for one in open_still:
-            one.cancel()
+        for entry in open_still:
+            entry.cancel()
         await asyncio.gather(*open_still, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,30 +151,30 @@ class LeaseServer:
         finally:
             self._ledger.lose(task)
 
-    async def _answer(self, task: int, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, task: int, requested: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            if "wrote" in asked:
-                self._ledger.written(task, [TopicPartition(*one) for one in asked["wrote"]])
+            if "wrote" in requested:
+                self._ledger.written(task, [TopicPartition(*one) for one in requested["wrote"]])
                 async with self._changed:
                     self._changed.notify_all()
-            if asked.get("end"):
+            if requested.get("end"):
                 self._ledger.leave(task)
-            if "want" not in asked:
+            if "want" not in requested:
                 return {}
-            got = await self._leased(task, {TopicPartition(name, at): count for name, at, count in asked["want"]})
+            got = await self._leased(task, {TopicPartition(name, at): count for name, at, count in requested["want"]})
         except KafkaframesError as error:
             self._ledger.fail(str(error))
             return {"refused": str(error)}
         return {"got": [[place.topic, place.partition, first] for place, first in got.items()]}
 
-    async def _leased(self, task: int, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        got = self._ledger.lease(task, wanted)
+    async def _leased(self, task: int, chosen: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        got = self._ledger.lease(task, chosen)
         if not got:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S), self._changed:
-                    while not (got := self._ledger.lease(task, wanted)):
+                    while not (got := self._ledger.lease(task, chosen)):
                         await self._changed.wait()
-        if not got and self._ledger.is_blocked(wanted):
+        if not got and self._ledger.is_blocked(chosen):
             raise self._ledger.fail("another task was lost while it wrote: the whole batch fails and is written anew")
         if got:
             async with self._adding:
@@ -216,12 +216,12 @@ class Leases:
         Returns:
             The first sequence in each.
         """
-        asked = {
+        requested = {
             "wrote": _named(wrote),
             "want": [[place.topic, place.partition, count] for place, count in wanted.items()],
         }
-        while not (got := self._ask(asked)["got"]):
-            asked.pop("wrote", None)
+        while not (got := self._ask(requested)["got"]):
+            requested.pop("wrote", None)
         return {TopicPartition(name, at): first for name, at, first in got}
 
     def give_back(self, wrote: Iterable[TopicPartition]) -> None:
@@ -251,10 +251,10 @@ class Leases:
             raise EOFError("the connection was closed")
         return data
 
-    def _ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, requested: Mapping[str, Any]) -> dict[str, Any]:
         assert self._stream is not None
         with self._plainly("is gone from"):
-            self._socket.sendall(json.dumps(asked).encode() + b"\n")
+            self._socket.sendall(json.dumps(requested).encode() + b"\n")
             line = self._stream.readline()
             if not line:
                 raise EOFError("the connection was closed")

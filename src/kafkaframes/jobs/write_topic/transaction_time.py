@@ -71,8 +71,8 @@ class TransactionTime:
             return self._given_ms
         if not self._open_ms:
             return LEAST_MS if self._limit_ms is None else self._limit_ms
-        wanted = max(LEAST_MS, _TIMES_THE_LONGEST * max(self._open_ms))
-        return wanted if self._limit_ms is None else min(wanted, self._limit_ms)
+        chosen = max(LEAST_MS, _TIMES_THE_LONGEST * max(self._open_ms))
+        return chosen if self._limit_ms is None else min(chosen, self._limit_ms)
 
     def add(self, open_ms: int) -> None:
         """Note how long a transaction was open."""
@@ -116,10 +116,10 @@ def limit_of(options: TopicWriteOptions) -> int | None:
     with Admin(**options.connection) as admin:
         node = admin.describe_cluster().brokers
         try:
-            found = admin.describe_configs("broker", str(min(node)), keys=[LIMIT])
+            result = admin.describe_configs("broker", str(min(node)), keys=[LIMIT])
         except BrokerError:
             return None
-    value = found[LIMIT].value if LIMIT in found else None
+    value = result[LIMIT].value if LIMIT in result else None
     return None if value is None else int(value)
 
 

@@ -21,16 +21,16 @@ from kafkaframes.jobs.restore.cluster import (
     BOOTSTRAP_CHECKPOINT,
     Ends,
     Node,
+    TopicLayout,
+    bootstrap_checkpoint,
     checkpoint_files,
     node_files,
+    registered_numbers,
     write_all,
 )
-from kafkaframes.jobs.restore.kraft import TopicLayout, bootstrap_checkpoint, registered_numbers
-from kafkaframes.jobs.restore.writing.assembling import PartitionTask, write_partition
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch
-from kafkaframes.jobs.restore.writing.runs import Run
+from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, is_committed, mark_files
+from kafkaframes.jobs.restore.writing.runs import PartitionTask, Run, write_partition
 from kafkaframes.jobs.restore.writing.settings import WriteSettings
-from kafkaframes.jobs.restore.writing.stream_marks import is_committed, mark_files
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import (
     CleanShutdown,

@@ -1,0 +1,170 @@
+"""What every job over logs shares: who runs its tasks, a destination that appears whole, and a report of what was done.
+
+The report is left in the destination as ``_SUCCESS``: another run of the same job on the same source is done at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.storage.files.row_counts import row_counts_text
+
+Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+Report = TypeVar("Report")
+
+
+def paths_of(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    """Return the paths of an argument that may be one or several."""
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
+
+
+def storage_of(key_files: Sequence[str], *, follow_links: bool = False) -> dict[str, Any]:
+    """Return what ``discover`` and its kind take as ``options``."""
+    options: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
+    return options | ({FOLLOW_LINKS: True} if follow_links else {})
+
+
+def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
+    """Carry the tasks out one after the other, in this process."""
+    return map(function, tasks)
+
+
+class Values:
+    """A dataclass that is JSON's values, too: its fields, those of its parts, and back."""
+
+    __slots__ = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as values that JSON has."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return what ``as_json`` gave."""
+        kinds = get_type_hints(cls)
+        return cls(**{name: _typed(kinds[name], value) for name, value in values.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, Values):
+        return value.as_json()
+    return value._asdict() if hasattr(value, "_asdict") else value
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if type(None) in inner:
+        return None if value is None else _typed(inner[0], value)
+    if origin is list:
+        return [_typed(inner[0], one) for one in value] if inner else value
+    if is_dataclass(origin):
+        return origin.from_json(value)  # type: ignore[union-attr]
+    if hasattr(origin, "_fields"):
+        return origin(**value)
+    return origin(value) if origin in (Counter, tuple) else value
+
+
+@dataclass(slots=True)
+class Done(Values):
+    """What a job did, or would do (``destination`` is empty then).
+
+    Attributes:
+        fingerprint: of the names, sizes and times of the source's segments.
+        done_before: an earlier run of the same job had finished; nothing was done now.
+    """
+
+    source: Any
+    destination: str
+    settings: dict[str, Any]
+    fingerprint: str
+    done_before: bool = False
+
+    @property
+    def ending(self) -> str:
+        """The last line for people: where the result is."""
+        return f"{'done before' if self.done_before else 'done'}: {self.destination}"
+
+
+DoneT = TypeVar("DoneT", bound=Done)
+
+
+def counts_text(parts: Sequence[Any], read: str, written: str, left_out: str) -> str:
+    """Return how many records partitions read and wrote, and why others were left out; by the names of their counts."""
+    sums = {name: [getattr(part, name) for part in parts] for name in (read, written, left_out)}
+    reasons = sum(map(Counter, sums[left_out]), Counter[str]())
+    return row_counts_text(sum(sums[read]), sum(sums[written]), reasons)
+
+
+def described(settings: Any) -> dict[str, Any]:
+    """Return settings as values that JSON has."""
+    return {one.name: getattr(settings, one.name) for one in fields(settings)}
+
+
+def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
+    """Have ``fill`` fill an empty directory, which gets its place when it is whole; or return an earlier run's report.
+
+    Raises:
+        LogDirError: another job is at it, something else exists there, or the disk fails; nothing is left behind.
+    """
+    target = Path(report.destination)
+    with atomic.locked(target):
+        if target.exists():
+            return replace(type(report).from_json(_earlier(target, report)), done_before=True)
+        with atomic.unfinished(target) as directory:
+            fill(directory)
+            with atomic.new_file(directory / atomic.SUCCESS) as out:  # a broker looks at directories only: it may stay
+                out.write(json.dumps(report.as_json(), indent=1).encode())
+    return report
+
+
+def _earlier(target: Path, report: Done) -> dict[str, Any]:
+    requested = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
+    try:
+        before: dict[str, Any] = json.loads((target / atomic.SUCCESS).read_bytes())
+        same = [before[name] for name in ("source", "settings", "fingerprint")] == requested
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    if not same:
+        raise LogDirError("exists already, and is not the result of this job", file=str(target))
+    return before
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JobResult(Generic[Report]):
+    """The outcome of a job over a log. Its text is a summary for people.
+
+    Attributes:
+        report: the job's own report object.
+        values: the same as JSON values.
+        lines: a short text of it.
+    """
+
+    report: Report
+    values: dict[str, Any]
+    lines: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return self.values
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
