@@ -49,7 +49,7 @@ def least(call: Callable[[], object], *, count: int = 1, turns: int = TURNS) -> 
 def reading(folder: Path) -> Iterator[Row]:
     """Segments to Arrow."""
     import kafkaframes
-    from kafkaframes.scan.columns import rebatch
+    from kafkaframes.scan.arrow import rebatch
     from kafkaframes.scan.log.reading import read_work
 
     for codec in ("none", "lz4"):

@@ -109,7 +109,7 @@ def produced(directory: Path) -> Iterator[tuple[str, Call]]:
 
 def calls(folder: Path) -> Iterator[tuple[str, Call]]:
     """Name what is followed."""
-    from kafkaframes.scan.columns import rebatch
+    from kafkaframes.scan.arrow import rebatch
     from kafkaframes.scan.log.reading import read_work
 
     work, wanted, options = tasks(log_directory(folder, "followed", count=1000))

@@ -7,17 +7,8 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import (
-    RECORDS,
-    SPARKS_OWN,
-    TABLES,
-    Conversion,
-    arrow_schema,
-    choose_columns,
-    ddl,
-    rebatch,
-    repeated,
-)
+from kafkaframes.scan.arrow import Conversion, arrow_schema, rebatch, repeated
+from kafkaframes.scan.columns import RECORDS, SPARKS_OWN, TABLES, choose_columns, ddl
 from kafkaframes.scan.log.planning import Segment
 
 

@@ -1,4 +1,4 @@
-"""What a new executor's worker imports for its first row: each executor pays for every import once."""
+"""What Spark's Python processes import: an executor's worker before its first row, a planner process before its answer."""
 
 import json
 import subprocess
@@ -22,6 +22,28 @@ work = plan_log(options, cores=1).works[0]
 rows = next(iter(read_table(work, columns, options))).num_rows
 print(json.dumps([rows > 0, sorted({"pandas", "numba", "llvmlite", "fsspec"} & sys.modules.keys())]))
 """
+
+ANSWER = """
+import json, sys
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.worker import commit_data_source_write, create_data_source, lookup_data_sources, write_into_data_source
+import pyspark_kafka_capture, pyspark_kafka_log, pyspark_kafka_topic
+client = {"kafka.bootstrap.servers": "localhost:9092"}
+schema = StructType([StructField("value", BinaryType())])
+pyspark_kafka_log.DefaultSource({"path": sys.argv[1]}).schema()
+pyspark_kafka_topic.DefaultSource(client | {"subscribe": "t"}).schema()
+source = pyspark_kafka_topic.DefaultSource(client | {"topic": "t"})
+source.writer(schema, False).commit([])
+source.streamWriter(schema, False).commit([], 0)
+heavy = {"asyncio", "numpy", "pyarrow", "pandas", "kafkaframes.client.cluster", "kafkaframes.storage.log"}
+print(json.dumps(sorted(heavy & sys.modules.keys())))
+"""
+
+
+def test_a_source_is_found_and_loaded_and_a_writer_checked_without_what_reads_and_writes():
+    command = [sys.executable, "-c", ANSWER, str(LOG)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+    assert json.loads(done.stdout) == []
 
 
 def test_the_first_batch_needs_neither_pandas_nor_numba(compiled_ahead):

@@ -2,18 +2,24 @@
 
 ``Producer``, ``Consumer`` and ``Admin`` for plain code, their ``Async`` twins on an event loop. Versions are
 negotiated with each broker, as far back as 0.8.
+
+Names are imported when they are first used: whoever reads settings alone (Spark, at each ``load()``) loads no client.
 """
 
-from kafkaframes.client.admin import AsyncAdmin, NewTopic
-from kafkaframes.client.batches import RecordMetadata
-from kafkaframes.client.consumer import AsyncConsumer
-from kafkaframes.client.fetched import Fetched
-from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
-from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
-from kafkaframes.client.producer import AsyncProducer
-from kafkaframes.client.rows import ConsumerRecord
-from kafkaframes.client.sync import Admin, Consumer, Producer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkaframes.client.admin import AsyncAdmin, NewTopic
+    from kafkaframes.client.batches import RecordMetadata
+    from kafkaframes.client.consumer import AsyncConsumer
+    from kafkaframes.client.fetched import Fetched
+    from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+    from kafkaframes.client.metadata import TopicPartition
+    from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
+    from kafkaframes.client.producer import AsyncProducer
+    from kafkaframes.client.rows import ConsumerRecord
+    from kafkaframes.client.sync import Admin, Consumer, Producer
 
 __all__ = [
     "EARLIEST",
@@ -34,3 +40,29 @@ __all__ = [
     "RecordMetadata",
     "TopicPartition",
 ]
+
+_MODULES = {
+    "EARLIEST": "offsets",
+    "LATEST": "offsets",
+    "MAX_TIMESTAMP": "offsets",
+    "Admin": "sync",
+    "AsyncAdmin": "admin",
+    "AsyncConsumer": "consumer",
+    "AsyncProducer": "producer",
+    "CommittedOffset": "group_offsets",
+    "Consumer": "sync",
+    "ConsumerRecord": "rows",
+    "Fetched": "fetched",
+    "GroupMember": "group_offsets",
+    "NewTopic": "admin",
+    "OffsetAndTimestamp": "offsets",
+    "Producer": "sync",
+    "RecordMetadata": "batches",
+    "TopicPartition": "metadata",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.records import _kernels_partition as kernels
@@ -60,7 +59,7 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
     """
     partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
     if "partition" in rows.schema.names:
-        given = pc.fill_null(_int64s(rows.column("partition")), UNASSIGNED)
+        given = _int64s(rows.column("partition")).fill_null(UNASSIGNED)
         partitions = given.to_numpy(zero_copy_only=False).copy()
         wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
         if len(wrong):

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.layout import LOG_APPEND_TIME  # each record has the batch's largest timestamp
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
     from kafkaframes.records.scan import Batches
+
+    Flags: TypeAlias = npt.NDArray[np.bool_]
 
 Instant = int | str | date | datetime
 OffsetRange = int | tuple[int | None, int | None]
 TimeRange = tuple[Instant | None, Instant | None]
 Interval = tuple[int | None, int | None]
-Flags = npt.NDArray[np.bool_]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _Name = TypeVar("_Name", str, int)
@@ -88,6 +88,8 @@ class Where:
         return None if kept.all() else kept
 
     def _in_time(self, values: npt.NDArray[np.int64]) -> Flags:
+        import numpy as np
+
         least, limit = self.timestamps_ms
         kept = np.ones(values.size, np.bool_)
         if least is not None:
@@ -98,6 +100,8 @@ class Where:
 
     def batches_without_rows(self, batches: Batches) -> Flags:
         """Return the batches of which the header proves that no record is in the range of time: of format 2 only."""
+        import numpy as np
+
         least, limit = self.timestamps_ms
         largest = batches.column("max_timestamp")
         without = np.zeros(len(batches), np.bool_)
@@ -109,6 +113,8 @@ class Where:
 
     def batches_of_rows(self, batches: Batches) -> Flags:
         """Return the batches of which the header proves that every record is in the range of time."""
+        import numpy as np
+
         least, limit = self.timestamps_ms
         largest = batches.column("max_timestamp")
         whole = np.ones(len(batches), np.bool_)

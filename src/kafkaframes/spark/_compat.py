@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import re
 from typing import Any
 
@@ -25,9 +23,11 @@ def pyspark_version() -> tuple[int, int] | None:
 
     ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) carry the same package under other names.
     """
+    import importlib.metadata  # with it the package email
+    import importlib.util
+
     if importlib.util.find_spec("pyspark") is None:
         return None
-
     for distribution in ("pyspark", "pyspark-connect", "pyspark-client"):
         try:
             major, minor = importlib.metadata.version(distribution).split(".")[:2]

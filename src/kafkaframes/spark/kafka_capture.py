@@ -3,25 +3,21 @@
 Tasks share connections, not bytes: each walks the headers of all files, which takes little, and reads the payload of
 the connections that fall to it. Nothing is shuffled. As a stream, a directory that fills up: a file is read when it is
 finished; some files before it are read again for the calls and connections that go over the border.
+
+What reads captures is imported by the functions that need it: Spark imports this module to find ``kafka-log``, too.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from kafkaframes.capture.columns import schema_of
-from kafkaframes.capture.files import natural
-from kafkaframes.capture.reader import read_traffic
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.capture import SourceOptions, Work, finished_files, plan_works
-from kafkaframes.scan.columns import rebatch
-from kafkaframes.spark.capture_options import capture_options
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.worker import settle
@@ -29,6 +25,8 @@ from kafkaframes.spark.worker import settle
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from kafkaframes.scan.capture import SourceOptions, Work
 
 
 @tells_plainly
@@ -47,7 +45,9 @@ class KafkaCaptureDataSource(DataSource):
         """Return the schema of the table and columns asked for."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        options = capture_options(without_added(self._options))
+        from kafkaframes.capture.columns import schema_of
+
+        options = _parsed(without_added(self._options))
         schema = from_arrow_schema(schema_of(options.read.chosen()))
         comment = comment_of(self.name(), self._options)
         if comment:
@@ -66,8 +66,14 @@ class KafkaCaptureDataSource(DataSource):
         return KafkaCaptureStreamReader(options)
 
     def _narrowed(self, schema: StructType) -> SourceOptions:
-        options = capture_options(options_of(self.name(), self._options, schema))
+        options = _parsed(options_of(self.name(), self._options, schema))
         return replace(options, read=replace(options.read, columns=tuple(schema.names)))
+
+
+def _parsed(options: Mapping[str, str]) -> SourceOptions:
+    from kafkaframes.spark.capture_options import capture_options
+
+    return capture_options(options)
 
 
 class CapturePartition(InputPartition):
@@ -78,7 +84,16 @@ class CapturePartition(InputPartition):
         self.work = work
 
 
+def _planned(files: Sequence[str], options: SourceOptions) -> list[InputPartition]:
+    from kafkaframes.scan.capture import plan_works
+
+    return [CapturePartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
+
+
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    from kafkaframes.capture.reader import read_traffic
+    from kafkaframes.scan.arrow import rebatch
+
     assert isinstance(partition, CapturePartition)
     yield from rebatch(read_traffic(partition.work.files, partition.work.options))
     settle()
@@ -93,8 +108,7 @@ class KafkaCaptureReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Share the connections out."""
-        works = plan_works(self.options.files(), self.options, cores=os.cpu_count() or 1)
-        return [CapturePartition(work) for work in works]
+        return _planned(self.options.files(), self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
@@ -114,6 +128,9 @@ class KafkaCaptureStreamReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
         """Return the last finished file, or the last that one micro-batch may read."""
+        from kafkaframes.capture.files import natural
+        from kafkaframes.scan.capture import finished_files
+
         files = finished_files(self.options, now=time.time())
         after = str(start["after"]) if start else ""
         new = [path for path in files if not after or natural(path) > natural(after)]
@@ -123,6 +140,9 @@ class KafkaCaptureStreamReader(DataSourceStreamReader):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Share out what the files after ``start`` hold, with some files before them for what goes over the border."""
+        from kafkaframes.capture.files import natural
+        from kafkaframes.scan.capture import Work, finished_files
+
         files = finished_files(replace(self.options, quiet_seconds=0), now=time.time())
         last = natural(str(end["after"]))
         before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
@@ -131,7 +151,7 @@ class KafkaCaptureStreamReader(DataSourceStreamReader):
             return [CapturePartition(Work((), self.options.read))]
         lead = before[-(self.options.read.wait_files + 1) :]
         options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
-        return [CapturePartition(work) for work in plan_works([*lead, *new], options, cores=os.cpu_count() or 1)]
+        return _planned([*lead, *new], options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""

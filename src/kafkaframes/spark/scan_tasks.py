@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafkaframes.records.arrays import INSTANT, instants_of
 from kafkaframes.records.makers import TIMESTAMP
-from kafkaframes.scan.columns import rebatch
+from kafkaframes.scan.arrow import rebatch
 from kafkaframes.scan.slices import ScanSlice
 from kafkaframes.spark.worker import settle
 

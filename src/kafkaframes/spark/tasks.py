@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from kafkaframes.scan.columns import Column, rebatch
-from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Slice
+from kafkaframes.scan.columns import Column
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.scan.log.planning import Slice
 
 # layout of the rows -> the function that reads a task's work, imported in the worker only
 _READERS = {
@@ -35,6 +36,8 @@ class LogPartition(InputPartition):
 
 def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task, of the table that the options ask for, in Arrow batches of about 1 MB."""
+    from kafkaframes.scan.arrow import rebatch
+
     module, function = _READERS[options.layout]
     yield from rebatch(getattr(import_module(module), function)(work, columns, options))
     settle()

@@ -7,14 +7,17 @@ nothing. For exactly once see ``topic_exactly_once.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_writer import send_task, written_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @tells_plainly

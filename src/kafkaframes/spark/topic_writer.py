@@ -1,6 +1,8 @@
 """``df.write.format("kafka-topic")``: rows into topics; each task sends Arrow batches through a producer of its own.
 
 At least once, as Spark's own sink: a task that Spark repeats writes its rows again.
+
+Spark makes a writer in a planner process to check the columns, and again to commit: neither imports the client.
 """
 
 from __future__ import annotations
@@ -9,19 +11,20 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.write_topic.packing import check_topics, gathered
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.worker import settle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkaframes.client import Producer
 
 _TEXT: Final = ("binary", "string")
 COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -108,6 +111,8 @@ def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dic
 
 def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:
     """Return a producer with large batches, unless the options say otherwise."""
+    from kafkaframes.client import Producer
+
     defaults = {name: value for name, value in _BATCH.items() if name.replace("_", ".") not in options.client}
     return Producer(**{**options.client, **defaults, **settings})
 
@@ -119,6 +124,8 @@ def send_all(
 
     While brokers answer for some rows, the next are taken from Spark: a thread of its own sends, in the rows' order.
     """
+    from kafkaframes.jobs.write_topic.packing import gathered
+
     counts: dict[tuple[str, int], int] = {}
     written = (_written_columns(batch, options) for batch in rows if batch.num_rows)
     with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send") as pool:
@@ -140,6 +147,10 @@ def _count(sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
 
 def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
     """Return the columns that are written, in the types that the producer takes."""
+    import pyarrow as pa
+
+    from kafkaframes.jobs.write_topic.packing import check_topics
+
     arrays, names = [], []
     for name in batch.schema.names:
         column = batch.column(name)
@@ -153,6 +164,9 @@ def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.Re
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if pa.types.is_timestamp(column.type):
         return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", tz=column.type.tz))
     return column

@@ -17,7 +17,8 @@ from tests.spark.truth import CLICKS, SHOP
 
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError, EncodeError, LogDirError
-from kafkaframes.scan.columns import BATCHES, RECORDS, choose_columns, rebatch
+from kafkaframes.scan.arrow import rebatch
+from kafkaframes.scan.columns import BATCHES, RECORDS, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log

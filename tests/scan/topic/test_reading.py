@@ -10,7 +10,8 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.records.build import build_records
-from kafkaframes.scan.columns import arrow_schema, choose_columns
+from kafkaframes.scan.arrow import arrow_schema
+from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.planning import Range
 from kafkaframes.scan.topic.reading import read_range

@@ -6,9 +6,8 @@ import time
 from typing import Any, Final
 
 from kafkaframes.client.sasl import unsecured_token
-from kafkaframes.client.security import jaas, stores
+from kafkaframes.client.security import jaas
 from kafkaframes.client.security.msk import iam_token, is_iam
-from kafkaframes.client.security.tokens import ClientCredentials, named_provider
 from kafkaframes.errors import OptionError
 
 _CLAIM: Final = "unsecuredLoginStringClaim_"
@@ -52,6 +51,8 @@ def resolved(settings: Any) -> dict[str, Any]:
 
 def _token_provider(settings: Any, options: dict[str, str]) -> Any:
     """Return what gives tokens; None where a token itself, or nothing, is given."""
+    from kafkaframes.client.security.tokens import ClientCredentials, named_provider
+
     if settings.sasl_oauthbearer_token_provider is not None:
         return named_provider(settings.sasl_oauthbearer_token_provider)
     url = settings.sasl_oauthbearer_token_endpoint_url
@@ -75,6 +76,8 @@ def _token_provider(settings: Any, options: dict[str, str]) -> Any:
 
 def _endpoint_authorities(options: dict[str, str]) -> str | None:
     """Return what the token endpoint's certificate may come from: the login module's own ``ssl.truststore``."""
+    from kafkaframes.client.security import stores
+
     store = stores.Store(
         "sasl.jaas.config ssl.truststore",
         location=options.get("ssl.truststore.location"),

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError
-from kafkaframes.scan.columns import ARROW_TYPES, DECODED, Column, arrow_schema, choose_columns
+from kafkaframes.scan.arrow import ARROW_TYPES, arrow_schema
+from kafkaframes.scan.columns import DECODED, Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice
 from kafkaframes.scan.log.reading import read_work

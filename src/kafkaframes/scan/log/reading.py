@@ -32,7 +32,8 @@ from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, Batches, End, Flags
-from kafkaframes.scan.columns import TARGET_BYTES, Column, Conversion
+from kafkaframes.scan.arrow import TARGET_BYTES, Conversion
+from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of

@@ -25,7 +25,8 @@ from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, Batches, End, Ints, check_crcs, timestamp_types
-from kafkaframes.scan.columns import TARGET_BYTES, Column, arrow_schema, repeated
+from kafkaframes.scan.arrow import TARGET_BYTES, arrow_schema, repeated
+from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice

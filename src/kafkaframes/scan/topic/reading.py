@@ -16,7 +16,8 @@ from kafkaframes.client import Consumer
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.stretch import Rules, fetches
 from kafkaframes.records.memory import Recycler
-from kafkaframes.scan.columns import Column, Conversion, rebatch
+from kafkaframes.scan.arrow import Conversion, rebatch
+from kafkaframes.scan.columns import Column
 from kafkaframes.scan.ranges import report_loss
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.topic.options import TopicOptions

@@ -1,0 +1,80 @@
+"""What a source of ours adds to a planner process of Spark's: modules that are imported, and CPU time.
+
+Run:      python benchmarks/planner_starts.py [SRC]        (SRC: the folder src of another checkout, for both sides)
+Results:  benchmarks/results/planner_starts.md
+
+Spark starts a Python process to find sources, one for each ``load()``, two for each write and two for each micro-batch
+that is written. Each imports a module of PySpark's and then ours. Here the same imports run in processes of their own,
+all sides in turn, without Spark. Printed are medians of CPU time (user and system), and how many times the bare
+process the whole is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+ROUNDS = 7
+ROOT = Path(__file__).parents[1]
+CLIENT = '{"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}'
+READ = '{"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}'
+VALUE = "StructType([StructField('value', BinaryType())])"
+STEPS = {  # what Spark does: PySpark's module, what of ours is called
+    "find sources": ("lookup_data_sources", "import pyspark_kafka_capture, pyspark_kafka_log, pyspark_kafka_topic"),
+    "load kafka-log": (
+        "create_data_source",
+        "from pyspark_kafka_log import DefaultSource as S; S({'path': '.'}).schema()",
+    ),
+    "load kafka-topic": (
+        "create_data_source",
+        f"from pyspark_kafka_topic import DefaultSource as S; S({READ}).schema()",
+    ),
+    "write kafka-topic": (
+        "write_into_data_source",
+        f"from pyspark_kafka_topic import DefaultSource as S; S({CLIENT}).writer({VALUE}, False)",
+    ),
+    "commit a micro-batch to kafka-topic": (
+        "python_streaming_sink_runner",
+        f"from pyspark_kafka_topic import DefaultSource as S; S({CLIENT}).streamWriter({VALUE}, False).commit([], 0)",
+    ),
+}
+SCRIPT = """
+import json, sys, time
+from pyspark.sql.types import BinaryType, StructField, StructType
+import pyspark.sql.worker.{worker}
+bare = time.process_time(), len(sys.modules)
+{ours}
+print(json.dumps([*bare, time.process_time(), len(sys.modules)]))
+"""
+
+
+def measured(step: str, source: Path) -> list[float]:
+    """Return CPU seconds and modules of the bare process, and of the whole."""
+    worker, ours = STEPS[step]
+    command = [sys.executable, "-c", SCRIPT.format(worker=worker, ours=ours)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(source)}, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    sources = [ROOT / "src", *map(Path, sys.argv[1:2])]
+    print("| step | checkout | bare, CPU s | whole, CPU s | times | modules of ours |\n|---|---|---|---|---|---|")
+    for step in STEPS:
+        runs: dict[Path, list[list[float]]] = {source: [] for source in sources}
+        for _ in range(ROUNDS + 1):  # the first compiles Python files
+            for source in sources:
+                runs[source].append(measured(step, source))
+        for source in sources:
+            bare, before, whole, after = (median(values) for values in zip(*runs[source][1:], strict=True))
+            cells = f"{bare:.2f} | {whole:.2f} | {whole / bare:.1f} | {after - before:.0f}"
+            print(f"| {step} | {'this' if source == sources[0] else 'other'} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

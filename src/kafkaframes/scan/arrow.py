@@ -1,0 +1,145 @@
+"""The columns of a scan in Arrow: their types, and how batches of ``records`` become batches of them.
+
+Spark compares the schema of a source's first batch with its own to the letter: ``binary`` is not ``large_binary``, the
+field of a list is named ``element``, timestamps are microseconds in UTC, strings are no dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.records import arrays
+from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
+
+ARROW_TYPES: dict[str, pa.DataType] = {
+    NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": arrays.INSTANT,
+    HEADERS_TYPE: pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+}
+
+
+class Origin(Protocol):
+    """Where rows come from, a segment or a live topic partition: what all of them say alike."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+
+    @property
+    def path(self) -> str:
+        """The path of the file; empty for a live partition."""
+
+    @property
+    def source(self) -> str:
+        """The log directory that the file lies in; likewise."""
+
+
+# What the origin of records says of all of them.
+_OF_ORIGIN: dict[str, Callable[[Origin], Any]] = {
+    "topic": lambda origin: origin.topic,
+    "partition": lambda origin: origin.partition,
+    "file": lambda origin: origin.path,
+    "source": lambda origin: origin.source,
+}
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema that Spark expects of these columns."""
+    return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
+
+
+class Conversion:
+    """How batches of the room ``records`` become those that Spark asks for: planned once, for a whole task.
+
+    Attributes:
+        schema: of the batches for Spark.
+        sources: the columns of ``records`` that they are made from; one at least, since rows are counted by it.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.schema = arrow_schema(columns)
+        self.sources = tuple(column.source for column in columns if column.source) or ("offset",)
+        self._steps = [(column, _CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
+
+    def batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
+        """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``origin``."""
+        made = [
+            convert(batch.column(column.source)) if column.source else repeated(column, origin, batch.num_rows)
+            for column, convert in self._steps
+        ]
+        return pa.RecordBatch.from_arrays(made, schema=self.schema)
+
+
+def repeated(column: Column, origin: Origin, rows: int) -> pa.Array:
+    """Return a column that says of each row what its origin says."""
+    return arrays.repeated(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
+
+
+def _as_it_is(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _null_where_empty(array: pa.Array) -> pa.Array:
+    """Records without headers have null headers in Spark's Kafka source."""
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, offset=4 * array.offset)
+    there = np.packbits(offsets[1:] > offsets[:-1], bitorder="little")
+    buffers = [pa.py_buffer(there), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(ARROW_TYPES[HEADERS_TYPE], len(array), buffers, children=[array.values])
+
+
+_CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "timestamp": arrays.instants_of,
+    "string": lambda array: array.cast(pa.string()),
+    HEADERS_TYPE: _null_where_empty,
+}
+
+
+TARGET_BYTES = 1 << 20
+
+
+def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BYTES) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in the same order, in batches of about ``target`` bytes; empty batches are left out.
+
+    A row is never cut: one that is larger than the target is a batch of its own.
+    """
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        if waiting and waiting_bytes + batch.nbytes > target:
+            yield _joined(waiting)
+            waiting, waiting_bytes = [], 0
+        if not waiting and batch.nbytes > target // 2:  # joining copies: not worth it for what is nearly there
+            yield from _cut(batch, target)
+        else:
+            waiting.append(batch)
+            waiting_bytes += batch.nbytes
+    if waiting:
+        yield _joined(waiting)
+
+
+def _cut(batch: pa.RecordBatch, target: int) -> Iterator[pa.RecordBatch]:
+    pieces = max(1, round(batch.nbytes / target))
+    rows = -(-batch.num_rows // pieces)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
