@@ -58,8 +58,8 @@ format: setup ## rewrite the sources in the house format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-test: setup ## the whole suite in two processes (under ten minutes on two cores)
-	$(PY) -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
+test: setup ## the whole suite in three processes (under ten minutes on two cores)
+	$(PY) -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder
 
 agreement: setup ## beside Kafka's own verdicts: make agreement DIR=../shared
 	$(PY) -m tests.agreement $(DIR)

@@ -28,7 +28,7 @@ settings.load_profile(os.environ.get("KAFKAFRAMES_PROFILE", "quick"))
 # 20 seconds of CPU time, and a tenth of what short tests take afterwards (2026-11-22).
 gc.disable()
 
-_LONG_TESTS = {"examples", "cli", "testing"}  # few that take seconds each
+_LONG_TESTS = {"examples", "cli", "spark", "testing"}  # few that take seconds each
 _SHORT_TESTS = {"append", "messages", "spec", "wire"}  # thousands that take milliseconds each
 
 SMALL_SPARK = {
@@ -52,8 +52,9 @@ def spark():
 def pytest_collection_modifyitems(items):
     """Say what ``--dist loadgroup`` gives to one process together, in the order in which it is to begin.
 
-    All that shares the Spark session, first, as it takes longest; then file by file, those of few long tests early, so
-    that both processes end at one time. Handing out fifteen thousand tests one by one costs half a minute.
+    All that shares the Spark session, first, as it takes longest: its process waits for Spark most of the time, so
+    ``make test`` starts one more than there are cores. Then file by file, those of few long tests early, so that all
+    processes end at one time. Handing out fifteen thousand tests one by one costs half a minute.
     """
     items.sort(key=_place_in_line)
     for item in items:

@@ -282,9 +282,11 @@ class TestWhatAnswersShow:
             yield offset.to_bytes(8, "big")
 
     @pytest.mark.parametrize("rules", HIDING.values(), ids=HIDING)
-    @pytest.mark.parametrize(("api", "version", "number"), ALL_CASES, ids=lambda one: getattr(one, "name", str(one)))
-    def test_nothing_of_a_hidden_topic(self, cluster, rules, api, version, number):
-        self.check(cluster, rules, api, version, number)
+    @pytest.mark.parametrize("name", sorted({api.name for api, _, _ in ALL_CASES}))
+    def test_nothing_of_a_hidden_topic(self, cluster, rules, name):
+        for api, version, number in ALL_CASES:
+            if api.name == name:
+                self.check(cluster, rules, api, version, number)
 
     @given(st.lists(ANY_RULE, max_size=5), st.sampled_from(ALL_CASES))
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

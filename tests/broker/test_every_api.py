@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.versions import at_every_version
 
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.table import all_apis
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
-CASES = [
-    pytest.param(api, version, id=f"{api.name}-{version}")
-    for api in all_apis().values()
-    for version in range(api.range[0], api.range[1] + 1)
-]
-
+of_each_version = at_every_version("api", lambda api: range(api.range[0], api.range[1] + 1))
+of_each_api = pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
 
 # Defaults that close the connection.
 FIELDS = {
@@ -23,7 +20,8 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@of_each_api
+@of_each_version
 def test_a_request_of_defaults_is_answered(asker, api, version):
     answer = asker.ask(api.name, version, **FIELDS.get(api.name, {}))
     if answer is None:  # Produce of defaults has acks 0
@@ -32,7 +30,8 @@ def test_a_request_of_defaults_is_answered(asker, api, version):
         assert answer.spec.api_key == api.key
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@of_each_api
+@of_each_version
 def test_every_truncation_closes_the_connection_or_is_answered(asker, api, version):
     frame = encode_request(message(f"{api.name}Request")(), version, client_id="test")
     for end in range(len(frame)):
@@ -44,7 +43,8 @@ def test_every_truncation_closes_the_connection_or_is_answered(asker, api, versi
         assert answer is None or isinstance(answer, Later) or answer.spec.api_key == api.key
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@of_each_api
+@of_each_version
 def test_a_byte_too_many_is_not_looked_at(asker, api, version):
     """Kafka 4.3.1 answered Metadata 4, ListGroups 0 and ApiVersions 0 with bytes behind them (asked 2026-11-22)."""
     body = message(f"{api.name}Request")()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.versions import at_every_version
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.api import CloseConnection, Later
@@ -103,15 +104,12 @@ def test_unknown_names_are_refused(faulty):
         faulty.faults.on("Produce", color="red")
 
 
-@pytest.mark.parametrize(
-    ("api", "version"),
-    [(api.name, version) for api in all_apis().values() for version in range(api.range[0], api.range[1] + 1)],
-)
+@pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
+@at_every_version("api", lambda api: range(api.range[0], api.range[1] + 1))
 def test_every_api_can_be_answered_with_an_error(faulty, api, version):
-    faulty.faults.on(api).error(41)
-    body = message(f"{api}Request")()
-    answer = faulty.ask(api, version, body=body)
-    assert answer is None or answer.spec.name == f"{api}Response"
+    faulty.faults.on(api.name).error(41)
+    answer = faulty.ask(api.name, version, body=message(f"{api.name}Request")())
+    assert answer is None or answer.spec.name == f"{api.name}Response"
 
 
 def test_an_error_names_what_was_asked_for(faulty):

@@ -1,5 +1,6 @@
 """Columns say what the Python values say, on every vector and on damaged copies of it; and the public functions."""
 
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -26,8 +27,13 @@ VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin
 TYPES = {name: number for number, name in layout.TIMESTAMP_TYPES.items()}
 
 
+@lru_cache(maxsize=1)  # asked again for other sizes of a chunk
 def rows_of_values(data, rules=MEMORY):
     """What the columns must say, from the Python values."""
+    return list(_rows_of_values(data, rules))
+
+
+def _rows_of_values(data, rules):
     for batch in read_values(data, rules=rules):
         for record in batch.records:
             yield {
@@ -76,7 +82,7 @@ SIZES = ("key_size", "value_size")  # where one of these is wanted, the columns 
 
 def assert_same(data, *, rules=MEMORY, chunk_bytes=1 << 20):
     """The columns, made the long way and the short, say what the values say; both report the same damage."""
-    expected = list(rows_of_values(data, rules))
+    expected = rows_of_values(data, rules)
     errors = []
     for without in ((), SIZES):
         columns = tuple(name for name in COLUMNS if name not in without)

@@ -1,4 +1,4 @@
-"""What Spark's Python processes import: an executor's worker before its first row, a planner process before its answer."""
+"""What Spark's Python processes import: a worker before its first row, a planner process before its answer."""
 
 import json
 import subprocess

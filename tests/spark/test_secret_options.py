@@ -10,11 +10,12 @@ import pytest
 import kafkaframes
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import is_secret
 from kafkaframes.jobs.write_topic.sequence_server import Door
 from kafkaframes.spark.builder import default_config
 from kafkaframes.spark.exactly_once_task import Work
+from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
 from kafkaframes.spark.log_options import log_options
 from kafkaframes.spark.topic_options import topic_options, topic_write_options
 from kafkaframes.storage.files.filesystem import store_of
@@ -71,15 +72,15 @@ def test_what_tasks_are_given_does_not_show_it():
 
 
 @pytest.mark.spark
-def test_queries_do_not_show_it(spark, servers, topic, tmp_path, capfd, caplog):
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL", "SSL"])
+def test_queries_do_not_show_it(spark, servers, topic, tmp_path, capfd, caplog, protocol):
     secrets = {name: TEXTS[1] if "jaas" in name else MARK for name in NAMES}
-    options = {"kafka.bootstrap.servers": servers, **secrets}
-    for more in ({}, {"kafka.security.protocol": "SASL_SSL"}, {"kafka.security.protocol": "SSL"}):
-        given = {**options, **more, "kafka.default.api.timeout.ms": "1000", "kafkaConsumer.pollTimeoutMs": "1000"}
-        writing = {name: text for name, text in given.items() if name.startswith("kafka.")}
-        assert MARK not in batch(spark, given)
-        assert MARK not in write(spark, writing)
-        assert MARK not in stream(spark, given, writing, tmp_path / f"c{len(more)}{more}".replace(":", "-"))
+    waits = {"kafka.default.api.timeout.ms": "1000", "kafkaConsumer.pollTimeoutMs": "1000"}
+    options = {"kafka.bootstrap.servers": servers, "kafka.security.protocol": protocol, **secrets, **waits}
+    writing = {name: text for name, text in options.items() if name.startswith("kafka.")}
+    assert MARK not in batch(spark, options)
+    assert MARK not in write(spark, writing)
+    assert MARK not in stream(spark, options, writing, tmp_path / "checkpoint")
     assert "kafka-topic" in executions(spark)
     assert MARK not in executions(spark)
     captured = capfd.readouterr()
@@ -87,9 +88,9 @@ def test_queries_do_not_show_it(spark, servers, topic, tmp_path, capfd, caplog):
 
 
 def batch(spark, options) -> str:
-    found = spark.read.format("kafka-topic").options(**options, subscribe="flights").load()
-    text = plans(found.groupBy("partition").count())
-    return text + attempt(found.limit(2).collect) + attempt(lambda: found.groupBy("partition").count().collect())
+    rows = spark.read.format("kafka-topic").options(**options, subscribe="flights").load()
+    counted = rows.groupBy("partition").count()
+    return plans(counted) + attempt(counted.collect)
 
 
 def write(spark, options) -> str:
@@ -150,11 +151,20 @@ def text_of(row) -> str:
     return "".join(str(getattr(row, part)()) for part in parts if hasattr(type(row), part) or part in dir(row))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_table_is_described_with_it(name):
+    secret = {name: TEXTS[1] if "jaas" in name else MARK}
+    table = {"provider": "kafka-topic", "kafka.bootstrap.servers": "h:1", "subscribe": "flights"}
+    source = KafkaTopicDataSource(table | secret)
+    with pytest.raises(OptionError, match=f"option {name} would be kept in the catalog") as caught:
+        source.schema()
+    assert MARK not in str(caught.value)
+
+
 @pytest.mark.spark
 def test_a_catalog_keeps_none(spark, servers):
-    for name in NAMES:
-        given = {"kafka.bootstrap.servers": servers, name: TEXTS[1] if "jaas" in name else MARK, "subscribe": "flights"}
-        check_refused(spark, "kafka-topic", given)
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "flights"}
+    check_refused(spark, "kafka-topic", given | {"kafka.sasl.jaas.config": TEXTS[1]})
     check_refused(spark, "kafka-log", {"path": f"s3://me:{MARK}@bucket/logs"})
     assert "hidden" not in [table.name for table in spark.catalog.listTables()]
 

@@ -3,7 +3,7 @@
 ``Producer``, ``Consumer`` and ``Admin`` for plain code, their ``Async`` twins on an event loop. Versions are
 negotiated with each broker, as far back as 0.8.
 
-Names are imported when they are first used: whoever reads settings alone (Spark, at each ``load()``) loads no client.
+Names are imported when they are first used: to read settings alone, as Spark does at each ``load()``, loads no client.
 """
 
 from importlib import import_module

@@ -1,6 +1,6 @@
 """Laws that hold for every message at every version, whatever the value. A new spec needs no new test.
 
-Values are drawn from the plan by a seed (``values.py``); ids read as a report: ``MetadataResponse-v12``.
+Values are drawn from the plan by a seed (``values.py``).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import warnings
 from dataclasses import replace
 
 import pytest
-from tests.protocol.messages.values import every_pair, make_value
+from tests.protocol.messages.values import make_value
+from tests.versions import at_every_version
 
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.spec import catalog
 
 SEEDS = range(25) if os.environ.get("KAFKAFRAMES_PROFILE") == "deep" else range(2)
-PAIRS = [pytest.param(name, version, id=f"{name}-v{version}") for name, version in every_pair()]
+of_each_version = at_every_version("name", lambda name: catalog.load(name).valid_versions)
 
 
 def _outcome(read):
@@ -44,7 +45,8 @@ def _damaged(data, rng):
     )
 
 
-@pytest.mark.parametrize(("name", "version"), PAIRS)
+@pytest.mark.parametrize("name", catalog.names())
+@of_each_version
 def test_what_is_written_is_read(name, version):
     """decode(encode(x)) == x in both modes; the bytes are canonical; size is their number; the twin does the same."""
     cls = message(name)
@@ -65,7 +67,8 @@ def test_what_is_written_is_read(name, version):
                 cls.decode(data + b"more", version)
 
 
-@pytest.mark.parametrize(("name", "version"), PAIRS)
+@pytest.mark.parametrize("name", catalog.names())
+@of_each_version
 def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name, version):
     cls = message(name)
     codec = cls.codec(version)
@@ -83,7 +86,8 @@ def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name,
                     assert outcome[0].encode(version) == bad[: outcome[1]]  # strict accepts what we would write
 
 
-@pytest.mark.parametrize(("name", "version"), PAIRS)
+@pytest.mark.parametrize("name", catalog.names())
+@of_each_version
 def test_a_message_that_is_cut_is_an_error_that_names_a_byte(name, version):
     cls = message(name)
     data = make_value(cls, version, 3).encode(version)
@@ -94,7 +98,8 @@ def test_a_message_that_is_cut_is_an_error_that_names_a_byte(name, version):
         assert caught.value.position <= cut
 
 
-@pytest.mark.parametrize(("name", "version"), PAIRS)
+@pytest.mark.parametrize("name", catalog.names())
+@of_each_version
 def test_the_json_form_leads_back_to_the_value(name, version):
     cls = message(name)
     value = make_value(cls, version, 4, unknown_tags=True)
@@ -124,14 +129,11 @@ def _with_tags(spec):
     ]
 
 
-TAGGED = [
-    pytest.param(name, version, id=f"{name}-v{version}")
-    for name in catalog.names()
-    for version in sorted(set(_with_tags(catalog.load(name))))
-]
+TAGGED = {name: versions for name in catalog.names() if (versions := sorted(set(_with_tags(catalog.load(name)))))}
 
 
-@pytest.mark.parametrize(("name", "version"), TAGGED)
+@pytest.mark.parametrize("name", TAGGED)
+@at_every_version("name", TAGGED.get)
 def test_tagged_fields_may_be_added_to_a_version_that_exists(name, version):
     """KIP-482: who does not know a tag keeps it and passes it on; who knows it reads a default where it is missing."""
     new, old = message(name), class_of(_without_tags(catalog.load(name)))
