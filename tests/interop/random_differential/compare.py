@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.interop.random_differential.named import failed_inside, name_of
+from tests.interop.random_differential.named import Named, failed_inside, name_of
 from tests.interop.random_differential.requests import Asked
 from tests.interop.random_differential.symbols import Memory
 
@@ -85,10 +85,19 @@ def _decoded(text: str | None) -> Any:
 
 def differences(asked: Asked, ours: Any, theirs: Any) -> list[Difference]:
     """Return the differences without a name."""
-    found = _walk(ours, theirs, "$")
-    return [
-        one for one in found if name_of(asked.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs) is None
-    ]
+    return [one for one in _walk(ours, theirs, "$") if _name(asked, one) is None]
+
+
+def has_parted(asked: Asked, ours: Any, theirs: Any) -> bool:
+    """Return whether the two have not done the same, for a reason that has a name."""
+    if ours == theirs:
+        return False
+    names = (_name(asked, one) for one in _walk(ours, theirs, "$"))
+    return any(name is not None and name.parts for name in names)
+
+
+def _name(asked: Asked, one: Difference) -> Named | None:
+    return name_of(asked.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs)
 
 
 def _walk(ours: Any, theirs: Any, path: str) -> Iterator[Difference]:

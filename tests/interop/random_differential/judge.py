@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.interop.random_differential.compare import Difference, differences, plain
+from tests.interop.random_differential.compare import Difference, differences, has_parted, plain
 from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
 from tests.interop.random_differential.requests import RECONNECT, WAIT, Asked, draw_request, opening
 from tests.interop.random_differential.share import share_episode
@@ -95,8 +95,8 @@ class Judge:
                 if first is SILENT and second is SILENT:
                     parked.append(self._park(position, one, ours, theirs))
                     continue
-                answer = plain(theirs.memory, one, second)
-                found = differences(one, plain(ours.memory, one, first), answer)
+                mine, answer = plain(ours.memory, one, first), plain(theirs.memory, one, second)
+                found = differences(one, mine, answer)
                 if self.heard is not None:
                     self.heard.append((one, answer))
                 if found and (not last_only or position == len(asked) - 1):
@@ -104,6 +104,8 @@ class Judge:
                     if seen is None:
                         return finding
                     seen.append(finding)
+                if has_parted(one, mine, answer):
+                    break
                 self._settle(ours, theirs, one, first)
                 found_late = self._unpark(parked, ours, theirs, asked)
                 if found_late is not None and not last_only:
@@ -112,10 +114,7 @@ class Judge:
                         return finding
                     seen.append(finding)
         finally:
-            self._clean(ours, theirs)
-            for _, _, _, mine, other in parked:
-                mine.close()
-                other.close()
+            self._clean(ours, theirs, parked)
         return None
 
     @staticmethod
@@ -211,10 +210,13 @@ class Judge:
                 return
             time.sleep(0.005)
 
-    def _clean(self, ours: Side, theirs: Side) -> None:
-        """Delete the topics of an episode on both sides."""
+    def _clean(self, ours: Side, theirs: Side, parked: Sequence[Any]) -> None:
+        """Delete the topics of an episode on both sides, and close what still waits."""
         for side in (ours, theirs):
             delete_topics(side)
+        for *_, mine, other in parked:
+            mine.close()
+            other.close()
 
     # ------------------------------------------------------------------------------------------------ a campaign
 

@@ -20,12 +20,14 @@ class Named:
         path: a pattern for the field, as in ``$.topics[].errorCode``.
         reason: why it is there, for the docs.
         when: of our value and Kafka's; always by default.
+        parts: from here on the two have not done the same: the episode ends.
     """
 
     apis: str
     path: str
     reason: str
     when: Callable[[Any, Any], bool] = field(default=lambda ours, theirs: True)
+    parts: bool = False
 
     @property
     def shown(self) -> str:
@@ -140,6 +142,13 @@ NAMED = (
         r"\.responses\[\]\.errorCode$",
         "of two wrong changes in one resource Kafka answers the one that its hash table has first",
         either((42, 40)),
+    ),
+    Named(
+        "DeleteGroups",
+        r"\.results\[\]$",
+        "Kafka fails (UNKNOWN_SERVER_ERROR) where offsets of a share group were set for an unknown partition",
+        failed_inside,
+        parts=True,
     ),
     Named("CreateTopics", r"\.topicId$", "Kafka gives an id to a topic that it only validates"),
     Named("ListOffsets", r"\.timestamp$", "a marker's time", both_now),
