@@ -12,6 +12,7 @@ from tests.soak.producer_schedules import (
     NODES,
     OUT_OF_ORDER,
     PARTITIONS,
+    SCRIPTS,
     STALE_LEADER,
     TOO_LARGE,
     Simulation,
@@ -333,6 +334,11 @@ class Schedules(RuleBasedStateMachine):
 
 
 TestSchedules = Schedules.TestCase
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_schedules_that_chance_does_not_find(script):
+    script()
 
 
 def test_schedules_by_chance():

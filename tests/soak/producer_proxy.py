@@ -18,12 +18,13 @@ import contextlib
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.client import AsyncProducer, Consumer, RecordMetadata
+from kafkaframes.client import Admin, AsyncProducer, Consumer, NewTopic, RecordMetadata
 from kafkaframes.errors import KafkaframesError, MaybeWrittenError
 
 MODES = ("idempotent", "transactions", "one", "none")
@@ -229,18 +230,43 @@ def unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
     return wrong
 
 
-async def campaign(seeds: Iterable[int], modes: tuple[str, ...], *, records: int = 120) -> Counter[str]:
-    """Run all seeds, a mode after the other; return how many runs of each mode went wrong, and what was seen."""
+def create(servers: str, topic: str) -> None:
+    """Make a run's topic."""
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=topic, num_partitions=PARTITIONS)])
+
+
+@contextlib.contextmanager
+def embedded(port: int) -> Iterator[int]:
+    """Run a broker whose clients are sent to ``port``; gives its own."""
+    with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", port))]) as broker:
+        yield broker.port
+
+
+async def campaign(
+    seeds: Iterable[int],
+    modes: tuple[str, ...],
+    *,
+    records: int = 120,
+    broker: Callable[[int], AbstractContextManager[int]] = embedded,
+) -> Counter[str]:
+    """Run all seeds, a mode after the other; return how many runs of each mode went wrong, and what was seen.
+
+    Args:
+        seeds: of the runs.
+        modes: in turn.
+        records: of each run.
+        broker: starts a broker that sends its clients to a port; gives the port that it listens on.
+    """
     counts: Counter[str] = Counter()
     proxy = Proxy(random.Random(0))
     server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", port))]) as broker:
-            proxy.target = broker.port
+        with broker(port) as proxy.target:
             for seed in seeds:
                 mode, topic, servers = modes[seed % len(modes)], f"run-{seed}", f"127.0.0.1:{port}"
-                broker.create_topic(topic, partitions=PARTITIONS)
+                await asyncio.to_thread(create, servers, topic)
                 outcome = await run(proxy, servers, mode, seed=seed, topic=topic, records=records)
                 log = await asyncio.to_thread(read, servers, topic)
                 judge(f"seed {seed} ({mode})", faults(mode, outcome, log), outcome, counts)

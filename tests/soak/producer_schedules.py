@@ -17,8 +17,10 @@ handle these.
 Before KIP-890 a transaction's marker does not raise the epoch: a late batch of an aborted transaction gets into the log
 behind it. No client can prevent that; how often it happens is counted.
 
-A schedule is a seed. At its end all is healed, and must come to an end. ``tests/client/test_sequencing.py`` lets
-hypothesis choose the schedules. Prints how many were explored, and what happened in them.
+A schedule is a seed. At its end all is healed, and must come to an end; then every partition must take a new batch.
+``SCRIPTS`` are schedules that chance does not find: each was written for a fault of ``producer_mutants.py``.
+``tests/client/test_sequencing.py`` lets hypothesis choose the schedules. Prints how many were explored, and what
+happened in them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, Networ
 
 NODES, PARTITIONS = 2, 2
 KEPT = 5
-LARGEST = 2**31 - 1
+LARGEST, LARGEST_EPOCH = 2**31 - 1, 2**15 - 1
 TIMEOUT_S = 10.0
 MODES = ("idempotent", "transactions", "plain")
 STALE_LEADER, TOO_LARGE, FEW_REPLICAS, TOO_FEW_AFTERWARDS, FENCED, OUT_OF_ORDER = 6, 10, 19, 20, 47, 45
@@ -90,10 +92,12 @@ class Log:
         return Log(epoch=self.epoch, batches=self.batches.copy())
 
     def mark(self, producer: Producer) -> None:
-        """Take a transaction's marker, which has the epoch of the next one (KIP-890)."""
-        if self.epoch is not None and self.epoch.producer_id == producer.producer_id:
-            self.epoch = producer
-            self.batches.clear()
+        """Take a transaction's marker, which has the epoch of the next one (KIP-890).
+
+        Where the producer has not written yet there is no marker: the coordinator refuses a late batch, by its epoch.
+        """
+        self.epoch = producer
+        self.batches.clear()
 
 
 @dataclass(eq=False)
@@ -126,6 +130,7 @@ class Simulation:
         self.stamps: dict[Batch, Stamp | None] = {}  # of each batch that was written, the last
         self.attempts: Counter[Batch] = Counter()
         self.goes_again: set[TopicPartition] = set()
+        self.without_cause: set[Batch] = set()  # refused as out of order, and were not
         self.now = 0.0
         self.machine = Sequencer(
             most_in_flight=most_in_flight,
@@ -134,8 +139,9 @@ class Simulation:
             backoff_s=lambda attempt: 0.1 * min(attempt + 1, 5),
         )
         self.machine.transactional = mode == "transactions"
+        self.granted = Producer(1, epoch)  # the id and epoch that the coordinator knows
         if mode != "plain":
-            self.machine.set_producer(Producer(1, epoch))
+            self.machine.set_producer(self.granted)
         self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
         if first_sequence:
             for one in self.partitions:
@@ -258,8 +264,15 @@ class Simulation:
         if self.leaders[batch.partition] != chosen.node:
             fault = STALE_LEADER
         code, offset = fault, -1
+        if fault == OUT_OF_ORDER:
+            self.without_cause.add(batch)
         if fault in (0, TOO_FEW_AFTERWARDS):
-            code, offset = self.logs[batch.partition].append(stamp, self.values[batch], transaction)
+            log = self.logs[batch.partition]
+            before = len(log.records)
+            code, offset = log.append(stamp, self.values[batch], transaction)
+            if len(log.records) > before and transaction in self.ended_transactions:
+                assert not self.raises_epochs, "a batch of a transaction that has ended"
+                self.seen["batches behind the end of their transaction, before KIP-890"] += 1
             code = code or fault
         if chosen.is_open:
             chosen.answers.append((batch, code, offset))
@@ -289,6 +302,7 @@ class Simulation:
         if self.machine.open_batches:
             return
         commit = commit and not self.machine.must_abort
+        assert self.machine.producer == self.granted, "ends a transaction under an epoch that no coordinator knows"
         producer_id, epoch = self.machine.producer
         is_raised = self.raises_epochs or self.machine.must_abort  # by the marker, or by InitProducerId behind it
         raised = Producer(producer_id, epoch + 1) if is_raised else self.machine.producer
@@ -298,6 +312,7 @@ class Simulation:
                 for log in self.logs.values() if self.raises_epochs else ():
                     log.mark(raised)
         self.seen["transactions committed" if commit else "transactions aborted"] += 1
+        self.granted = raised
         self.machine.set_producer(raised)
         self.transaction += 1
 
@@ -312,6 +327,7 @@ class Simulation:
         before, self.stamps[batch] = self.stamps.get(batch), batch.number
         self.attempts[batch] += 1
         assert self.attempts[batch] <= self.retries + 1, "too many attempts"
+        assert not self.machine.must_abort, "goes out in a transaction that must be aborted"
         under_way = [other for one in self.wires for other in one.waiting if other.partition == batch.partition]
         assert batch.partition not in self.goes_again or not under_way, "overtakes what goes again"
         self.goes_again.discard(batch.partition)
@@ -322,6 +338,9 @@ class Simulation:
                 assert other in wire.waiting or is_absent, "an earlier batch is open, and not on the same connection"
         if batch.number is None:
             return
+        assert batch.number.producer.epoch <= LARGEST_EPOCH, "there is no such epoch"
+        first = min(other.order for other in same if other not in self.results and self.stamps.get(other))
+        assert batch.order - first < KEPT, "leaders would not know one before it again"
         if before is None:
             self.check_new(batch, batch.number.producer, same)
         elif before != batch.number:
@@ -341,11 +360,19 @@ class Simulation:
         """Check that a failure has a cause, and that what is not written cannot be."""
         cause = error.__cause__ if isinstance(error, MaybeWrittenError) else error
         may_retry = batch.attempts < self.retries and self.now - batch.created < TIMEOUT_S
-        if isinstance(cause, BrokerError) and cause.code == OUT_OF_ORDER and may_retry:
-            assert any(
-                result[1] is not None and other.partition == batch.partition and other.order < batch.order
+        is_founded = batch not in self.without_cause
+        if isinstance(cause, BrokerError) and cause.code == OUT_OF_ORDER and may_retry and is_founded:
+            before = [
+                (other, result[1])
                 for other, result in self.results.items()
-            ), "out of order was final, and no earlier batch had failed"
+                if result[1] is not None and other.partition == batch.partition and other.order < batch.order
+            ]
+            assert before, "out of order was final, and no earlier batch had failed"
+            if isinstance(error, MaybeWrittenError) and self.mode == "idempotent":
+                epoch = self.stamps[batch].producer
+                absent = [other for other, reason in before if not isinstance(reason, MaybeWrittenError)]
+                same = [other for other in absent if self.stamps.get(other) and self.stamps[other].producer == epoch]
+                assert not same, "of unknown fate, and a batch before it is not written"
         if not isinstance(error, MaybeWrittenError) and self.stamps.get(batch) is not None:
             assert not self.can_be_written(batch), f"reported as not written ({error}), and may be"
 
@@ -384,6 +411,17 @@ class Simulation:
         assert self.machine.open_bytes == 0
         assert self.results.keys() == self.values.keys(), "a batch has no result"
 
+    def check_goes_on(self) -> None:
+        """Check that each partition takes a new batch, and that it is acknowledged."""
+        if self.machine.must_abort:
+            self.end_transaction(commit=False, answers_lost=0)
+        known = set(self.values)
+        for partition in range(PARTITIONS):
+            self.put(partition, 1)
+        self.heal()
+        failed = [self.results[batch][1] for batch in self.values.keys() - known if self.results[batch][1] is not None]
+        assert not failed, f"healed, and takes nothing: {failed}"
+
     def leftovers(self) -> None:
         """Let the brokers handle what is left of connections that are gone."""
         for number, wire in enumerate(self.wires):
@@ -403,9 +441,7 @@ class Simulation:
             elif self.mode != "plain":
                 assert times <= 1, f"of unknown fate, and {times} times in the log"
             if error is not None:
-                transaction = self.transaction_of[batch]
-                assert not self.ended_transactions.get(transaction), "committed without a record"
-                self.seen["late batches of aborted transactions"] += times and transaction in self.ended_transactions
+                assert not self.ended_transactions.get(self.transaction_of[batch]), "committed without a record"
         if self.mode != "plain":
             self.check_order()
 
@@ -473,11 +509,107 @@ def explore(seed: int) -> Counter[str]:
         events[name][1]()
     if rng.random() < 0.5:
         simulation.leftovers()
+    finish(simulation)
+    return simulation.seen
+
+
+def finish(simulation: Simulation) -> None:
+    """Heal everything, compare, and see that it goes on."""
     simulation.heal()
     simulation.end_transaction(commit=True, answers_lost=0)
     simulation.leftovers()
     simulation.check()
-    return simulation.seen
+    simulation.check_goes_on()
+    simulation.end_transaction(commit=True, answers_lost=0)
+    simulation.check()
+
+
+def _begin(mode: str) -> Simulation:
+    """Return a schedule whose first batch was acknowledged, on the first connection."""
+    simulation = Simulation(mode=mode, most_in_flight=5, retries=LARGEST, epoch=0)
+    simulation.put(0, 1)
+    simulation.send(0)
+    simulation.handle(0)
+    simulation.deliver(0)
+    return simulation
+
+
+def late_copies_of_what_expired() -> None:
+    """A batch behind one of unknown fate is out of order, may still come to the log, and one behind it is absent."""
+    simulation = _begin("idempotent")
+    simulation.put(0, 1)
+    simulation.send(0)
+    simulation.handle(0, fault=TOO_LARGE)  # absent, under the first epoch: says nothing of what comes under the next
+    simulation.deliver(0)
+    simulation.put(0, 1)
+    simulation.send(0)
+    simulation.handle(0)
+    simulation.deliver(0)
+    simulation.put(0, 1)
+    simulation.pass_time(5.0)
+    simulation.put(0, 1)
+    for _ in range(2):
+        simulation.send(0)
+    simulation.cut(0, kept=2)
+    simulation.pass_time(1.0)
+    simulation.put(0, 1)
+    for _ in range(3):
+        simulation.send(0)
+    simulation.move(0)
+    for _ in range(2):
+        simulation.handle(1)
+    simulation.move(0)
+    simulation.handle(1, fault=TOO_LARGE)
+    for _ in range(3):
+        simulation.deliver(1)
+    simulation.pass_time(5.0)  # the first of the three expires
+    simulation.send(0)
+    simulation.handle(1)
+    simulation.deliver(1)
+    finish(simulation)
+
+
+def late_copies_behind_an_epoch() -> None:
+    """As before, and nothing under the epoch is known to be absent but what was absent under the one before."""
+    simulation = _begin("idempotent")
+    simulation.put(0, 1)
+    simulation.send(0)
+    simulation.handle(0, fault=TOO_LARGE)
+    simulation.deliver(0)
+    simulation.put(0, 1)
+    simulation.pass_time(5.0)
+    simulation.put(0, 1)
+    for _ in range(2):
+        simulation.send(0)
+    simulation.cut(0, kept=2)
+    simulation.pass_time(5.5)
+    simulation.send(0)
+    simulation.handle(1)
+    simulation.deliver(1)
+    finish(simulation)
+
+
+def out_of_order_without_a_cause() -> None:
+    """A leader has lost what it knew: the epoch is raised outside of transactions, and one must be aborted at once."""
+    for mode in ("idempotent", "transactions"):
+        simulation = _begin(mode)
+        simulation.put(0, 1)
+        batch = list(simulation.values)[-1]
+        simulation.send(0)
+        simulation.handle(0, fault=OUT_OF_ORDER)
+        simulation.deliver(0)
+        if mode == "transactions":
+            assert batch in simulation.results, "waits in a transaction that must be aborted"
+        else:
+            simulation.pass_time(1.0)
+            simulation.send(0)
+            stamp = simulation.stamps[batch]
+            assert stamp is not None
+            assert stamp.producer.epoch == 1, "goes again under a sequence that was refused for good"
+        finish(simulation)
+
+
+SCRIPTS = (late_copies_of_what_expired, late_copies_behind_an_epoch, out_of_order_without_a_cause)
 
 
 def main() -> None:
@@ -487,6 +619,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
     options = parser.parse_args()
     seen: Counter[str] = Counter()
+    for script in SCRIPTS:
+        script()
     for number in range(options.schedules):
         try:
             seen += explore(options.seed + number)

@@ -122,7 +122,6 @@ class Line:
 
     def see_absent(self, batch: Batch) -> None:
         """Remember that a batch will never be in the log under its sequence."""
-        batch.in_doubt = False
         self.is_broken = True
         self.absent_from = batch.order if self.absent_from is None else min(self.absent_from, batch.order)
 

@@ -1,0 +1,35 @@
+"""Our producer before Apache Kafka, on connections that a proxy delays and cuts: nothing twice, lost or out of order.
+
+``KAFKAFRAMES_RUNS`` says how many runs there are, ``KAFKAFRAMES_SEED`` which is the first; the modes take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+from tests.interop import brokers
+from tests.soak.producer_proxy import MODES, campaign
+
+VERSION = "4.3.1"
+
+
+def test_cut_connections_do_no_harm(oracle, tmp_path):
+    module = brokers.real_kafka(oracle)
+    try:
+        module.fetch(VERSION)
+    except module.KafkaFailed as failure:
+        pytest.skip(f"Kafka {VERSION} cannot be fetched: {failure}")
+
+    @contextlib.contextmanager
+    def kafka(port):
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        with brokers.Kafka(module, VERSION)(tmp_path, advertised) as node:
+            yield node.port
+
+    first, runs = int(os.environ.get("KAFKAFRAMES_SEED", "1")), int(os.environ.get("KAFKAFRAMES_RUNS", "8"))
+    counts = asyncio.run(campaign(range(first, first + runs), MODES, broker=kafka))
+    print(dict(counts))
+    assert (counts["runs"], counts["wrong"]) == (runs, 0)
