@@ -10,7 +10,7 @@ from tests.spark.truth import SHOP
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Producer
-from kafkaframes.testing.external import ExternalBroker
+from kafkaframes.testing.plugin import ExternalBroker
 
 
 @pytest.fixture(scope="module")

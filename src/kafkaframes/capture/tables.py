@@ -1,4 +1,4 @@
-"""The tables beside the calls: connections, gaps, packets."""
+"""The tables beside the calls: connections, gaps, packets; and columns of calls that are lists."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.columns import Column, schema_of
+from kafkaframes.capture.bodies import ErrorCodes
+from kafkaframes.capture.columns import ERRORS, RECORDS, SET, Column, schema_of
 from kafkaframes.capture.names import Ends, Names, ends_of
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, FileProblem, Ints
+from kafkaframes.records.layout import CODECS
 
 _FLAG_NAMES: Final = ((0x02, "SYN"), (0x10, "ACK"), (0x08, "PSH"), (0x01, "FIN"), (0x04, "RST"), (0x20, "URG"))
 Row = dict[str, Any]
@@ -141,3 +143,42 @@ def _either(ends: list[Ends], inverse: Any, first: Any, one: str, other: str, ki
 def _flags(flags: Ints) -> pa.Array:
     texts = [",".join(name for bit, name in _FLAG_NAMES if number & bit) for number in range(256)]
     return _taken(texts, flags, pa.string())
+
+
+def error_column(found: Sequence[ErrorCodes], valid: Any) -> pa.Array:
+    """Return the column of errors; those of a call in the order in which they were found."""
+    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found)])
+    order = np.argsort(rows, kind="stable")
+    paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in found)])
+    codes = np.concatenate([np.zeros(0, np.int32), *(one.codes for one in found)])
+    structs = pa.StructArray.from_arrays(
+        [paths.take(pa.array(order)), pa.array(codes[order], pa.int32())], fields=list(ERRORS.value_type)
+    )
+    offsets = np.zeros(len(valid) + 1, np.int32)
+    np.cumsum(np.bincount(rows, minlength=len(valid)), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=ERRORS, mask=pa.array(~valid, pa.bool_()))
+
+
+def summary_column(count: int, places: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
+    """Return the column of records, made of columns."""
+    owners = np.concatenate([np.zeros(0, np.int64), *places])
+    table = np.concatenate([np.zeros((0, 72), np.int64), *counts]).reshape(-1, 24, 3)
+    order = np.argsort(owners, kind="stable")
+    owners, table = owners[order], table[order]
+    which, kinds = np.nonzero(table[:, :, 0])
+    sets = pa.StructArray.from_arrays(
+        [
+            pa.array(kinds // 8, pa.int32()),
+            pa.array([*CODECS, *(f"unknown {n}" for n in (5, 6, 7))], pa.string()).take(
+                pa.array(kinds % 8, pa.int64())
+            ),
+            *(pa.array(np.ascontiguousarray(table[which, kinds, place]), pa.int64()) for place in range(3)),
+        ],
+        fields=list(SET),
+    )
+    offsets = np.zeros(count + 1, np.int64)
+    np.add.at(offsets, owners[which] + 1, 1)
+    lists = pa.ListArray.from_arrays(pa.array(np.cumsum(offsets), pa.int32()), sets, type=RECORDS.field("sets").type)
+    return pa.StructArray.from_arrays(
+        [lists, pa.array(cuts, pa.int32())], fields=list(RECORDS), mask=pa.array(~valid, pa.bool_())
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkaframes.testing.control import Control
-    from kafkaframes.testing.external import ExternalBroker
+    from kafkaframes.testing.plugin import ExternalBroker
     from kafkaframes.testing.registry import SchemaRegistry
     from kafkaframes.testing.seeding import seed
 

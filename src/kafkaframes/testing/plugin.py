@@ -12,9 +12,32 @@ Nothing of the package is imported until a fixture is used, so the plugin costs 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+
+
+class ExternalBroker:
+    """The address of a cluster given by ``--kafka-bootstrap``."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+
+    @property
+    def port(self) -> int:
+        """The port of the first address."""
+        return int(self.bootstrap_servers.partition(",")[0].rpartition(":")[2])
+
+    def __getattr__(self, name: str) -> Any:
+        """Skip the test: only an embedded broker has faults, a journal, a clock and so on."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _skip(name)
+
+
+def _skip(name: str) -> NoReturn:
+    pytest.skip(f"kafka_broker.{name} needs the embedded broker, and the tests run against --kafka-bootstrap")
+
 
 _SHOWN = 40
 _BROKERS = pytest.StashKey[list[Any]]()
@@ -62,7 +85,7 @@ def schema_registry() -> Iterator[Any]:
 def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Any]:
     bootstrap = request.config.getoption("--kafka-bootstrap")
     if bootstrap:
-        from kafkaframes.testing.external import ExternalBroker
+        from kafkaframes.testing.plugin import ExternalBroker
 
         yield ExternalBroker(bootstrap)
         return

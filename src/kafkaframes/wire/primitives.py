@@ -242,8 +242,7 @@ read_records, write_records = read_bytes, write_bytes  # KIP-482's RECORDS: byte
 read_compact_records, write_compact_records = read_compact_bytes, write_compact_bytes
 
 
-# type name in a spec -> (read, write), of a version that is not flexible, then of one that is
-FIXED_SIZE: Final = {
+FIXED_SIZE: Final = {  # in bytes, by the type's name in a spec
     "bool": 1,
     "int8": 1,
     "int16": 2,
@@ -254,6 +253,12 @@ FIXED_SIZE: Final = {
     "float64": 8,
     "uuid": 16,
 }
+INTEGER_RANGES: Final = {
+    name: (0, (1 << 8 * size) - 1) if name.startswith("u") else (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1)
+    for name, size in FIXED_SIZE.items()
+    if "int" in name
+}
+# type name in a spec -> (read, write), of a version that is not flexible, then of one that is
 PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
     "bool": (read_bool, write_bool),
     "int8": (read_int8, write_int8),

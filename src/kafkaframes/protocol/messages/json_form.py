@@ -25,18 +25,10 @@ from kafkaframes.protocol.messages._reference import is_default
 from kafkaframes.protocol.messages.codec import Codec
 from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, StructPlan
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
-from kafkaframes.wire.primitives import uuid_from_text, uuid_to_text
+from kafkaframes.wire.primitives import INTEGER_RANGES, uuid_from_text, uuid_to_text
 
 UNKNOWN_TAGS: Final = "_unknownTags"  # no field's name: those begin with a letter
 RECORDS_FORMS: Final = ("empty", "base64", "size")
-_RANGES: Final = {
-    "int8": (-(1 << 7), (1 << 7) - 1),
-    "int16": (-(1 << 15), (1 << 15) - 1),
-    "uint16": (0, (1 << 16) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
-    "uint32": (0, (1 << 32) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-}
 
 
 def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
@@ -192,7 +184,7 @@ def _kind(value: Any) -> str:
 
 
 def _number(name: str) -> Callable[[Any], int]:
-    low, high = _RANGES[name]
+    low, high = INTEGER_RANGES[name]
 
     def take(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -226,7 +218,7 @@ def _float(value: Any) -> float:
 
 _text = _of_type(str, "a text")
 _PRIMITIVES: Final[dict[str, Callable[[Any], Any]]] = {
-    **{name: _number(name) for name in _RANGES},
+    **{name: _number(name) for name in INTEGER_RANGES},
     "bool": _of_type(bool, "true or false"),
     "float64": _float,
     "string": _text,

@@ -12,6 +12,7 @@ from typing import Final
 
 from kafkaframes.protocol.spec.model import NIL_UUID, Default, FieldType
 from kafkaframes.protocol.spec.versions import trimmed, whole
+from kafkaframes.wire.primitives import INTEGER_RANGES
 
 NULL_TEXT: Final = "null"
 _JAVA_DOUBLE = re.compile(
@@ -19,14 +20,6 @@ _JAVA_DOUBLE = re.compile(
     r"|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
 )
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
-_RANGES = {
-    "int8": (-(1 << 7), (1 << 7) - 1),
-    "int16": (-(1 << 15), (1 << 15) - 1),
-    "uint16": (0, (1 << 16) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
-    "uint32": (0, (1 << 32) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-}
 
 
 class BadDefaultError(ValueError):
@@ -53,7 +46,7 @@ def _empty_or_null(text: str, empty: Default, kind: str) -> Default:
 
 
 def _parse_integer(name: str) -> Callable[[str], Default]:
-    low, high = _RANGES[name]
+    low, high = INTEGER_RANGES[name]
 
     def parse(text: str) -> Default:
         hexadecimal = text.startswith("0x")
@@ -120,4 +113,4 @@ _PARSERS: dict[str, Callable[[str], Default]] = {
     "bytes": lambda text: _empty_or_null(text, b"", "bytes field"),
     "records": lambda _text: None,  # the generator never looks at it
 }
-_PARSERS.update({name: _parse_integer(name) for name in _RANGES})
+_PARSERS.update({name: _parse_integer(name) for name in INTEGER_RANGES})

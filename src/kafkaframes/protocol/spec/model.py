@@ -15,24 +15,10 @@ from typing import TypeAlias
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.versions import Versions
+from kafkaframes.wire.primitives import FIXED_SIZE
 
 #: Fixed size in bytes of each primitive type on the wire; ``None``: a length precedes the bytes.
-PRIMITIVES: Mapping[str, int | None] = MappingProxyType(
-    {
-        "bool": 1,
-        "int8": 1,
-        "int16": 2,
-        "uint16": 2,
-        "int32": 4,
-        "uint32": 4,
-        "int64": 8,
-        "float64": 8,
-        "uuid": 16,
-        "string": None,
-        "bytes": None,
-        "records": None,
-    }
-)
+PRIMITIVES: Mapping[str, int | None] = MappingProxyType({**FIXED_SIZE, "string": None, "bytes": None, "records": None})
 #: Types whose values are framed by an API key and a header.
 RPC_TYPES = ("request", "response")
 
