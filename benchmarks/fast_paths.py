@@ -22,10 +22,13 @@ import pyarrow as pa
 from tests.broker.test_short import Pair, repeated
 
 from append import batches as append_sets
+from kafkaframes.broker.api import Later
 from kafkaframes.broker.request import Session
+from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.short_produce import Repeats
-from kafkaframes.protocol.messages import columns
+from kafkaframes.protocol.messages import columns, message
 from kafkaframes.protocol.messages.codec import HotShapes
+from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.protocol.messages.hot import hot_messages
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
@@ -110,6 +113,26 @@ def repeats() -> Iterator[tuple[str, Side, Without]]:
         yield f"repeats: Produce, {size:,} bytes", partial(_often, 1000, partial(pair.short, frame, session)), general
 
 
+def fetches() -> Iterator[tuple[str, Side, Without]]:
+    """Yield a consumer's request without a session, from frame to frame, in front of the dispatcher."""
+    pair, session, fetch = Pair(), Session(), message("FetchRequest")
+    asked = fetch.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
+    body = fetch(max_wait_ms=0, max_bytes=1 << 20, topics=[fetch.FetchTopic(topic="orders", partitions=[asked])])
+    frame, dispatcher = encode_request(body, 12, correlation_id=1, client_id="c"), pair.dispatchers[0]
+
+    def answer() -> None:
+        if pair.short(memoryview(frame), session) is None:
+            request = dispatcher.request_of(frame, session)
+            answered = dispatcher.answer(request)
+            dispatcher.encode(request, answered.answer if isinstance(answered, Later) else answered)
+
+    yield (
+        "short: Fetch v12",
+        partial(_often, 1000, answer),
+        partial(patch.object, ShortWay, "__call__", lambda *_: None),
+    )
+
+
 def decoders() -> Iterator[tuple[str, Side, Without]]:
     """Yield columns of many messages, by straight-line code and by the table."""
     for name, version, value, count, *_ in COLUMNS:
@@ -130,6 +153,7 @@ PATHS = {
     "append": appends,
     "shapes": shapes,
     "repeats": repeats,
+    "fetches": fetches,
     "decoders": decoders,
 }
 

@@ -17,7 +17,6 @@ from kafkaframes.storage.files.names import TopicPartition
 GROUP, TRANSACTION = 0, 1
 _NOT_REQUESTED: Final = -(2**31)
 _ON_SETTINGS: Final = bits_of(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
-HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe."
 _RESOURCE = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 
@@ -43,15 +42,6 @@ def error_of(error: KafkaframesError) -> ErrorCode:
 def client_host(request: Request) -> str:
     """Return the client's address as Kafka stores it: Java's text of an address without a name."""
     return "/" + request.session.peer.rpartition(":")[0]
-
-
-def topics_of(broker: BrokerState, members: list[Any]) -> set[str]:
-    """Return the topics that members of an answer have, are to have, or subscribe to; none that there is not."""
-    found = {name for one in members for name in one.subscribed_topic_names if name in broker.topics}
-    for one in members:
-        for assigned in (one.assignment, getattr(one, "target_assignment", one.assignment)):
-            found.update(row.topic_name for row in assigned.topic_partitions)
-    return found
 
 
 def authorized_operations(request: Request, broker: BrokerState, group_id: str) -> int:

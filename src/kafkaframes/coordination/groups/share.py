@@ -65,6 +65,7 @@ class ShareGroup(Group):
     sessions: dict[str, Timer] = field(default_factory=dict)
 
     type: ClassVar[str] = "share"
+    assignor: ClassVar[str] = "simple"
 
     @property
     def state_name(self) -> str:

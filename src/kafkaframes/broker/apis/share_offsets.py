@@ -1,6 +1,4 @@
-"""Share groups (KIP-932): ShareGroupHeartbeat, ShareGroupDescribe, DescribeShareGroupOffsets, AlterShareGroupOffsets,
-DeleteShareGroupOffsets.
-"""
+"""Offsets of share groups (KIP-932): DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets."""
 
 from __future__ import annotations
 
@@ -8,33 +6,24 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaframes.broker.access import all_denied, denied
+from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import (
     GROUP,
-    HIDDEN_TOPICS,
-    authorized_operations,
-    client_host,
     elsewhere,
     error_of,
     refused,
-    topics_of,
 )
-from kafkaframes.broker.apis._share import is_member_id
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.coordination.groups.consumer import by_topic
-from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
-from kafkaframes.coordination.groups.share_protocol import ShareBeat
+from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _ShareGroupHeartbeat: TypeAlias = RequestOf[kafka.ShareGroupHeartbeatRequest, kafka.ShareGroupHeartbeatResponse]
-    _ShareGroupDescribe: TypeAlias = RequestOf[kafka.ShareGroupDescribeRequest, kafka.ShareGroupDescribeResponse]
     _DescribeShareGroupOffsets: TypeAlias = RequestOf[
         kafka.DescribeShareGroupOffsetsRequest, kafka.DescribeShareGroupOffsetsResponse
     ]
@@ -48,124 +37,6 @@ if TYPE_CHECKING:
 
 _NONE = -1
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-@Api(
-    name="ShareGroupHeartbeat",
-    tier="T6",
-    versions=(1, 1),
-    behaviour="Members of share groups; every partition has a reader, every member a partition.",
-    rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to; all or none"),
-    ),
-)
-def _share_group_heartbeat(request: _ShareGroupHeartbeat, broker: BrokerState) -> Answer:
-    """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
-    body = request.body
-    if not is_member_id(body.member_id):
-        return request.response(error_code=ErrorCode.INVALID_REQUEST)
-    return broker.changes.rows(
-        body.subscribed_topic_names or (),
-        lambda name: denied(request, broker.access, "TOPIC", name),
-        lambda codes: _beaten(request, broker, next(filter(None, codes), ErrorCode.NONE)),
-    )
-
-
-def _beaten(request: _ShareGroupHeartbeat, broker: BrokerState, code: int) -> Answer:
-    body, types = request.body, request.response
-    code = code or elsewhere(request, broker, GROUP, body.group_id)
-    if code != ErrorCode.NONE:
-        return request.response(error_code=code)
-    beat = ShareBeat(
-        group_id=body.group_id,
-        member_id=body.member_id,
-        epoch=body.member_epoch,
-        rack_id=body.rack_id,
-        topics=body.subscribed_topic_names,
-        client_id=request.client_id or "",
-        client_host=client_host(request),
-    )
-    try:
-        answer = broker.groups.share_heartbeat(beat)
-    except KafkaframesError as error:
-        reason = error.reason if isinstance(error, RefusedError) else None
-        return request.response(error_code=error_of(error), error_message=reason)
-    assignment = None
-    if answer.assignment is not None:
-        rows = by_topic(answer.assignment).items()
-        assignment = types.Assignment(
-            topic_partitions=[types.TopicPartitions(topic_id=one, partitions=indexes) for one, indexes in rows]
-        )
-    return request.response(
-        member_id=answer.member_id,
-        member_epoch=answer.epoch,
-        heartbeat_interval_ms=answer.interval_ms,
-        assignment=assignment,
-    )
-
-
-@Api(
-    name="ShareGroupDescribe",
-    tier="T6",
-    versions=(1, 1),
-    behaviour="Members and assignments of share groups.",
-    rights=(
-        Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
-    ),
-)
-def _share_group_describe(request: _ShareGroupDescribe, broker: BrokerState) -> Answer:
-    """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
-    return broker.changes.rows(
-        request.body.group_ids, partial(_described, request, broker), lambda rows: request.response(groups=rows)
-    )
-
-
-def _described(
-    request: _ShareGroupDescribe, broker: BrokerState, name: str
-) -> kafka.ShareGroupDescribeResponse.DescribedGroup:
-    types = request.response
-    code = refused(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
-    if code != ErrorCode.NONE:
-        return types.DescribedGroup(group_id=name, error_code=code)
-    try:
-        group: ShareGroup = broker.groups.share_group(name)
-    except RefusedError as error:
-        return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
-    members = [_member(request, broker, one) for one in group.members.values()]
-    code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
-    if code != ErrorCode.NONE:
-        return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)
-    return types.DescribedGroup(
-        group_id=name,
-        group_state=group.state_name,
-        group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch,
-        assignor_name="simple",
-        members=members,
-        authorized_operations=authorized_operations(request, broker, name),
-    )
-
-
-def _member(
-    request: _ShareGroupDescribe, broker: BrokerState, member: ShareMember
-) -> kafka.ShareGroupDescribeResponse.Member:
-    types = request.response
-    rows = [
-        types.TopicPartitions(topic_id=topic_id, topic_name=broker.topics_by_id[topic_id].name, partitions=indexes)
-        for topic_id, indexes in by_topic(member.assigned).items()
-        if topic_id in broker.topics_by_id
-    ]
-    return types.Member(
-        member_id=member.member_id,
-        rack_id=member.rack_id,
-        member_epoch=member.epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=list(member.topics),
-        assignment=types.Assignment(topic_partitions=rows),
-    )
 
 
 @Api(

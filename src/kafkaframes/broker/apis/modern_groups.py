@@ -1,0 +1,271 @@
+"""Consumer groups (KIP-848) and share groups (KIP-932): ConsumerGroupHeartbeat, ConsumerGroupDescribe,
+ShareGroupHeartbeat, ShareGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kafkaframes.broker.access import all_denied, denied, viewer_of
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
+from kafkaframes.broker.apis._share import is_member_id
+from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps
+from kafkaframes.broker.request import Request, RequestOf
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
+from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
+from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
+from kafkaframes.coordination.groups.share_protocol import ShareBeat
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _ConsumerHeartbeat: TypeAlias = RequestOf[kafka.ConsumerGroupHeartbeatRequest, kafka.ConsumerGroupHeartbeatResponse]
+    _ConsumerDescribe: TypeAlias = RequestOf[kafka.ConsumerGroupDescribeRequest, kafka.ConsumerGroupDescribeResponse]
+    _ShareHeartbeat: TypeAlias = RequestOf[kafka.ShareGroupHeartbeatRequest, kafka.ShareGroupHeartbeatResponse]
+    _ShareDescribe: TypeAlias = RequestOf[kafka.ShareGroupDescribeRequest, kafka.ShareGroupDescribeResponse]
+
+_FIRST_WITH_CLIENT_IDS = 1
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+_HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe."
+
+
+# ---------------------------------------------------------------------------------------------------- heartbeats
+
+
+@Api(
+    name="ConsumerGroupHeartbeat",
+    tier="T5",
+    behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
+    notes={
+        "v0": "the coordinator gives a new member its id",
+        "v1+": (
+            "the client does (KIP-1082); patterns for topics in RE2's language, resolved at once, where Kafka "
+            "does it a moment later"
+        ),
+    },
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right(
+            "DESCRIBE",
+            "TOPIC",
+            each="the topics that are subscribed to by name; all or none; not before Kafka 4.0",
+            first_release=(4,),
+        ),
+    ),
+)
+def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) -> Answer:
+    """A partition goes to its new owner after the old one has said that it gave it up. A classic group of the same name
+    becomes a consumer group, and the other way round.
+    """
+    body = request.body
+    code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
+    code = code or elsewhere(request, broker, GROUP, body.group_id)
+    if code != ErrorCode.NONE:
+        return request.response(error_code=code)
+    rows = body.topic_partitions
+    beat = Beat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topics=body.subscribed_topic_names,
+        regex=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
+        owned=None if rows is None else frozenset((row.topic_id, index) for row in rows for index in row.partitions),
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+        owns_rows=bool(rows),
+        viewer=viewer_of(request.session, broker.access),
+    )
+    may_lack_id = request.version < _FIRST_WITH_CLIENT_IDS
+    return _beaten(request, lambda: broker.groups.consumer_heartbeat(beat, may_lack_id=may_lack_id))
+
+
+@Api(
+    name="ShareGroupHeartbeat",
+    tier="T6",
+    versions=(1, 1),
+    behaviour="Members of share groups; every partition has a reader, every member a partition.",
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to; all or none"),
+    ),
+)
+def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Answer:
+    """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
+    body = request.body
+    if not is_member_id(body.member_id):
+        return request.response(error_code=ErrorCode.INVALID_REQUEST)
+
+    def answer(codes: list[int]) -> Answer:
+        code = next(filter(None, codes), ErrorCode.NONE) or elsewhere(request, broker, GROUP, body.group_id)
+        if code != ErrorCode.NONE:
+            return request.response(error_code=code)
+        beat = ShareBeat(
+            group_id=body.group_id,
+            member_id=body.member_id,
+            epoch=body.member_epoch,
+            rack_id=body.rack_id,
+            topics=body.subscribed_topic_names,
+            client_id=request.client_id or "",
+            client_host=client_host(request),
+        )
+        return _beaten(request, lambda: broker.groups.share_heartbeat(beat))
+
+    names = body.subscribed_topic_names or ()
+    return broker.changes.rows(names, lambda name: denied(request, broker.access, "TOPIC", name), answer)
+
+
+def _beaten(request: Request, beat: Callable[[], Beaten]) -> Answer:
+    """Answer a heartbeat with the member's epoch, and its assignment where it has changed."""
+    types = request.response
+    answer: Answer
+    try:
+        beaten = beat()
+    except KafkaframesError as error:
+        reason = error.reason if isinstance(error, RefusedError) else None
+        answer = types(error_code=error_of(error), error_message=reason)
+        return answer
+    assignment = None
+    if beaten.assignment is not None:
+        rows = by_topic(beaten.assignment).items()
+        partitions = [types.TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in rows]
+        assignment = types.Assignment(topic_partitions=partitions)
+    answer = types(
+        member_id=beaten.member_id,
+        member_epoch=beaten.epoch,
+        heartbeat_interval_ms=beaten.interval_ms,
+        assignment=assignment,
+    )
+    return answer
+
+
+# ---------------------------------------------------------------------------------------------------- descriptions
+
+
+@Api(
+    name="ConsumerGroupDescribe",
+    tier="T5",
+    behaviour="Epochs, members, current assignments and targets of consumer groups.",
+    notes={"v1+": "the protocol of each member"},
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none; not before Kafka 4.0", first_release=(4,)),
+    ),
+)
+def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) -> Answer:
+    def member_row(group: ConsumerGroup, member: ConsumerMember) -> kafka.ConsumerGroupDescribeResponse.Member:
+        return request.response.Member(
+            **_member_fields(request, broker, member),
+            instance_id=member.instance_id,
+            subscribed_topic_regex=member.regex or "",
+            target_assignment=_assignment(request, broker, group.targets.get(member.member_id, NOTHING)),
+            member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+        )
+
+    return _descriptions(request, broker, broker.groups.consumer_group, member_row)
+
+
+@Api(
+    name="ShareGroupDescribe",
+    tier="T6",
+    versions=(1, 1),
+    behaviour="Members and assignments of share groups.",
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
+    ),
+)
+def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answer:
+    """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
+
+    def member_row(_: ShareGroup, member: ShareMember) -> kafka.ShareGroupDescribeResponse.Member:
+        return request.response.Member(**_member_fields(request, broker, member))
+
+    return _descriptions(request, broker, broker.groups.share_group, member_row)
+
+
+def _descriptions(
+    request: Request, broker: BrokerState, find: Callable[[str], Any], member_row: Callable[[Any, Any], Any]
+) -> Answer:
+    """Describe each group of a request, with turns for others where there are many groups or members.
+
+    Args:
+        find: returns a group by its name.
+        member_row: makes the row of a group's member.
+    """
+    row = request.response.DescribedGroup
+
+    def described(name: str) -> Steps[Any]:
+        code = refused(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
+        if code != ErrorCode.NONE:
+            return row(group_id=name, error_code=code)
+        try:
+            group = find(name)
+        except RefusedError as error:
+            return row(group_id=name, error_code=error.code, error_message=error.reason)
+        members = []
+        for number, member in enumerate(tuple(group.members.values()), 1):
+            members.append(member_row(group, member))
+            if number % ROWS_OF_A_TURN == 0:
+                yield
+        code = all_denied(request, broker.access, "TOPIC", _topics_of(broker, members))
+        if code != ErrorCode.NONE:
+            return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS)
+        return row(
+            group_id=name,
+            group_state=group.state_name,
+            group_epoch=group.epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor_name=group.assignor,
+            members=members,
+            authorized_operations=authorized_operations(request, broker, name),
+        )
+
+    def answering() -> Steps[Answer]:
+        rows = []
+        for number, name in enumerate(request.body.group_ids, 1):
+            rows.append((yield from described(name)))
+            if number % ROWS_OF_A_TURN == 0:
+                yield
+        answer: Answer = request.response(groups=rows)
+        return answer
+
+    return broker.changes.beside(answering())
+
+
+def _member_fields(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": list(member.topics),
+        "assignment": _assignment(request, broker, member.assigned),
+    }
+
+
+def _assignment(request: Request, broker: BrokerState, assigned: Assigned) -> Any:
+    row, topics = request.response.TopicPartitions, broker.topics_by_id
+    rows = [
+        row(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=indexes)
+        for topic_id, indexes in by_topic(assigned).items()
+        if topic_id in topics
+    ]
+    return request.response.Assignment(topic_partitions=rows)
+
+
+def _topics_of(broker: BrokerState, members: list[Any]) -> set[str]:
+    """Return the topics that members of an answer have, are to have, or subscribe to; none that there is not."""
+    names = {name for member in members for name in member.subscribed_topic_names if name in broker.topics}
+    for member in members:
+        for assigned in (member.assignment, getattr(member, "target_assignment", member.assignment)):
+            names.update(row.topic_name for row in assigned.topic_partitions)
+    return names
