@@ -14,12 +14,13 @@ import pytest
 from tests.interop.brokers import real_kafka
 from tests.interop.log_judges import FOLDERS, Judge, byte_differences, cleaned_differences, judge, set_times
 from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segments
+from tests.storage.releases import release_of_version
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
@@ -59,7 +60,7 @@ class Log:
 def a_log(number: int, home: Path, version: str) -> Log:
     choose = random.Random(f"{SEED}-{number}")
     writer = a_writer(choose, choose.choice(MAGICS))
-    if semantics_of_version(version) == BEFORE_HORIZONS:
+    if release_of_version(version) == BEFORE_HORIZONS:
         writer.horizons = 0.0
     settings = {
         "segment_bytes": choose.choice((2000, 12_000, 72_000, 10**9)),
@@ -120,7 +121,7 @@ def loaded(logs: list[Log], asked: Judge, number: int) -> dict[str, list[str]]:
             index_interval_bytes=log.settings["index_interval_bytes"],
             new_leader_epoch=50 + number,
             producer_id_expiration_ms=DAY,
-            semantics=semantics_of_version(asked.version),
+            broker_release=release_of_version(asked.version),
         )
         ours = log.home / f"ours-loaded-{number}" / "t-0"
         recover_to(directory, plan_recovery(directory, directory.partitions[0]), settings, ours)
@@ -162,7 +163,7 @@ def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRoun
     (directory,) = discover(str(source))
     settings = CleanerSettings(
         now_ms=log.now,
-        semantics=semantics_of_version(version),
+        broker_release=release_of_version(version),
         first_dirty_offset=log.dirty,
         high_watermark=log.high_watermark,
         expiration_ms=DAY,

@@ -189,8 +189,8 @@ def logs_of(data: Path) -> dict[str, bytes]:
 def test_a_brokers_cleaner_makes_the_files_that_ours_makes(kafka, java, tmp_path):
     write_compacted(tmp_path / "data")
     (directory,) = discover(str(tmp_path / "data"))
-    semantics = "4.x" if kafka.version.startswith("4.") else "3.9"
-    settings = CleanerSettings(now_ms=int(time.time() * 1000), semantics=semantics)
+    broker_release = "4.x" if kafka.version.startswith("4.") else "3.9"
+    settings = CleanerSettings(now_ms=int(time.time() * 1000), broker_release=broker_release)
     for found in directory.partitions:
         clean_partition(directory.filesystem, found, settings, tmp_path / "ours" / str(found.topic_partition))
     expected = logs_of(tmp_path / "ours")

@@ -20,8 +20,9 @@ from tests.interop.brokers import real_kafka
 from tests.interop.log_judges import FOLDERS, Judge, byte_differences, judge
 from tests.interop.made_up_damage import DAMAGE, bases
 from tests.interop.made_up_logs import DAY, NOW, a_writer, write_segments
+from tests.storage.releases import release_of_version
 
-from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
@@ -95,13 +96,13 @@ def damage(log: Log, end: int, is_2_8: bool) -> None:
 
 def differences(log: Log, version: str, ends: list[int]) -> list[str]:
     (directory,) = discover(str(log.home / "damaged"))
-    plan = plan_recovery(directory, directory.partitions[0], semantics=semantics_of_version(version))
+    plan = plan_recovery(directory, directory.partitions[0], broker_release=release_of_version(version))
     settings = RecoverySettings(
         NOW,
         index_interval_bytes=log.interval,
         new_leader_epoch=log.leader_epoch,
         producer_id_expiration_ms=DAY,
-        semantics=semantics_of_version(version),
+        broker_release=release_of_version(version),
     )
     recover_to(directory, plan, settings, log.home / "ours")
     for path in (log.home / "kafka" / "t-0").glob("*.index*"):
@@ -115,7 +116,7 @@ def differences(log: Log, version: str, ends: list[int]) -> list[str]:
 @pytest.mark.parametrize("version", FOLDERS)
 def test_damaged_logs_are_recovered_as_kafka_recovers_them(version: str, oracle: Path, tmp_path: Path) -> None:
     asked = judge(real_kafka(oracle), version, tmp_path / "classes")
-    is_2_8 = semantics_of_version(version) == BEFORE_HORIZONS
+    is_2_8 = release_of_version(version) == BEFORE_HORIZONS
     logs = [a_log(number, tmp_path / "logs", is_2_8) for number in range(LOGS)]
     whole = asked.ask([log.question(asked, log.home / "whole" / "t-0") for log in logs], tmp_path / "work")
     questions = []

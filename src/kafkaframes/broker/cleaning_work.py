@@ -18,11 +18,11 @@ from kafkaframes.storage.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.storage.cleaner.round import kept_of, sources_of
 from kafkaframes.storage.cleaner.settings import CleanerSettings
 from kafkaframes.storage.cleaner.transactions import CleanedTransactions
+from kafkaframes.storage.files.broker_release import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk
 from kafkaframes.storage.files.offset_index import write_offset_index
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.semantics import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.files.time_index import write_time_index
 from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.producer_state import ProducerStates
@@ -81,7 +81,7 @@ def _settings(one: Round) -> CleanerSettings:
     settings = one.log.settings
     return CleanerSettings(
         now_ms=one.now_ms,
-        semantics=REWRITES_OLD if settings.record_format >= _NEWEST_FORMAT else KEEPS_FORMATS,
+        broker_release=REWRITES_OLD if settings.record_format >= _NEWEST_FORMAT else KEEPS_FORMATS,
         delete_retention_ms=one.delete_retention_ms,
         segment_bytes=settings.segment_bytes,
         index_bytes=settings.segment_index_bytes,

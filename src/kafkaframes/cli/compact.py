@@ -15,7 +15,7 @@ from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import topic_option
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.storage.files.semantics import SEMANTICS
+from kafkaframes.storage.files.broker_release import BROKER_RELEASES
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.compaction import CompactionReport, Proof
@@ -30,8 +30,7 @@ EXIT_FOUND = 1
 @topic_option
 @click.option(
     "--broker-release",
-    "semantics",
-    type=click.Choice(SEMANTICS),
+    type=click.Choice(BROKER_RELEASES),
     default="4.x",
     show_default=True,
     help="Whose rules.",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Path = str | PathLike[str]
 Paths = Path | Sequence[Path]
-Semantics = Literal["4.x", "3.9", "2.8"]
+BrokerRelease = Literal["4.x", "3.9", "2.8"]
 _MOST_LINES = 20  # of one kind are in a result's text
 
 
@@ -228,7 +228,7 @@ def compact_log(
     to: Path | None = None,
     *,
     topics: Sequence[str] = (),
-    broker_release: Semantics = "4.x",
+    broker_release: BrokerRelease = "4.x",
     delete_retention_ms: int = 86_400_000,
     min_compaction_lag_ms: int = 0,
     key_files: Sequence[str] = (),
@@ -253,7 +253,7 @@ def compact_log(
 
     settings = CleanerSettings(
         now_ms=_now_ms(),
-        semantics=broker_release,
+        broker_release=broker_release,
         delete_retention_ms=delete_retention_ms,
         min_compaction_lag_ms=min_compaction_lag_ms,
     )

@@ -23,15 +23,16 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
+from tests.storage.releases import release_of_version
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS
 from kafkaframes.storage.files.checkpoints import read_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.storage.log.discover import discover
 
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
@@ -62,19 +63,19 @@ def _clocks(config: dict[str, Any], name: str) -> list[int]:
 
 def _settings(config: dict[str, Any], name: str, clock: int) -> CleanerSettings:
     topic, server = config["topic_config"], config["server_properties"]
-    semantics = semantics_of_version(config["kafka_version"])
+    broker_release = release_of_version(config["kafka_version"])
     segment_bytes = topic.get("segment.bytes", server.get("log.segment.bytes"))
     found = {
         "delete_retention_ms": topic.get("delete.retention.ms", server.get("log.cleaner.delete.retention.ms")),
         "segment_bytes": topic.get("internal.segment.bytes", segment_bytes),
         "min_compaction_lag_ms": topic.get("min.compaction.lag.ms", server.get("log.cleaner.min.compaction.lag.ms")),
-        "expiration_ms": server.get(EXPIRATIONS.get(semantics, "producer.id.expiration.ms")),
+        "expiration_ms": server.get(EXPIRATIONS.get(broker_release, "producer.id.expiration.ms")),
         "index_bytes": topic.get("segment.index.bytes", server.get("log.index.size.max.bytes")),
         "index_interval_bytes": topic.get("index.interval.bytes", server.get("log.index.interval.bytes")),
         "high_watermark": config["high_watermark"].get(name),
     }
     given = {key: int(value) for key, value in found.items() if value is not None}
-    return CleanerSettings(now_ms=clock, semantics=semantics, **given)
+    return CleanerSettings(now_ms=clock, broker_release=broker_release, **given)
 
 
 def _stage(case: Path, target: Path, config: dict[str, Any]) -> None:

@@ -25,9 +25,9 @@ from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.cleaned import EXPIRATIONS
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
+from tests.storage.releases import release_of_version
 
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.semantics import semantics_of_version
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
@@ -59,7 +59,7 @@ def recover_all(before: Path, scratch: Path, manifest: dict[str, Any]) -> None:
     (directory,) = discover(str(before))
     for partition in directory.partitions:
         settings = _settings(directory, partition, manifest)
-        plan = plan_recovery(directory, partition, semantics=settings.semantics)
+        plan = plan_recovery(directory, partition, broker_release=settings.broker_release)
         recover_to(directory, plan, settings, scratch / Path(partition.directory).name)
 
 
@@ -68,15 +68,15 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
     magics = manifest["partitions"]["before"].get(Path(partition.directory).name, {}).get("magics", {})
     is_kraft = manifest["mode"] == "kraft"
     known = [one.leader_epoch for one in partition.leader_epochs or ()]
-    semantics = semantics_of_version(manifest["kafka_version"])
-    expiration = properties.get(EXPIRATIONS.get(semantics, "producer.id.expiration.ms"))
+    broker_release = release_of_version(manifest["kafka_version"])
+    expiration = properties.get(EXPIRATIONS.get(broker_release, "producer.id.expiration.ms"))
     return RecoverySettings(
         now_ms=_clock_ms(manifest["recovery_log"]),
         index_interval_bytes=int(properties.get("log.index.interval.bytes", 4096)),
         producer_id_expiration_ms=None if expiration is None else int(expiration),
         record_format=2 if is_kraft else max((int(magic) for magic in magics), default=2),
         new_leader_epoch=max(known, default=0) + 2,
-        semantics=semantics,
+        broker_release=broker_release,
     )
 
 

@@ -93,16 +93,16 @@ def contents(path: Path) -> dict[str, tuple[bytes, int]]:
 @given(
     drawn=st.lists(batches(), min_size=8, max_size=25),
     data=st.data(),
-    semantics=st.sampled_from(["2.8", "3.9", "4.x"]),
+    broker_release=st.sampled_from(["2.8", "3.9", "4.x"]),
 )
-def test_the_same_files_as_one_process(tmp_path_factory, drawn, data, semantics):
+def test_the_same_files_as_one_process(tmp_path_factory, drawn, data, broker_release):
     top = tmp_path_factory.mktemp("staged")
     cuts = data.draw(st.lists(st.booleans(), min_size=len(drawn), max_size=len(drawn)))
     write_log(top / "t-0", drawn, cuts, data.draw(st.lists(st.sampled_from([0, 60_000, 99_000]), min_size=1)))
     (directory,) = discover(str(top / "t-0"))
     (partition,) = directory.partitions
     dirty = data.draw(st.sampled_from([0, 0, 0, *(one.base_offset for one in partition.segments)]))
-    settings = replace(SETTINGS, semantics=semantics, first_dirty_offset=dirty + data.draw(st.integers(0, 1)))
+    settings = replace(SETTINGS, broker_release=broker_release, first_dirty_offset=dirty + data.draw(st.integers(0, 1)))
     jobs = [Job(directory.filesystem, partition, top / "many")]
     try:
         alone = clean_partition(directory.filesystem, partition, settings, top / "alone")

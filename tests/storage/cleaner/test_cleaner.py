@@ -153,33 +153,33 @@ def test_a_transaction_begun_before_the_log_does_not_stay_open(tmp_path, log_sta
     assert (result and result.end_offset) == end
 
 
-@pytest.mark.parametrize(("semantics", "kept"), [("2.8", [0]), ("3.9", [0]), ("4.x", [0, 1])])
-def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, semantics, kept):
+@pytest.mark.parametrize(("broker_release", "kept"), [("2.8", [0]), ("3.9", [0]), ("4.x", [0, 1])])
+def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, broker_release, kept):
     source = tmp_path / "t-0"
     write_log(source, rows(0, [b"a"], [b"1"]) + rows(1, [None], [b"x"]), b"")
-    clean(source, tmp_path / "out", semantics=semantics)
+    clean(source, tmp_path / "out", broker_release=broker_release)
     data = (tmp_path / "out" / f"{0:020}.log").read_bytes()
     assert [batch.base_offset for batch in read_values(data)] == kept
 
 
-@pytest.mark.parametrize(("semantics", "end"), [("2.8", 2), ("3.9", 1), ("4.x", 1)])
-def test_only_2_8_cleans_beyond_the_high_watermark(tmp_path, semantics, end):
+@pytest.mark.parametrize(("broker_release", "end"), [("2.8", 2), ("3.9", 1), ("4.x", 1)])
+def test_only_2_8_cleans_beyond_the_high_watermark(tmp_path, broker_release, end):
     source = tmp_path / "t-0"
     write_log(source, rows(0, [b"a"], [b"1"]), rows(1, [b"a"], [b"2"]), b"")
-    assert clean(source, tmp_path / "out", semantics=semantics, high_watermark=1).end_offset == end
+    assert clean(source, tmp_path / "out", broker_release=broker_release, high_watermark=1).end_offset == end
 
 
 def test_2_8_does_not_know_horizons_and_loses_them_where_it_writes_a_batch_anew(tmp_path):
     source = tmp_path / "t-0"
     columns = {"offset": [0, 1], "timestamp": [1000, 2000], "key": [b"a", b"b"], "value": [b"1", None]}
     write_log(source, build_records(columns, delete_horizon_ms=99_000), rows(2, [b"a"], [b"2"]), b"")
-    clean(source, tmp_path / "out", semantics="2.8")
+    clean(source, tmp_path / "out", broker_release="2.8")
     (batch, _) = read_values((tmp_path / "out" / f"{0:020}.log").read_bytes())
     assert (batch.delete_horizon, batch.base_timestamp, batch.records[0].timestamp) == (None, 2000, 2000)
 
 
-@pytest.mark.parametrize(("semantics", "kept"), [("2.8", [0, 1]), ("3.9", [1])])
-def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_path, semantics, kept):
+@pytest.mark.parametrize(("broker_release", "kept"), [("2.8", [0, 1]), ("3.9", [1])])
+def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_path, broker_release, kept):
     source, day = tmp_path / "t-0", 86_400_000
     now = 3 * day
     columns = {"offset": [0], "timestamp": [now - 2 * day], "key": [b"a"], "value": [b"1"]}
@@ -187,7 +187,7 @@ def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_pa
     write_log(source, first, rows(1, [b"a"], [b"2"]), b"")
     entry = ProducerEntry(7, 0, 0, 0, 0, now - 2 * day, -1, -1)
     (source / f"{2:020}.snapshot").write_bytes(write_producer_snapshot([entry]))
-    clean(source, tmp_path / "out", semantics=semantics, now_ms=now)
+    clean(source, tmp_path / "out", broker_release=broker_release, now_ms=now)
     paths = sorted((tmp_path / "out").glob("*.log"))
     assert [batch.base_offset for path in paths for batch in read_values(path.read_bytes())] == kept
 

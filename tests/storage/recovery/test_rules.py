@@ -35,7 +35,7 @@ def recovered(home: Path, **settings) -> dict[str, bytes]:
     (partition,) = directory.partitions
     target = home.with_name("recovered")
     chosen = RecoverySettings(NOW_MS, **settings)
-    recover_to(directory, plan_recovery(directory, partition, semantics=chosen.semantics), chosen, target)
+    recover_to(directory, plan_recovery(directory, partition, broker_release=chosen.broker_release), chosen, target)
     return {path.name: path.read_bytes() for path in target.iterdir()}
 
 
@@ -52,11 +52,11 @@ def test_an_emptied_control_batch_makes_its_producer_known(tmp_path):
     assert read_producer_snapshot(files[f"{1:020}.snapshot"]) == (ProducerEntry(7, -1, -1, -1, 0, -1, -1, -1),)
 
 
-@pytest.mark.parametrize(("semantics", "epochs"), [("2.8", "0\n2\n1 0\n2 5\n"), ("4.x", "0\n1\n2 5\n")])
-def test_2_8_does_not_learn_epochs_from_a_segment_that_lost_its_index(tmp_path, semantics, epochs):
+@pytest.mark.parametrize(("broker_release", "epochs"), [("2.8", "0\n2\n1 0\n2 5\n"), ("4.x", "0\n1\n2 5\n")])
+def test_2_8_does_not_learn_epochs_from_a_segment_that_lost_its_index(tmp_path, broker_release, epochs):
     home = write_log(tmp_path / "logs", {0: rows(0, 5, leader_epoch=1), 5: rows(5, leader_epoch=2)})
     (home / DIRECTORY / f"{0:020}.index").write_bytes(b"")
-    assert recovered(home, semantics=semantics)["leader-epoch-checkpoint"].decode() == epochs
+    assert recovered(home, broker_release=broker_release)["leader-epoch-checkpoint"].decode() == epochs
 
 
 def test_an_empty_last_segment_says_where_the_log_ends(tmp_path):

@@ -26,8 +26,8 @@ from kafkaframes.storage.cleaner.latest import Latest
 from kafkaframes.storage.cleaner.settings import CleanerSettings
 from kafkaframes.storage.cleaner.transactions import CleanedTransactions
 from kafkaframes.storage.cleaner.window import control_type, foreign_inner, header_of, in_transactions
+from kafkaframes.storage.files.broker_release import REWRITES_OLD
 from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.semantics import REWRITES_OLD
 from kafkaframes.storage.log.producer_state import ProducerStates
 
 Flags = npt.NDArray[np.bool_]
@@ -177,7 +177,7 @@ class Filter:
         return header.is_control and header.producer_epoch == entry.producer_epoch
 
     def _must_rewrite(self, magics: Ints) -> Flags:
-        old: Flags = (magics < 2) & (self._settings.semantics == REWRITES_OLD)
+        old: Flags = (magics < 2) & (self._settings.broker_release == REWRITES_OLD)
         return old
 
     def _gets_horizon(self, window: Decoded, kept: Flags, verdicts: Verdicts) -> Flags:
@@ -249,7 +249,7 @@ class Filter:
         new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
         for batch, gets_horizon in rewrites:
             header = header_of(window, batch)
-            is_new = header.magic < 2 and self._settings.semantics == REWRITES_OLD
+            is_new = header.magic < 2 and self._settings.broker_release == REWRITES_OLD
             magic = 2 if is_new else header.magic
             append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
             kind = (magic, header.attributes & CODEC_MASK, append_time and magic < 2)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from kafkaframes.storage.cleaner.settings import CleanerSettings
 from kafkaframes.storage.files import names
+from kafkaframes.storage.files.broker_release import expiration_of
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.files.semantics import expiration_of
 from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.overflow import MOST_OFFSETS
 from kafkaframes.storage.log.producer_state import ProducerStates, load_producer_states
@@ -78,7 +78,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
             partition,
             now_ms=settings.now_ms,
             end_offset=end,
-            expiration_ms=expiration_of(settings.semantics, settings.expiration_ms),
+            expiration_ms=expiration_of(settings.broker_release, settings.expiration_ms),
         )
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _first_dirty(partition, settings, end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkaframes.errors import OptionError
-from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, REWRITES_OLD, SEMANTICS
+from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, BROKER_RELEASES, REWRITES_OLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,7 @@ class CleanerSettings:
 
     Attributes:
         now_ms: the current time, in milliseconds.
-        semantics: the broker's generation: ``2.8``, ``3.9`` or ``4.x``.
+        broker_release: the broker's generation: ``2.8``, ``3.9`` or ``4.x``.
         delete_retention_ms: how long tombstones and markers stay after their first cleaning.
         segment_bytes: ``segment.bytes``; cleaned segments are joined up to it.
         index_bytes: ``segment.index.bytes``, which bounds the join too.
@@ -26,7 +26,7 @@ class CleanerSettings:
     """
 
     now_ms: int
-    semantics: str = REWRITES_OLD
+    broker_release: str = REWRITES_OLD
     delete_retention_ms: int = 86_400_000
     segment_bytes: int = 1 << 30
     index_bytes: int = 10 << 20
@@ -37,25 +37,25 @@ class CleanerSettings:
     high_watermark: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse unknown semantics.
+        """Refuse an unknown release.
 
         Raises:
             OptionError: names the setting.
         """
-        if self.semantics not in SEMANTICS:
-            raise OptionError(f"semantics is one of {', '.join(SEMANTICS)}, not {self.semantics!r}")
+        if self.broker_release not in BROKER_RELEASES:
+            raise OptionError(f"broker_release is one of {', '.join(BROKER_RELEASES)}, not {self.broker_release!r}")
 
     @property
     def has_horizons(self) -> bool:
         """Whether batches carry the time at which tombstones and markers may go (KIP-534)."""
-        return self.semantics != BEFORE_HORIZONS
+        return self.broker_release != BEFORE_HORIZONS
 
     @property
     def ends_at_high_watermark(self) -> bool:
         """Whether a round ends at the high watermark; 2.8 always cleans up to the active segment."""
-        return self.semantics != BEFORE_HORIZONS
+        return self.broker_release != BEFORE_HORIZONS
 
     @property
     def keeps_last_of_round(self) -> bool:
         """Whether the last batch of a round is kept even if empty, so that its offset stays (KAFKA-17076, 4.0)."""
-        return self.semantics == REWRITES_OLD
+        return self.broker_release == REWRITES_OLD

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files.broker_release import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader
-from kafkaframes.storage.files.semantics import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.producer_state import ProducerStates
 from kafkaframes.storage.log.rebuild import with_producers
 from kafkaframes.storage.log.transactions import Marker

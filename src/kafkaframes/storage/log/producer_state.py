@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import sequence_of
+from kafkaframes.storage.files.broker_release import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.files.semantics import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.transactions import Marker, markers_of
 
 NONE = -1

@@ -31,11 +31,11 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names, txn_index
+from kafkaframes.storage.files.broker_release import REWRITES_OLD
 from kafkaframes.storage.files.directory import LogDirectory, LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.semantics import REWRITES_OLD
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart, SplitView, overflows, parts_of, view_of
 from kafkaframes.storage.recovery.draft import Action, Draft, KeptSegment, Kind, Rebuild
 from kafkaframes.storage.recovery.swaps import SWAP_RULES, Opened, SwapRules, next_offset_of, rules_of
@@ -73,22 +73,22 @@ class RecoveryPlan:
     view: SplitView | None = field(default=None, compare=False, repr=False)
 
 
-def plan_recovery(directory: LogDirectory, partition: Partition, *, semantics: str = REWRITES_OLD) -> RecoveryPlan:
+def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_release: str = REWRITES_OLD) -> RecoveryPlan:
     """Work out what a broker will make of ``partition`` when it starts.
 
     Args:
         directory: holds the clean-shutdown marker, without which segments are recovered.
         partition: one of its partitions.
-        semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules for unfinished swaps.
+        broker_release: ``2.8``, ``3.9`` or ``4.x``: whose rules for unfinished swaps.
 
     Raises:
         LogDirError: a file cannot be read, or is a swap with which a broker of 2.8 would not start.
-        OptionError: there are no such semantics.
+        OptionError: there are no such release.
     """
     splits: dict[int, tuple[FilePart, ...]] = {}
     while True:
         try:
-            return _planned(directory, partition, splits, rules_of(semantics))
+            return _planned(directory, partition, splits, rules_of(broker_release))
         except _OverflowError as overflow:
             splits[overflow.base_offset] = overflow.parts
 

@@ -15,13 +15,13 @@ from typing import BinaryIO
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import atomic, leader_epochs, names, offset_index, time_index
+from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.leader_epochs import Epochs
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.files.offset_index import write_offset_index
-from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
 from kafkaframes.storage.files.time_index import write_time_index
 from kafkaframes.storage.files.txn_index import write_txn_index
 from kafkaframes.storage.log.producer_snapshots import ProducerLoad, Replay, StoredSnapshots, replay_of
@@ -45,7 +45,7 @@ class RecoverySettings:
         producer_id_expiration_ms: ``producer.id.expiration.ms``; by default the broker's.
         record_format: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
         new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
-        semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules.
+        broker_release: ``2.8``, ``3.9`` or ``4.x``: whose rules.
     """
 
     now_ms: int
@@ -53,7 +53,7 @@ class RecoverySettings:
     producer_id_expiration_ms: int | None = None
     record_format: int = 2
     new_leader_epoch: int | None = None
-    semantics: str = REWRITES_OLD
+    broker_release: str = REWRITES_OLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
 
     Args:
         directory: that the plan was made from.
-        plan: from ``plan_recovery``, of the same semantics.
+        plan: from ``plan_recovery``, of the same release.
         settings: of the broker and the topic.
 
     Raises:
@@ -139,7 +139,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
                 replay=replay_of(filesystem, {base: contents[path] for base, path in rebuild.visible}),
             )
             epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
-            if settings.record_format >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
+            if settings.record_format >= 2 and (rebuild.is_unflushed or settings.broker_release != BEFORE_HORIZONS):
                 state.set_epochs(leader_epochs.recovered(state.epochs, epochs))
     replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
     _set_snapshots_aside(files, plan, state)
@@ -189,7 +189,7 @@ def _stored_snapshots(filesystem: FileSystem, files: Contents, settings: Recover
         if parsed is not None and parsed.kind == "snapshot" and not parsed.temporary:
             content = files.pop(name)
             snapshots[parsed.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
-    expiration_ms = expiration_of(settings.semantics, settings.producer_id_expiration_ms)
+    expiration_ms = expiration_of(settings.broker_release, settings.producer_id_expiration_ms)
     return StoredSnapshots(snapshots, settings.now_ms, expiration_ms, settings.record_format)
 
 
@@ -227,7 +227,7 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> 
     Such a snapshot may exist again, because the recovery of the previous segment has written it. For a log that was
     emptied the other known ones are deleted. 2.8 leaves all of this to its search for stray snapshots.
     """
-    if state.settings.semantics == BEFORE_HORIZONS:
+    if state.settings.broker_release == BEFORE_HORIZONS:
         return
     known = {file.name.offset for file in plan.partition.producer_snapshots}
     for segment in plan.set_aside:
@@ -242,7 +242,7 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
     """Load the producers of the whole log, as a broker does once its segments are settled."""
     bases = [one.base_offset for one in plan.segments]
     end = plan.log_end_offset
-    start = plan.log_start_offset if state.settings.semantics == BEFORE_HORIZONS else start_checkpoint
+    start = plan.log_start_offset if state.settings.broker_release == BEFORE_HORIZONS else start_checkpoint
     epochs = () if plan.is_emptied else state.epochs
     state.writes_epochs |= plan.is_emptied or any(one.start_offset <= start for one in epochs)
     state.set_epochs(leader_epochs.truncated(epochs, start_offset=start, end_offset=end))

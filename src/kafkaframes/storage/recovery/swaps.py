@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files import names
+from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import FileSystem, join, split
 from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.semantics import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD, SEMANTICS
 from kafkaframes.storage.recovery.draft import Action, Draft, KeptSegment, Kind, Rebuild
 
 INDEX_KINDS = ("index", "timeindex", "txnindex")
@@ -173,12 +173,12 @@ _AFTER = SwapRules(_settle_except_swaps, _complete_after_loading)
 SWAP_RULES = {BEFORE_HORIZONS: _AFTER, KEEPS_FORMATS: _BEFORE, REWRITES_OLD: _BEFORE}
 
 
-def rules_of(semantics: str) -> SwapRules:
+def rules_of(broker_release: str) -> SwapRules:
     """Return the rules of a generation.
 
     Raises:
         OptionError: there is no such generation.
     """
-    if semantics not in SWAP_RULES:
-        raise OptionError(f"semantics is one of {', '.join(SEMANTICS)}, not {semantics!r}")
-    return SWAP_RULES[semantics]
+    if broker_release not in SWAP_RULES:
+        raise OptionError(f"broker_release is one of {', '.join(BROKER_RELEASES)}, not {broker_release!r}")
+    return SWAP_RULES[broker_release]

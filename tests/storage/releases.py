@@ -1,0 +1,13 @@
+"""Which generation of brokers a release of Kafka belongs to."""
+
+from __future__ import annotations
+
+from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD
+
+
+def release_of_version(version: str) -> str:
+    """Return the generation of a broker's version."""
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    if numbers < (3, 1):
+        return BEFORE_HORIZONS
+    return KEEPS_FORMATS if numbers < (4, 0) else REWRITES_OLD
