@@ -119,7 +119,7 @@ def _next_batch(raw: bytes, position: int, end: int, memory_rules: int) -> tuple
 def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
     magic = _field(raw, at, MESSAGE_V0, "magic", size)
     layout = BATCH_V2 if magic >= 2 else MESSAGE_V1 if magic != 0 else MESSAGE_V0
-    found = {name: _field(raw, at, layout, name, size) for name in layout._places}
+    found = {name: _field(raw, at, layout, name, size) for name in layout._bounds}
     header = dict.fromkeys(PLACE, -1) | {name: found[name] for name in found.keys() & PLACE.keys()}
     header |= {"position": at, "size": size, "base_offset": found["offset"]}
     if magic >= 2:

@@ -244,7 +244,7 @@ def test_libraries_without_the_functions_are_done_without(monkeypatch):
 
 def test_a_library_that_answers_wrongly_is_not_used(monkeypatch):
     for library in LIBRARIES:
-        addresses = {native._PLACES[name]: address for name, address in library.addresses().items()}
+        addresses = {native._INDEXES[name]: address for name, address in library.addresses().items()}
         assert native._is_right(library.codec, addresses)
         _, sizes = native._TRIALS[library.codec]
         monkeypatch.setitem(native._TRIALS, library.codec, (lambda *_: b"\x01" * 40, sizes))

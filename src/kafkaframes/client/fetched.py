@@ -108,7 +108,7 @@ class Fetched:
             first_offset=self.fetch_offset if begins_before else None,
             end_offset=end_offset,
             chunk_bytes=_PART_BYTES,
-            piece_bytes=_PART_BYTES,
+            part_bytes=_PART_BYTES,
             unwanted=self.transactions.aborted_batches if self.aborted else None,
         )
         source = Memory(as_array(self.data), str(self.partition))

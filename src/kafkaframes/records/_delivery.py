@@ -53,13 +53,13 @@ def deliver(open_stream: Callable[[], Stream], *, buffer_size: int, magic: int, 
 
     ``open_stream`` may raise ``DamagedStreamError`` as its stream's reads may.
     """
-    found, damage = _read(open_stream, buffer_size, limit_bytes, None)
-    if damage is not None and magic >= 2 and found:
-        found, damage = _read(open_stream, buffer_size, limit_bytes, _RecordWalk())
-    if len(found) > limit_bytes:
-        del found[limit_bytes:]
-        return Decompressed(found, over_limit(limit_bytes))
-    return Decompressed(found, damage)
+    received, damage = _read(open_stream, buffer_size, limit_bytes, None)
+    if damage is not None and magic >= 2 and received:
+        received, damage = _read(open_stream, buffer_size, limit_bytes, _RecordWalk())
+    if len(received) > limit_bytes:
+        del received[limit_bytes:]
+        return Decompressed(received, over_limit(limit_bytes))
+    return Decompressed(received, damage)
 
 
 def _read(
@@ -70,11 +70,11 @@ def _read(
         stream = open_stream()
         while len(delivered) <= limit_bytes:
             missing = walk.missing(delivered) if walk is not None else 0
-            room = limit_bytes + 1 - len(delivered)
-            piece = stream.read(min(max(missing, buffer_size), room, _LARGEST_READ))
-            if not piece:
+            left = limit_bytes + 1 - len(delivered)
+            part = stream.read(min(max(missing, buffer_size), left, _LARGEST_READ))
+            if not part:
                 break
-            delivered += piece
+            delivered += part
     except DamagedStreamError as damage:
         return delivered, str(damage)
     return delivered, None

@@ -63,11 +63,11 @@ class GzipStream:
     def read(self, size: int) -> bytes:
         """Return what one call of ``inflate`` gives; move on to the next member where one ends."""
         while not self._ended:
-            piece = self._inflate(size)
-            if piece:
-                self._crc = zlib.crc32(piece, self._crc)
-                self._size += len(piece)
-                return piece
+            part = self._inflate(size)
+            if part:
+                self._crc = zlib.crc32(part, self._crc)
+                self._size += len(part)
+                return part
             self._next_member()
         return b""
 
@@ -83,12 +83,12 @@ class GzipStream:
         """Inflate until there is output; empty at the end of the member's body."""
         while not self._inflater.eof:
             try:
-                piece = self._inflater.decompress(self._pending, size)
+                part = self._inflater.decompress(self._pending, size)
             except zlib.error as error:
                 raise DamagedStreamError(f"gzip: {error}") from None
             self._pending = self._inflater.unconsumed_tail
-            if piece or self._inflater.eof:
-                return piece
+            if part or self._inflater.eof:
+                return part
             if not self._pending:
                 self._fill()
         return b""

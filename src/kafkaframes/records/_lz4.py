@@ -106,9 +106,9 @@ class Lz4Stream:
         """Return at most ``size`` bytes of the current block, or of the next."""
         if not self._block and not self._finished:
             self._next_block()
-        piece = self._block[:size]
+        part = self._block[:size]
         self._block = self._block[size:]
-        return piece
+        return part
 
     def _next_block(self) -> None:
         word = int.from_bytes(self._take(4), "little")

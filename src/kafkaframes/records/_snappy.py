@@ -107,14 +107,14 @@ class SnappyStream:
 
     def read(self, size: int) -> bytes:
         """Return ``size`` bytes, fewer at the end."""
-        pieces: list[memoryview] = []
+        delivered: list[memoryview] = []
         while size:
             if not self._chunk and not self._next_chunk():
                 break
-            pieces.append(self._chunk[:size])
+            delivered.append(self._chunk[:size])
             self._chunk = self._chunk[size:]
-            size -= len(pieces[-1])
-        return b"".join(pieces)
+            size -= len(delivered[-1])
+        return b"".join(delivered)
 
     def _next_chunk(self) -> bool:
         """Decompress the next chunk; say whether there was one."""

@@ -32,22 +32,22 @@ _idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
     """Return the content of one intact frame that is all there is, or ``None``."""
-    room = min(limit_bytes, _USUAL_SIZE + _USUAL_RATIO * len(payload))
-    if payload[:4] != _MAGIC or not _is_usual(payload, room):
+    most_bytes = min(limit_bytes, _USUAL_SIZE + _USUAL_RATIO * len(payload))
+    if payload[:4] != _MAGIC or not _is_usual(payload, most_bytes):
         return None
     try:
         decompressor = _idle_decompressors.pop()
     except IndexError:
         decompressor = zstandard.ZstdDecompressor()
     try:
-        return decompressor.decompress(payload, max_output_size=room, allow_extra_data=False)
+        return decompressor.decompress(payload, max_output_size=most_bytes, allow_extra_data=False)
     except zstandard.ZstdError:
         return None
     finally:
         _idle_decompressors.append(decompressor)
 
 
-def _is_usual(payload: bytes, room: int) -> bool:
+def _is_usual(payload: bytes, most_bytes: int) -> bool:
     """Say whether this is one whole frame, with a size and a window that may be left to the library."""
     if _frame_end(payload, 0) != len(payload):
         return False
@@ -58,7 +58,7 @@ def _is_usual(payload: bytes, room: int) -> bool:
     except zstandard.ZstdError:
         return False
     size: int = header.content_size
-    return size <= room and header.window_size <= 1 << _LARGEST_WINDOW_LOG
+    return size <= most_bytes and header.window_size <= 1 << _LARGEST_WINDOW_LOG
 
 
 class ZstdStream:
@@ -69,16 +69,16 @@ class ZstdStream:
         self._start = 0
         self._position = 0
         self._frame: zstandard.ZstdDecompressionReader | None = None
-        self._given = 0
+        self._delivered = 0
         self._rest = memoryview(b"")
 
     def read(self, size: int) -> bytes | memoryview:
         """Return at most ``size`` bytes of the current frame, or of the next that holds any."""
         while self._frame is not None or self._next_frame():
-            piece = self._read_frame(size)
-            if piece:
-                self._given += len(piece)
-                return piece
+            part = self._read_frame(size)
+            if part:
+                self._delivered += len(part)
+                return part
             self._frame = None
             if self._position > len(self._payload):
                 self._stop_inside()
@@ -86,19 +86,19 @@ class ZstdStream:
 
     def _read_frame(self, size: int) -> bytes | memoryview:
         """Read on in the frame; its end, or that of the payload, is empty."""
-        piece = bytearray(size)
+        part = bytearray(size)
         try:
-            count = self._frame.readinto(piece) if self._frame is not None else 0
+            count = self._frame.readinto(part) if self._frame is not None else 0
             if count:
-                return bytes(memoryview(piece)[:count])
+                return bytes(memoryview(part)[:count])
             if self._position > len(self._payload) and not self._rest:
                 # The library's reader keeps what it decoded of a frame that is cut off; this one gives it away.
                 whole = zstandard.ZstdDecompressor().decompressobj().decompress(self._payload[self._start :])
-                self._rest = memoryview(whole)[self._given :]
+                self._rest = memoryview(whole)[self._delivered :]
         except zstandard.ZstdError as error:
             raise DamagedStreamError(f"zstd: {error}") from None
-        piece_of_rest, self._rest = self._rest[:size], self._rest[size:]
-        return piece_of_rest
+        part_of_rest, self._rest = self._rest[:size], self._rest[size:]
+        return part_of_rest
 
     def _next_frame(self) -> bool:
         """Open the next frame that is not skippable; say whether there was one."""
@@ -107,7 +107,7 @@ class ZstdStream:
             if _may_be(self._payload[self._start : self._start + 4], _MAGIC):
                 self._position = _frame_end(self._payload, self._start)
                 self._frame = zstandard.ZstdDecompressor().stream_reader(self._payload[self._start : self._position])
-                self._given = 0
+                self._delivered = 0
                 self._rest = memoryview(b"")
                 return True
             self._position = _skippable_end(self._payload, self._start)

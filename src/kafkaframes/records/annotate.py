@@ -142,21 +142,21 @@ def _draw_batches(drawing: Drawing, drawings: list[Drawing], depth: int) -> None
 
 
 def _draw_header(drawing: Drawing, name: str, layout: HeaderLayout, end: int) -> dict[str, int]:
-    start, found = drawing.position, {}
-    magic = next(number for number, one in _LAYOUTS.items() if one is layout)
-    for one in layout.fields:
-        raw = drawing.take(struct.calcsize(">" + one.format), f"{name}.{one.name}")
-        value = struct.unpack(">" + one.format, raw)[0]
-        found[one.name] = value
+    start, match = drawing.position, {}
+    magic = next(number for number, entry in _LAYOUTS.items() if entry is layout)
+    for entry in layout.fields:
+        raw = drawing.take(struct.calcsize(">" + entry.format), f"{name}.{entry.name}")
+        value = struct.unpack(">" + entry.format, raw)[0]
+        match[entry.name] = value
         words = str(value)
-        if one.name == "attributes":
+        if entry.name == "attributes":
             words = f"{value} ({_attributes(value, magic)})"
-        elif one.name == "crc":
+        elif entry.name == "crc":
             covered = drawing.data[start + layout.end_of("crc") : end]
             right = (crc32c if magic == 2 else crc32)(covered)
             words = f"{value:#010x} ({'right' if right == value else f'wrong: the bytes give {right:#010x}'})"
-        drawing.add(len(raw), f"{name}.{one.name}", words)
-    return found
+        drawing.add(len(raw), f"{name}.{entry.name}", words)
+    return match
 
 
 def _attributes(value: int, magic: int) -> str:

@@ -154,13 +154,13 @@ class Walk:
     def __iter__(self) -> Iterator[Batch]:
         position = self._position
         while True:
-            found = scan(self._data, position=position, rules=self._rules)
-            for group in _groups(found):
+            result = scan(self._data, position=position, rules=self._rules)
+            for group in _groups(result):
                 yield from self._decode(group)
-            if not found.end.goes_on:
-                self.end = found.end
+            if not result.end.goes_on:
+                self.end = result.end
                 return
-            position = found.end.position
+            position = result.end.position
 
     def _decode(self, batches: Batches) -> Iterator[Batch]:
         sections = decode.open_sections(self._data, batches, limit_bytes=self._limit_bytes)
@@ -222,12 +222,12 @@ def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]
     magics, attributes = batches.column("magic").tolist(), batches.column("attributes").tolist()
     bases, sequences = batches.column("base_offset").tolist(), batches.column("base_sequence").tolist()
     ends = sections.ends.tolist()
-    found = []
+    result = []
     rows = zip(*(column.tolist() for column in index[:8]), owners, strict=True)
     for offset, stamp, key_at, key_size, value_at, value_size, headers_at, header_count, owner in rows:
         flags, is_v2 = attributes[owner], magics[owner] >= 2
         end = 0 if flags & CODEC_MASK else ends[owner]
-        found.append(
+        result.append(
             Record(
                 offset,
                 stamp,
@@ -240,18 +240,18 @@ def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]
                 None if is_v2 else message_crc_fits(_message(buf, headers_at, end)),
             )
         )
-    return found
+    return result
 
 
 def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header, ...]:
-    found = []
+    result = []
     for _ in range(count):
         size, position = read_varint(buf, position)
         key = bytes(buf[position : position + size])
         size, position = read_varint(buf, position + size)
-        found.append(Header(key, None if size < 0 else bytes(buf[position : position + size])))
+        result.append(Header(key, None if size < 0 else bytes(buf[position : position + size])))
         position += max(size, 0)
-    return tuple(found)
+    return tuple(result)
 
 
 def _message(buf: bytes | memoryview, at: int, end: int) -> bytes | memoryview:

@@ -142,9 +142,9 @@ def build_apart(
     for plain, portion in _filled(rows, table, 2, known, fields):
         for batch in portion.tolist():
             start = batch[kernels.POSITION]
-            one = plain[start : start + batch[kernels.SIZE]]
-            one[:_OFFSET_BYTES] = _OFFSET_0
-            data = bytes(one) if known is Codec.NONE else finish(one, batch)
+            message = plain[start : start + batch[kernels.SIZE]]
+            message[:_OFFSET_BYTES] = _OFFSET_0
+            data = bytes(message) if known is Codec.NONE else finish(message, batch)
             yield data, batch[kernels.LAST_OFFSET] - batch[kernels.BASE_OFFSET] + 1
 
 
@@ -232,8 +232,8 @@ def build_batches(
     """
     known = codec_of(codec)
     _check_rows(rows, record_format)
-    for one in set(fields):
-        check_options(record_format, known, one, 1, None)
+    for message in set(fields):
+        check_options(record_format, known, message, 1, None)
     table = _table(rows, starts, known, BatchFields())
     _set_headers(table, fields, known)
     _check_deltas(rows, table)
@@ -255,21 +255,21 @@ def _ends_of(whole: memoryview, count: int) -> list[int]:
 def _set_headers(table: Table, fields: Sequence[BatchFields], codec: Codec) -> None:
     """Put each batch's own values over those that ``_table`` took for all."""
     for column, values in (
-        (kernels.LEADER_EPOCH, [one.leader_epoch for one in fields]),
-        (kernels.ATTRIBUTES, [one.attributes(codec) for one in fields]),
-        (kernels.PRODUCER_ID, [one.producer_id for one in fields]),
-        (kernels.PRODUCER_EPOCH, [one.producer_epoch for one in fields]),
-        (kernels.BASE_SEQUENCE, [one.base_sequence for one in fields]),
+        (kernels.LEADER_EPOCH, [message.leader_epoch for message in fields]),
+        (kernels.ATTRIBUTES, [message.attributes(codec) for message in fields]),
+        (kernels.PRODUCER_ID, [message.producer_id for message in fields]),
+        (kernels.PRODUCER_EPOCH, [message.producer_epoch for message in fields]),
+        (kernels.BASE_SEQUENCE, [message.base_sequence for message in fields]),
     ):
         table[:, column] = values
-    for column, given in (
-        (kernels.BASE_OFFSET, [one.base_offset for one in fields]),
-        (kernels.LAST_OFFSET, [one.last_offset for one in fields]),
-        (kernels.BASE_TIMESTAMP, [one.delete_horizon_ms for one in fields]),
-        (kernels.MAX_TIMESTAMP, [one.max_timestamp for one in fields]),
+    for column, chosen in (
+        (kernels.BASE_OFFSET, [message.base_offset for message in fields]),
+        (kernels.LAST_OFFSET, [message.last_offset for message in fields]),
+        (kernels.BASE_TIMESTAMP, [message.delete_horizon_ms for message in fields]),
+        (kernels.MAX_TIMESTAMP, [message.max_timestamp for message in fields]),
     ):
         known = table[:, column].tolist()
-        table[:, column] = [own if own is not None else found for own, found in zip(given, known, strict=True)]
+        table[:, column] = [own if own is not None else computed for own, computed in zip(chosen, known, strict=True)]
 
 
 def build_empty_batch(
@@ -368,13 +368,13 @@ def _table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: 
     stops = np.append(starts[1:], rows.size if stop is None else stop)
     table[:, kernels.START] = starts
     table[:, kernels.STOP] = stops
-    table[:, kernels.BASE_OFFSET] = _given(fields.base_offset, rows.offsets[starts])
-    table[:, kernels.LAST_OFFSET] = _given(fields.last_offset, rows.offsets[stops - 1])
+    table[:, kernels.BASE_OFFSET] = _either(fields.base_offset, rows.offsets[starts])
+    table[:, kernels.LAST_OFFSET] = _either(fields.last_offset, rows.offsets[stops - 1])
     table[:, kernels.LEADER_EPOCH] = fields.leader_epoch
     table[:, kernels.ATTRIBUTES] = fields.attributes(codec)
-    table[:, kernels.BASE_TIMESTAMP] = _given(fields.delete_horizon_ms, rows.timestamps[starts])
+    table[:, kernels.BASE_TIMESTAMP] = _either(fields.delete_horizon_ms, rows.timestamps[starts])
     largest = np.maximum.reduceat(rows.timestamps[: stops[-1]], starts)
-    table[:, kernels.MAX_TIMESTAMP] = _given(fields.max_timestamp, largest)
+    table[:, kernels.MAX_TIMESTAMP] = _either(fields.max_timestamp, largest)
     table[:, kernels.PRODUCER_ID] = fields.producer_id
     table[:, kernels.PRODUCER_EPOCH] = fields.producer_epoch
     table[:, kernels.BASE_SEQUENCE] = _sequences(table, fields.base_sequence)
@@ -382,7 +382,7 @@ def _table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: 
     return table
 
 
-def _given(value: int | None, otherwise: Any) -> Any:
+def _either(value: int | None, otherwise: Any) -> Any:
     return otherwise if value is None else value
 
 

@@ -108,10 +108,10 @@ class Chunks:
 
     def __iter__(self) -> Iterator[Chunk]:
         limit = self._source.size_bytes if self._limit is None else min(self._limit, self._source.size_bytes)
-        base, wanted, is_cut = self._position, self._chunk_bytes, False
+        base, requested, is_cut = self._position, self._chunk_bytes, False
         while True:
-            data = self._source.read(base, min(wanted, max(limit - base, 0)))
-            if base + data.size < limit and data.size < wanted:
+            data = self._source.read(base, min(requested, max(limit - base, 0)))
+            if base + data.size < limit and data.size < requested:
                 limit, is_cut = base + data.size, self._source.damage is None
             position = 0
             while True:
@@ -123,8 +123,8 @@ class Chunks:
                     whole=self._whole,
                     allocate=self._allocate,
                 )
-                found, status = batches.table.shape[1], batches.end.status
-                if found:
+                scanned, status = batches.table.shape[1], batches.end.status
+                if scanned:
                     yield Chunk(base, data, batches)
                 position = batches.end.position
                 if status == MORE:
@@ -133,16 +133,16 @@ class Chunks:
                     is_cut = is_cut and not batches.end.corrupt
                     self.end = End(base + position, CUT if is_cut else status)
                     return
-            wanted = self._chunk_bytes if position else self._size_of_next(data, wanted)
+            requested = self._chunk_bytes if position else self._size_of_next(data, requested)
             base += position
 
-    def _size_of_next(self, data: Bytes, wanted: int) -> int:
+    def _size_of_next(self, data: Bytes, requested: int) -> int:
         """Return how much to read for the batch that ``data`` begins with; its size was found to be possible."""
         size = int.from_bytes(data[8:OVERHEAD_BYTES].tobytes(), "big", signed=True) + OVERHEAD_BYTES
-        return max(size, wanted) if self._whole else wanted
+        return max(size, requested) if self._whole else requested
 
 
-def pieces(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
+def parts_of(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
     """Cut a chunk where its batches' records, ``ratio`` times as large as the batches, reach ``target_bytes``."""
     batches = chunk.batches
     after = np.cumsum(batches.column("size"))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import decode
 from kafkaframes.records._kernels_index import SKIPPED
-from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Scanned, Source, pieces
+from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Scanned, Source, parts_of
 from kafkaframes.records.decoded import Decoded, Index, Ints32, Sections
 from kafkaframes.records.fused import (
     FUSED_COLUMNS,
@@ -69,7 +69,7 @@ _CACHED_BYTES = 2 << 20
 _TYPES = {name: column.type for name, column in COLUMNS.items()}
 _NO_INTS: Ints = np.empty(0, np.int64)
 _NO_SIZES: Ints32 = np.empty(0, np.int32)
-_NO_PLACES = (_NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES)
+_NO_POSITIONS = (_NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES)
 _NEED_SIZES = frozenset({"key_size", "value_size"})
 DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
@@ -88,7 +88,7 @@ class ReadOptions(NamedTuple):
         budget_bytes: the most memory for batches that are open at once; a larger one is opened alone. ``None``: what
             ``limits.budget`` says.
         chunk_bytes: how much is looked at once, about.
-        piece_bytes: how much of records one Arrow batch is made of, about, and at most a chunk's: as much as stays in
+        part_bytes: how much of records one Arrow batch is made of, about, and at most a chunk's: as much as stays in
             the cache, for callers that look at one after the other; more for those who keep them.
         unwanted: says of each batch whether to leave it out unread (aborted transactions); None leaves none out.
         heal: given a chunk and its damaged batches, returns the chunk with those it could replace by whole ones (from
@@ -105,7 +105,7 @@ class ReadOptions(NamedTuple):
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     budget_bytes: int | None = None
     chunk_bytes: int = CHUNK_BYTES
-    piece_bytes: int = TARGET_BYTES
+    part_bytes: int = TARGET_BYTES
     unwanted: Callable[[Batches], npt.NDArray[np.bool_]] | None = None
     heal: Callable[[Chunk, npt.NDArray[np.bool_]], Chunk | None] | None = None
 
@@ -185,7 +185,7 @@ class RecordReader:
             options.columns,
             verify_crc=self._checks,
             limit_bytes=options.limit_bytes,
-            target_bytes=min(options.chunk_bytes, options.piece_bytes),
+            target_bytes=min(options.chunk_bytes, options.part_bytes),
             allocate=self._memory.array,
             types=_TYPES,
             text=java_text_array,
@@ -213,16 +213,16 @@ class RecordReader:
 
     def _damaged(self, made: Made) -> Iterator[pa.RecordBatch]:
         """Heal, report, or leave out what is damaged in a piece that is made already."""
-        found = self._as_decoded(made)
-        bad = self._bad(found, made.kinds == SKIPPED)
+        result = self._as_decoded(made)
+        bad = self._bad(result, made.kinds == SKIPPED)
         whole = self._healed(made.chunk, bad)
         if whole is not None:
             yield from self._long(whole, is_healed=True)
             return
-        self._report_damaged(found, bad)
+        self._report_damaged(result, bad)
         if made.records:
-            drops = None if bad is None or self.options.mode != DROPMALFORMED else found.of_batch(bad)
-            yield from self._within(self._arrow(found, made.columns), made, drops)
+            drops = None if bad is None or self.options.mode != DROPMALFORMED else result.of_batch(bad)
+            yield from self._within(self._arrow(result, made.columns), made, drops)
 
     def _batch_of(self, made: Made) -> pa.RecordBatch:
         if not self._is_fused:
@@ -241,35 +241,35 @@ class RecordReader:
             yield batch
 
     def _long(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[pa.RecordBatch]:
-        for piece in pieces(chunk, self._ratio, self._target()):
-            for found in self._decode(piece, is_healed=is_healed):
-                if found.index.offsets.size:
-                    yield self._arrow(found, {})
+        for part in parts_of(chunk, self._ratio, self._target()):
+            for result in self._decode(part, is_healed=is_healed):
+                if result.index.offsets.size:
+                    yield self._arrow(result, {})
 
     def _as_decoded(self, made: Made) -> Decoded:
         """Give a piece that is made already the form of one that is not."""
         chunk = made.chunk
         sections = Sections(chunk.data, _NO_INTS, _NO_INTS, made.kinds, made.problems)
         rows, statuses, wheres = (made.outcome(what) for what in (OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE))
-        index = Index(made.offsets, made.timestamps, *_NO_PLACES, rows, statuses, wheres)
-        found = Decoded(chunk.data, chunk.batches, sections, index, base=chunk.base, allocate=self._memory.array)
+        index = Index(made.offsets, made.timestamps, *_NO_POSITIONS, rows, statuses, wheres)
+        result = Decoded(chunk.data, chunk.batches, sections, index, base=chunk.base, allocate=self._memory.array)
         if self._checks:
-            found.crc_ok = made.outcome(OUTCOME_CRC) != 0
-        return found
+            result.crc_ok = made.outcome(OUTCOME_CRC) != 0
+        return result
 
     def _target(self) -> int:
         """Return how many bytes of records to decode at once: what is decompressed should stay in the cache."""
         return self.options.chunk_bytes if self._ratio == 1.0 else min(self.options.chunk_bytes, _CACHED_BYTES)
 
-    def _arrow(self, found: Decoded, made: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        arrays = [arrow_column(name, found, made) for name in self.options.columns]
+    def _arrow(self, result: Decoded, made: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        arrays = [arrow_column(name, result, made) for name in self.options.columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
     def _decode(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[Decoded]:
         """Decode a chunk the long way: decompress, index, and make of each column what is kept."""
         options, allocate = self.options, self._memory.array
         skip = self._unwanted(chunk)
-        for found in decode.in_turn(
+        for result in decode.in_turn(
             chunk.data,
             chunk.batches,
             limit_bytes=options.limit_bytes,
@@ -278,17 +278,17 @@ class RecordReader:
             allocate=allocate,
             base=chunk.base,
         ):
-            batches, opened = found.batches, found.sections
+            batches, opened = result.batches, result.sections
             if opened.buf is not chunk.data:  # how large decompressed records are says how many to take next
                 held = int((opened.ends - opened.starts).sum())
                 self._ratio = max(held / max(int(batches.column("size").sum()), 1), 1.0)
-            bad = self._bad(found, None if skip is None else skip[found.first : found.first + len(batches)])
+            bad = self._bad(result, None if skip is None else skip[result.first : result.first + len(batches)])
             whole = None if is_healed else self._healed(chunk._replace(batches=batches), bad)
             if whole is not None:
                 yield from self._decode(whole, is_healed=True)
                 continue
-            damaged = self._report_damaged(found, bad)
-            yield self._filtered(found, damaged if options.mode == DROPMALFORMED else None)
+            damaged = self._report_damaged(result, bad)
+            yield self._filtered(result, damaged if options.mode == DROPMALFORMED else None)
 
     def _unwanted(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
         """Tell which batches need not even be decompressed."""
@@ -304,31 +304,31 @@ class RecordReader:
             unwanted |= options.unwanted(batches)
         return unwanted
 
-    def _bad(self, found: Decoded, skip: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+    def _bad(self, result: Decoded, skip: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
         """Return which batches are damaged; None where none is."""
-        bad: npt.NDArray[np.bool_] = found.index.statuses != 0
-        if found.sections.problems:
-            bad[list(found.sections.problems)] = True
+        bad: npt.NDArray[np.bool_] = result.index.statuses != 0
+        if result.sections.problems:
+            bad[list(result.sections.problems)] = True
         if self.options.verify_crc:
-            bad |= ~found.crc_ok if skip is None else ~(found.crc_ok | skip)
+            bad |= ~result.crc_ok if skip is None else ~(result.crc_ok | skip)
         return bad if bad.any() else None
 
     def _healed(self, chunk: Chunk, bad: npt.NDArray[np.bool_] | None) -> Chunk | None:
         """Return a chunk with batches of another copy in place of damaged ones; None where that is not to be had."""
         return None if bad is None or self.options.heal is None else self.options.heal(chunk, bad)
 
-    def _report_damaged(self, found: Decoded, bad: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+    def _report_damaged(self, result: Decoded, bad: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
         """Report what is damaged; return which batches are."""
         for row in [] if bad is None else np.flatnonzero(bad).tolist():
-            problem = found.problem(row)
+            problem = result.problem(row)
             self._report(
                 ReadError(
                     self._source.name,
-                    found.position(row),
-                    int(found.batches.column("base_offset")[row]),
+                    result.position(row),
+                    int(result.batches.column("base_offset")[row]),
                     None if problem is None else problem.status,
                     CRC_MISMATCH if problem is None else problem.reason,
-                    0 if self.options.mode == DROPMALFORMED else int(found.index.rows[row]),
+                    0 if self.options.mode == DROPMALFORMED else int(result.index.rows[row]),
                 )
             )
         return bad
@@ -338,9 +338,9 @@ class RecordReader:
             raise error.as_exception()
         self.errors.append(error)
 
-    def _filtered(self, found: Decoded, dropped: npt.NDArray[np.bool_] | None) -> Decoded:
-        keep = self._keep(found.index.offsets, None if dropped is None else found.of_batch(dropped))
-        return found if keep is None else found.select(keep)
+    def _filtered(self, result: Decoded, dropped: npt.NDArray[np.bool_] | None) -> Decoded:
+        keep = self._keep(result.index.offsets, None if dropped is None else result.of_batch(dropped))
+        return result if keep is None else result.select(keep)
 
     def _keep(self, offsets: Ints, dropped: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
         """Tell which records are wanted, by their offsets and whether their batches are left out; None for all."""

@@ -49,7 +49,7 @@ _USUAL_RATIO = 4
 
 NO_BUDGET = 1 << 62
 
-Piece = bytes | bytearray | memoryview
+AnyBytes = bytes | bytearray | memoryview
 
 
 def decode(
@@ -119,8 +119,8 @@ def in_turn(
             part = batches.part(start, stop)
             opened = sections.part(start, stop)
             index = index_records(part, opened, allocate=allocate)
-            found = Decoded(data, part, opened, index, start, base, file, allocate=allocate)
-            yield from _by_headers(found, budget_bytes)
+            result = Decoded(data, part, opened, index, start, base, file, allocate=allocate)
+            yield from _by_headers(result, budget_bytes)
         first = last
 
 
@@ -201,9 +201,9 @@ def _refuse(sections: Sections, row: int, status: int) -> None:
 
 def _may_be_refused(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
     """Find the batches that ``_refusal`` must look at: it refuses no other."""
-    odd: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
-    odd |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
-    return odd
+    unusual: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
+    unusual |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
+    return unusual
 
 
 def _refusal(magic: int, codec: int, size: int) -> int | None:
@@ -221,12 +221,12 @@ def _open_some(
     sections: Sections,
     batches: Batches,
     first: int,
-    held: Piece | None,
+    held: AnyBytes | None,
     limit: int,
     budget: int,
     allocate: Allocate,
     total: int = NO_BUDGET,
-) -> tuple[Sections, int, Piece | None]:
+) -> tuple[Sections, int, AnyBytes | None]:
     """Open batches from ``first`` on until their records exceed the budget; one batch at least.
 
     All records are put into one new array, those of uncompressed batches copied between the others. The kernel opens
@@ -245,35 +245,35 @@ def _open_some(
     table = np.ascontiguousarray(batches.table)
     spans = sections.ends - sections.starts
     largest = native.usual_room(int(spans[first:].max()), limit)
-    room = min(_USUAL_RATIO * int(spans[first:].sum()), budget) + largest
-    arena, row, size = allocate(room, np.uint8), first, 0
-    places = sections.starts, sections.ends, sections.kinds
+    arena_bytes = min(_USUAL_RATIO * int(spans[first:].sum()), budget) + largest
+    arena, row, size = allocate(arena_bytes, np.uint8), first, 0
+    arrays = sections.starts, sections.ends, sections.kinds
     with native.borrowed() as calls:
         while True:
             why = native.ODD
             if held is None:
-                row, size, why = native.open_batches(sections.buf, table, row, *places, limit, arena, size, calls)
+                row, size, why = native.open_batches(sections.buf, table, row, *arrays, limit, arena, size, calls)
             if why == WHOLE:
                 return sections._replace(buf=arena[:size]), count, None
-            piece: Piece = b""
+            content: AnyBytes = b""
             if why == native.ODD:
-                piece = _careful(sections, table, row, max(min(limit, total - size), 0)) if held is None else held
+                content = _careful(sections, table, row, max(min(limit, total - size), 0)) if held is None else held
                 held = None
-                if row == first and len(piece) > budget:
-                    sections.starts[row], sections.ends[row] = 0, len(piece)
-                    return sections._replace(buf=np.frombuffer(piece, np.uint8)), row + 1, None
-            needed = size + len(piece) + native.usual_room(int(spans[row]), limit)
+                if row == first and len(content) > budget:
+                    sections.starts[row], sections.ends[row] = 0, len(content)
+                    return sections._replace(buf=np.frombuffer(content, np.uint8)), row + 1, None
+            needed = size + len(content) + native.usual_room(int(spans[row]), limit)
             if needed > arena.size:
                 if row > first and needed > budget:
-                    return sections._replace(buf=arena[:size]), row, piece if why == native.ODD else None
+                    return sections._replace(buf=arena[:size]), row, content if why == native.ODD else None
                 grown = allocate(max(2 * arena.size, needed), np.uint8)
                 grown[:size] = arena[:size]
                 arena = grown
             if why == native.ODD:
                 sections.starts[row] = size
-                size += len(piece)
+                size += len(content)
                 sections.ends[row] = size
-                arena.data[size - len(piece) : size] = piece
+                arena.data[size - len(content) : size] = content
                 row += 1
 
 
@@ -292,11 +292,11 @@ def _careful(sections: Sections, table: Ints, row: int, limit: int) -> bytes | b
             sections.problems[row] = Problem(DAMAGED_STREAM, str(damage))
             sections.kinds[row] = _kernels_index.SKIPPED
         return b""
-    piece, error = codecs.decompress(codec, wrapped, magic=magic, limit_bytes=limit)
+    content, error = codecs.decompress(codec, wrapped, magic=magic, limit_bytes=limit)
     if error is not None:
         sections.problems[row] = Problem(DAMAGED_STREAM, error)
         sections.kinds[row] = _kernels_index.DAMAGED_DATA
-    return piece
+    return content
 
 
 def _wrapped_value(message: memoryview, magic: int) -> memoryview | int:

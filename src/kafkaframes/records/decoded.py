@@ -58,7 +58,7 @@ class Sections(NamedTuple):
 
     def part(self, first: int, last: int) -> Sections:
         """Return what is said of the batches from ``first`` on, below ``last``."""
-        problems = {row - first: found for row, found in self.problems.items() if first <= row < last}
+        problems = {row - first: known for row, known in self.problems.items() if first <= row < last}
         return Sections(self.buf, self.starts[first:last], self.ends[first:last], self.kinds[first:last], problems)
 
 
@@ -165,8 +165,8 @@ class Decoded:
     @cached_property
     def crc_ok(self) -> Flags:
         """Whether each batch's CRC is that of its bytes."""
-        found: Flags = check_crcs(self.data, self.batches) != 0
-        return found
+        known: Flags = check_crcs(self.data, self.batches) != 0
+        return known
 
     def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Repeat a batch's value for each of its records."""
@@ -213,8 +213,8 @@ class Decoded:
     def problems(self) -> dict[int, Problem]:
         """The problem of each batch that has one, in their order."""
         suspects = {*self.sections.problems, *np.flatnonzero(self.index.statuses).tolist()}
-        found = ((batch, self.problem(batch)) for batch in sorted(suspects))
-        return {batch: problem for batch, problem in found if problem is not None}
+        known = ((batch, self.problem(batch)) for batch in sorted(suspects))
+        return {batch: problem for batch, problem in known if problem is not None}
 
     def error(self, batch: int) -> CorruptRecordError | None:
         """Return the problem of a batch as an error that names the file and the position."""
@@ -231,8 +231,8 @@ class Decoded:
 
 def problem_of(row: int, index: Index, sections: Sections) -> Problem | None:
     """Return why the records of the batch ended before their time; ``None`` for a whole batch."""
-    found = sections.problems.get(row)
+    known = sections.problems.get(row)
     status = int(index.statuses[row])
-    if found is not None and (sections.kinds[row] == SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
-        return found
+    if known is not None and (sections.kinds[row] == SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
+        return known
     return Problem(status) if status != WHOLE else None

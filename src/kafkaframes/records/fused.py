@@ -53,7 +53,7 @@ _NO_GOAL = 1 << 62
 _NOTHING: Bytes = np.empty(0, np.uint8)
 _POSITION, _SIZE, _ATTRIBUTES = PLACE["position"], PLACE["size"], PLACE["attributes"]
 
-_WANTED = {
+_SELECTED = {
     "timestamp_type": kernels.WANT_TYPES,
     "key": kernels.WANT_KEY,
     "value": kernels.WANT_VALUE,
@@ -61,39 +61,39 @@ _WANTED = {
 }
 
 
-class Room(NamedTuple):
+class Area(NamedTuple):
     """A buffer that the kernel fills.
 
     Attributes:
-        place: of its address in the kernel's plan.
-        wanted: the flag of the column that needs it.
+        slot: of its address in the kernel's plan.
+        selected: the flag of the column that needs it.
         of_rows: its bytes for each row.
         of_bytes: its bytes for each byte of the records that are read.
     """
 
-    place: int
-    wanted: int
+    slot: int
+    selected: int
     of_rows: float
     of_bytes: float
 
 
 # The values first: most bytes are theirs, and there they take the same memory, however large a piece is.
-_ROOMS = (
-    Room(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
-    Room(kernels.AT_OFFSETS, 0, 8, 0),
-    Room(kernels.AT_STAMPS, 0, 8, 0),
-    Room(kernels.AT_TYPES, kernels.WANT_TYPES, 4, 0),
-    Room(kernels.AT_KEY_OFFSETS, kernels.WANT_KEY, 4, 0),
-    Room(kernels.AT_KEY_VALID, kernels.WANT_KEY, 1 / 8, 0),
-    Room(kernels.AT_KEYS, kernels.WANT_KEY, 0, 1),
-    Room(kernels.AT_VALUE_OFFSETS, kernels.WANT_VALUE, 4, 0),
-    Room(kernels.AT_VALUE_VALID, kernels.WANT_VALUE, 1 / 8, 0),
-    Room(kernels.AT_LISTS, kernels.WANT_HEADERS, 4, 0),
-    Room(kernels.AT_NAME_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),  # a header takes two bytes at least
-    Room(kernels.AT_NAMES, kernels.WANT_HEADERS, 0, 1),
-    Room(kernels.AT_CONTENT_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),
-    Room(kernels.AT_CONTENT_VALID, kernels.WANT_HEADERS, 0, 1 / 16),
-    Room(kernels.AT_CONTENTS, kernels.WANT_HEADERS, 0, 1),
+_AREAS = (
+    Area(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
+    Area(kernels.AT_OFFSETS, 0, 8, 0),
+    Area(kernels.AT_STAMPS, 0, 8, 0),
+    Area(kernels.AT_TYPES, kernels.WANT_TYPES, 4, 0),
+    Area(kernels.AT_KEY_OFFSETS, kernels.WANT_KEY, 4, 0),
+    Area(kernels.AT_KEY_VALID, kernels.WANT_KEY, 1 / 8, 0),
+    Area(kernels.AT_KEYS, kernels.WANT_KEY, 0, 1),
+    Area(kernels.AT_VALUE_OFFSETS, kernels.WANT_VALUE, 4, 0),
+    Area(kernels.AT_VALUE_VALID, kernels.WANT_VALUE, 1 / 8, 0),
+    Area(kernels.AT_LISTS, kernels.WANT_HEADERS, 4, 0),
+    Area(kernels.AT_NAME_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),  # a header takes two bytes at least
+    Area(kernels.AT_NAMES, kernels.WANT_HEADERS, 0, 1),
+    Area(kernels.AT_CONTENT_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),
+    Area(kernels.AT_CONTENT_VALID, kernels.WANT_HEADERS, 0, 1 / 16),
+    Area(kernels.AT_CONTENTS, kernels.WANT_HEADERS, 0, 1),
 )
 
 
@@ -149,7 +149,9 @@ class Made(NamedTuple):
     @property
     def problems(self) -> dict[int, Problem]:
         """What was wrong with batches, by their numbers in the piece."""
-        return {row - self.first: found for row, found in self.state.problems.items() if self.first <= row < self.last}
+        return {
+            row - self.first: opened for row, opened in self.state.problems.items() if self.first <= row < self.last
+        }
 
     @property
     def offsets(self) -> Ints:
@@ -173,18 +175,18 @@ class Made(NamedTuple):
 class Layout:
     """Where in a block of memory each buffer stands, given a number of rows and of bytes of records."""
 
-    def __init__(self, wanted: int, rows: int, size: int) -> None:
+    def __init__(self, selected: int, rows: int, size: int) -> None:
         self.rows, self.bytes = rows, size
         self.plan: Ints = np.zeros(kernels.WORDS, np.int64)
-        self.plan[kernels.WANTED], self.plan[kernels.ROWS_ROOM], self.plan[kernels.BYTES_ROOM] = wanted, rows, size
+        self.plan[kernels.WANTED], self.plan[kernels.ROWS_ROOM], self.plan[kernels.BYTES_ROOM] = selected, rows, size
         self.plan[kernels.PIECE_ROW] = self.plan[kernels.OPENED_ROW] = -1
         self.total = 0
-        for room in _ROOMS:
-            if room.wanted & wanted == room.wanted:
-                self.plan[room.place] = self.total
-                needed = int(room.of_rows * rows + room.of_bytes * size) + SLACK_BYTES
+        for area in _AREAS:
+            if area.selected & selected == area.selected:
+                self.plan[area.slot] = self.total
+                needed = int(area.of_rows * rows + area.of_bytes * size) + SLACK_BYTES
                 self.total += -(-needed // _ALIGNMENT) * _ALIGNMENT
-        self.places: list[int] = self.plan.tolist()
+        self.positions: list[int] = self.plan.tolist()
 
 
 _NO_LAYOUT = Layout(0, 0, 0)
@@ -205,7 +207,9 @@ class ColumnMaker:
         text: Callable[[pa.Array], pa.Array],
     ) -> None:
         self._names = frozenset(names)
-        self._wanted = sum(bit for name, bit in _WANTED.items() if name in names) + (verify_crc and kernels.WANT_CRC)
+        self._selected = sum(bit for name, bit in _SELECTED.items() if name in names) + (
+            verify_crc and kernels.WANT_CRC
+        )
         self._limit = limit_bytes
         self._target = max(min(target_bytes, MOST_BYTES // 2), 1)
         self._allocate = allocate
@@ -217,7 +221,7 @@ class ColumnMaker:
 
     def _lay_out(self, rows: int, size: int) -> None:
         """Make room for a number of rows and of bytes of records."""
-        self._layout = Layout(self._wanted, max(size // _BYTES_OF_A_ROW, rows + 1), size)
+        self._layout = Layout(self._selected, max(size // _BYTES_OF_A_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
     def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[Made | Chunk]:
@@ -236,31 +240,31 @@ class ColumnMaker:
         first = 0
         with native.borrowed() as calls:
             while first < count:
-                made, last, is_large = self._piece(state, first, calls)
+                made, last, is_large = self._part(state, first, calls)
                 if made is not None:
                     yield made
                 if is_large:
                     yield chunk._replace(batches=Batches(table[:, last : last + 1], chunk.batches.end))
                 first = last + is_large
 
-    def _piece(self, state: State, first: int, calls: Ints) -> tuple[Made | None, int, bool]:
+    def _part(self, state: State, first: int, calls: Ints) -> tuple[Made | None, int, bool]:
         """Read batches from ``first`` on; return the piece, the batch after its last, and whether that is too large."""
-        plan, piece = self._layout.plan.copy(), _NOTHING
+        plan, part = self._layout.plan.copy(), _NOTHING
         left = (state.end - int(state.table[_POSITION, first])) * self._ratio
-        pieces = round(left / self._target)  # of equal size
-        plan[kernels.GOAL] = int(left / pieces) if pieces > 1 else _NO_GOAL
+        parts = round(left / self._target)  # of equal size
+        plan[kernels.GOAL] = int(left / parts) if parts > 1 else _NO_GOAL
         plan[kernels.BATCH], plan[kernels.LAST], plan[kernels.LIMIT] = first, len(state.kinds), self._limit
         block, is_large = self._allocate(self._layout.total, np.uint8), False
         while True:
             why = kernels.read_columns(
-                *(plan, state.chunk.data, piece, state.table, state.kinds, state.outcomes),
+                *(plan, state.chunk.data, part, state.table, state.kinds, state.outcomes),
                 *(block, self._scratch, self._opened, calls),
             )
             if why == kernels.DONE or (why == kernels.FULL and plan[kernels.ROW]):
                 break
             if why == native.ODD:
-                piece = self._careful(state, plan)
-                is_large = piece.size > MOST_BYTES
+                part = self._careful(state, plan)
+                is_large = part.size > MOST_BYTES
                 if is_large:
                     break
             elif plan[kernels.NEEDED_BYTES] > _MOST[why]:
@@ -269,7 +273,7 @@ class ColumnMaker:
             elif why == native.NO_ROOM:
                 self._opened = self._allocate(max(2 * int(plan[kernels.NEEDED_BYTES]), _FEWEST_OPENED_BYTES), np.uint8)
             else:
-                block = self._with_more_room(plan)
+                block = self._with_more_memory(plan)
         numbers = plan.tolist()
         last, count = numbers[kernels.BATCH], numbers[kernels.ROW]
         if last == first:
@@ -278,7 +282,7 @@ class ColumnMaker:
             state.table[_POSITION, first]
         )
         self._ratio = max(numbers[kernels.SPANS] / stored, 0.01)
-        columns = self._columns(_Cut(pa.py_buffer(block), self._layout.places), count, numbers) if count else {}
+        columns = self._columns(_Cut(pa.py_buffer(block), self._layout.positions), count, numbers) if count else {}
         if why == kernels.FULL and self._layout.bytes < 2 * self._target:
             self._lay_out(0, 2 * self._target)
         damaged = bool(numbers[kernels.BAD] or state.problems)
@@ -290,17 +294,17 @@ class ColumnMaker:
         Not more than a byte too many for the short way: whether they are damaged is then another's to say.
         """
         row = int(plan[kernels.BATCH])
-        one = Batches(state.table[:, row : row + 1], state.chunk.batches.end)
-        found = decode.open_sections(state.chunk.data, one, limit_bytes=min(self._limit, MOST_BYTES + 1))
-        if found.ends[0] - found.starts[0] > MOST_BYTES:
-            return found.buf
-        state.kinds[row] = found.kinds[0]
-        if found.problems:
-            state.problems[row] = found.problems[0]
+        single = Batches(state.table[:, row : row + 1], state.chunk.batches.end)
+        opened = decode.open_sections(state.chunk.data, single, limit_bytes=min(self._limit, MOST_BYTES + 1))
+        if opened.ends[0] - opened.starts[0] > MOST_BYTES:
+            return opened.buf
+        state.kinds[row] = opened.kinds[0]
+        if opened.problems:
+            state.problems[row] = opened.problems[0]
         plan[kernels.PIECE_ROW] = row
-        return found.buf[found.starts[0] : max(found.starts[0], found.ends[0])]
+        return opened.buf[opened.starts[0] : max(opened.starts[0], opened.ends[0])]
 
-    def _with_more_room(self, plan: Ints) -> Bytes:
+    def _with_more_memory(self, plan: Ints) -> Bytes:
         """Return a block that the next batch fits in; no record was read yet."""
         rows, size = int(plan[kernels.NEEDED_ROWS]), int(plan[kernels.NEEDED_BYTES])
         if rows >= self._layout.rows or size > self._layout.bytes:
@@ -311,13 +315,13 @@ class ColumnMaker:
 
     def _columns(self, cut: _Cut, count: int, numbers: list[int]) -> dict[str, pa.Array]:
         names, columns = self._names, {}
-        for name, place, width in _PLAIN:
+        for name, index, width in _PLAIN:
             if name in names or width == 8:
-                buffers = [None, cut(place, width * count)]
+                buffers = [None, cut(index, width * count)]
                 columns[name] = pa.Array.from_buffers(self._types[name], count, buffers, 0)
-        for name, places, end, nulls in _BINARY:
+        for name, positions, end, nulls in _BINARY:
             if name in names:
-                columns[name] = cut.binary(_BYTES, places, count, numbers[end], numbers[nulls])
+                columns[name] = cut.binary(_BYTES, positions, count, numbers[end], numbers[nulls])
         if "headers" in names:
             columns["headers"] = self._headers(cut, count, numbers)
         return columns
@@ -356,15 +360,15 @@ _BINARY = (
 class _Cut:
     """Cuts buffers out of a block."""
 
-    def __init__(self, block: pa.Buffer, places: list[int]) -> None:
+    def __init__(self, block: pa.Buffer, positions: list[int]) -> None:
         self._block = block
-        self._places = places
+        self._positions = positions
 
-    def __call__(self, place: int, size: int) -> pa.Buffer:
-        return self._block.slice(self._places[place], size)
+    def __call__(self, index: int, size: int) -> pa.Buffer:
+        return self._block.slice(self._positions[index], size)
 
-    def binary(self, kind: pa.DataType, places: tuple[int, int, int], count: int, size: int, nulls: int) -> pa.Array:
+    def binary(self, kind: pa.DataType, positions: tuple[int, int, int], count: int, size: int, nulls: int) -> pa.Array:
         """Make a binary column of the buffers of its offsets, bytes and validity."""
-        offsets, data, validity = places
+        offsets, data, validity = positions
         valid = self(validity, (count + 7) // 8) if nulls else None
         return pa.Array.from_buffers(kind, count, [valid, self(offsets, 4 * count + 4), self(data, size)], nulls)

@@ -30,21 +30,21 @@ class HeaderLayout:
 
     def __init__(self, *fields: HeaderField) -> None:
         self.fields = fields
-        self._places: dict[str, tuple[int, int]] = {}
-        place = 0
+        self._bounds: dict[str, tuple[int, int]] = {}
+        position = 0
         for field in fields:
-            end = place + struct.calcsize(">" + field.format)
-            self._places[field.name] = place, end
-            place = end
-        self.size = place
+            end = position + struct.calcsize(">" + field.format)
+            self._bounds[field.name] = position, end
+            position = end
+        self.size = position
 
     def place_of(self, name: str) -> int:
         """Return the byte at which the field starts, counted from the batch's first."""
-        return self._places[name][0]
+        return self._bounds[name][0]
 
     def end_of(self, name: str) -> int:
         """Return the byte after the field."""
-        return self._places[name][1]
+        return self._bounds[name][1]
 
 
 _OVERHEAD = (
@@ -112,4 +112,4 @@ BATCH_COLUMNS = (
     "base_sequence",
     "count",
 )
-PLACE = {name: place for place, name in enumerate(BATCH_COLUMNS)}
+PLACE = {name: position for position, name in enumerate(BATCH_COLUMNS)}

@@ -22,10 +22,10 @@ class Library(NamedTuple):
         try:
             spec = importlib.util.find_spec(self.module)
             loaded = ctypes.CDLL(spec.origin if spec is not None else None)
-            found = {name: getattr(loaded, name) for name in self.functions}
+            library = {name: getattr(loaded, name) for name in self.functions}
         except (ImportError, OSError, AttributeError, TypeError):
             return {}
-        return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}
+        return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in library.items()}
 
 
 LIBRARIES = (

@@ -27,7 +27,7 @@ TIMESTAMP = pa.timestamp("ms", tz="UTC")
 CODEC = pa.dictionary(pa.int8(), pa.string())
 
 
-def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
+def binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
     """Copy byte strings out of ``buf``; a size below zero is null.
 
     Raises:
@@ -39,24 +39,24 @@ def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, allocate: Allocate 
         raise CorruptRecordError(f"{total} bytes of one column in one batch are more than Arrow's binary holds")
     offsets, data = allocate(count + 1, np.int32), allocate(total + SLACK_BYTES, np.uint8)
     validity = allocate((count + 7) // 8, np.uint8)
-    nulls = _kernels_gather.gather_binary(buf, places, sizes, count, offsets, data, validity)
+    nulls = _kernels_gather.gather_binary(buf, positions, sizes, count, offsets, data, validity)
     buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
 
 
-def _binary(found: Decoded, places: Ints, sizes: Ints32) -> pa.Array:
-    return binary_array(found.sections.buf, places, sizes, allocate=found.allocate)
+def _binary(result: Decoded, positions: Ints, sizes: Ints32) -> pa.Array:
+    return binary_array(result.sections.buf, positions, sizes, allocate=result.allocate)
 
 
-def _headers(found: Decoded) -> pa.Array:
-    places, counts = found.index.headers_at, found.index.header_counts
+def _headers(result: Decoded) -> pa.Array:
+    positions, counts = result.index.headers_at, result.index.header_counts
     total, records = int(counts.sum(dtype=np.int64)), counts.size
-    allocate = found.allocate
+    allocate = result.allocate
     lists = allocate(records + 1, np.int32)
     parts = [allocate(total, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
-    _kernels_gather.index_headers(found.sections.buf, places, counts, records, lists, *parts)
-    keys = java_text_array(binary_array(found.sections.buf, parts[0], parts[1], allocate=allocate))
-    values = binary_array(found.sections.buf, parts[2], parts[3], allocate=allocate)
+    _kernels_gather.index_headers(result.sections.buf, positions, counts, records, lists, *parts)
+    keys = java_text_array(binary_array(result.sections.buf, parts[0], parts[1], allocate=allocate))
+    values = binary_array(result.sections.buf, parts[2], parts[3], allocate=allocate)
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
     return pa.Array.from_buffers(HEADERS, records, [None, pa.py_buffer(lists)], null_count=0, children=[pairs])
 
@@ -72,13 +72,13 @@ def java_text_array(raw: pa.Array) -> pa.Array:
         return pa.array([java_text(one) for one in raw.to_pylist()], pa.string())
 
 
-def _sequences(found: Decoded) -> npt.NDArray[np.int32]:
+def _sequences(result: Decoded) -> npt.NDArray[np.int32]:
     """Add offset deltas to base sequences as Kafka does: from 2^31 - 1 on to 0."""
-    bases = found.of_batch(found.batches.column("base_sequence"))
-    deltas = found.index.offsets - found.of_batch(found.batches.column("base_offset"))
+    bases = result.of_batch(result.batches.column("base_sequence"))
+    deltas = result.index.offsets - result.of_batch(result.batches.column("base_offset"))
     deltas = deltas.astype(np.int32).astype(np.int64)
-    room = ((2**31 - 1) - deltas).astype(np.int32)
-    summed = np.where(bases > room, deltas - ((2**31 - 1) - bases) - 1, bases + deltas)
+    distance = ((2**31 - 1) - deltas).astype(np.int32)
+    summed = np.where(bases > distance, deltas - ((2**31 - 1) - bases) - 1, bases + deltas)
     return np.where(bases >= 0, summed, -1).astype(np.int32)
 
 
@@ -94,16 +94,16 @@ def _codec_names() -> pa.Array:
 
 
 def _numbers(name: str, dtype: Any) -> Callable[[Decoded], Any]:
-    return lambda found: found.of_batch(found.batches.column(name).astype(dtype))
+    return lambda result: result.of_batch(result.batches.column(name).astype(dtype))
 
 
 def _flag(mask: int) -> Callable[[Decoded], Any]:
-    return lambda found: found.of_batch(found.batches.flag(mask))
+    return lambda result: result.of_batch(result.batches.flag(mask))
 
 
-def _delete_horizons(found: Decoded) -> pa.Array:
-    has = found.of_batch(found.batches.flag(DELETE_HORIZON))
-    return pa.array(found.of_batch(found.batches.column("base_timestamp")), mask=~has).cast(TIMESTAMP)
+def _delete_horizons(result: Decoded) -> pa.Array:
+    has = result.of_batch(result.batches.flag(DELETE_HORIZON))
+    return pa.array(result.of_batch(result.batches.column("base_timestamp")), mask=~has).cast(TIMESTAMP)
 
 
 class Column(NamedTuple):
@@ -114,44 +114,44 @@ class Column(NamedTuple):
 
 
 COLUMNS: dict[str, Column] = {
-    "offset": Column(pa.int64(), lambda found: found.index.offsets),
-    "timestamp": Column(TIMESTAMP, lambda found: found.index.timestamps),
+    "offset": Column(pa.int64(), lambda result: result.index.offsets),
+    "timestamp": Column(TIMESTAMP, lambda result: result.index.timestamps),
     "timestamp_type": Column(
         pa.int32(),
-        lambda found: found.of_batch(
-            timestamp_types(found.batches.column("magic"), found.batches.column("attributes"))
+        lambda result: result.of_batch(
+            timestamp_types(result.batches.column("magic"), result.batches.column("attributes"))
         ),
     ),
-    "key": Column(pa.binary(), lambda found: _binary(found, found.index.key_at, found.index.key_size)),
-    "value": Column(pa.binary(), lambda found: _binary(found, found.index.value_at, found.index.value_size)),
+    "key": Column(pa.binary(), lambda result: _binary(result, result.index.key_at, result.index.key_size)),
+    "value": Column(pa.binary(), lambda result: _binary(result, result.index.value_at, result.index.value_size)),
     "headers": Column(HEADERS, _headers),
-    "base_offset": Column(pa.int64(), lambda found: found.of_batch(found.base_offsets)),
-    "position": Column(pa.int64(), lambda found: found.of_batch(found.batches.column("position") + found.base)),
+    "base_offset": Column(pa.int64(), lambda result: result.of_batch(result.base_offsets)),
+    "position": Column(pa.int64(), lambda result: result.of_batch(result.batches.column("position") + result.base)),
     "magic": Column(pa.int8(), _numbers("magic", np.int8)),
-    "codec": Column(CODEC, lambda found: codec_array(found.of_batch(found.batches.column("attributes")))),
+    "codec": Column(CODEC, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))),
     "producer_id": Column(pa.int64(), _numbers("producer_id", np.int64)),
     "producer_epoch": Column(pa.int16(), _numbers("producer_epoch", np.int16)),
     "sequence": Column(pa.int32(), _sequences),
     "leader_epoch": Column(pa.int32(), _numbers("leader_epoch", np.int32)),
     "transactional": Column(pa.bool_(), _flag(TRANSACTIONAL)),
     "control": Column(pa.bool_(), _flag(CONTROL)),
-    "crc_ok": Column(pa.bool_(), lambda found: found.of_batch(found.crc_ok)),
+    "crc_ok": Column(pa.bool_(), lambda result: result.of_batch(result.crc_ok)),
     "last_offset": Column(pa.int64(), _numbers("last_offset", np.int64)),
     "batch_size": Column(pa.int32(), _numbers("size", np.int32)),
     "delete_horizon": Column(TIMESTAMP, _delete_horizons),
-    "key_size": Column(pa.int32(), lambda found: np.maximum(found.index.key_size, -1)),
-    "value_size": Column(pa.int32(), lambda found: np.maximum(found.index.value_size, -1)),
+    "key_size": Column(pa.int32(), lambda result: np.maximum(result.index.key_size, -1)),
+    "value_size": Column(pa.int32(), lambda result: np.maximum(result.index.value_size, -1)),
 }
 
 
-def arrow_column(name: str, found: Decoded, made: Mapping[str, pa.Array]) -> pa.Array:
+def arrow_column(name: str, result: Decoded, made: Mapping[str, pa.Array]) -> pa.Array:
     """Return a column: the one that is made already, or a new one."""
     ready = made.get(name)
-    return _as_arrow(COLUMNS[name], found) if ready is None else ready
+    return _as_arrow(COLUMNS[name], result) if ready is None else ready
 
 
-def _as_arrow(column: Column, found: Decoded) -> pa.Array:
-    made = column.make(found)
+def _as_arrow(column: Column, result: Decoded) -> pa.Array:
+    made = column.make(result)
     if isinstance(made, pa.Array):
         return made
     if made.dtype == np.bool_:

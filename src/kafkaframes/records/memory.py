@@ -57,27 +57,27 @@ class Recycler:
         # the small arrays between the blocks go back to the system, too, and come back as page faults for every chunk.
         np.empty(_TEACHING_BYTES, np.uint8)
         self._blocks: dict[int, list[npt.NDArray[np.uint8]]] = {}
-        self._room = kept_bytes
+        self._left = kept_bytes
         self._filled = filled
 
     def array(self, size: int, dtype: Any) -> npt.NDArray[Any]:
         """Return an array of ``size`` elements; its contents are whatever was there."""
-        wanted = size * np.dtype(dtype).itemsize
-        step = max(1 << max(wanted.bit_length() - 3, 0), _SMALLEST_BYTES)
-        block = self._block(-(-max(wanted, 1) // step) * step)
-        return block[:wanted].view(dtype)
+        size_bytes = size * np.dtype(dtype).itemsize
+        step = max(1 << max(size_bytes.bit_length() - 3, 0), _SMALLEST_BYTES)
+        block = self._block(-(-max(size_bytes, 1) // step) * step)
+        return block[:size_bytes].view(dtype)
 
     def _block(self, capacity: int) -> npt.NDArray[np.uint8]:
         blocks = self._blocks.setdefault(capacity, [])
-        found = _free(blocks)
-        if found is not None:
-            return found
+        free = _free(blocks)
+        if free is not None:
+            return free
         for size, others in self._blocks.items():  # what a block that is a little smaller than the last would cost anew
-            if capacity < size <= 2 * capacity and (found := _free(others)) is not None:
-                return found
+            if capacity < size <= 2 * capacity and (free := _free(others)) is not None:
+                return free
         made = _memory(capacity, filled=self._filled)
-        if capacity <= self._room:
-            self._room -= capacity
+        if capacity <= self._left:
+            self._left -= capacity
             blocks.append(made)
         return made
 

@@ -53,7 +53,7 @@ __all__ = [
 _SAMPLE = b"".join(b"%d, " % number for number in range(25_000))
 
 
-_PLACES = {
+_INDEXES = {
     "LZ4_decompress_safe": LZ4_DECOMPRESS,
     "ZSTD_decompressDCtx": ZSTD_DECOMPRESS,
     "ZSTD_decompressStream": ZSTD_STREAM,
@@ -82,12 +82,12 @@ def usual_room(size: int, limit_bytes: int) -> int:
 @cache
 def functions() -> dict[int, int]:
     """Return the addresses of the functions that were found and have passed their trial, by their places."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for library in LIBRARIES:
-        addresses = {_PLACES[name]: address for name, address in library.addresses().items()}
+        addresses = {_INDEXES[name]: address for name, address in library.addresses().items()}
         if addresses and _is_right(library.codec, addresses):
-            found |= addresses
-    return found
+            result |= addresses
+    return result
 
 
 def _is_right(codec: str, addresses: dict[int, int]) -> bool:
@@ -96,8 +96,8 @@ def _is_right(codec: str, addresses: dict[int, int]) -> bool:
     out, calls = np.empty(len(_SAMPLE), np.uint8), _made(addresses)
     for size in sizes:
         payload = np.frombuffer(compress(_SAMPLE[:size], None, 2), np.uint8)
-        found = _kernels_codecs.decompress_into(CODECS.index(codec), payload, out, size, calls)
-        if found != size or out[:size].tobytes() != _SAMPLE[:size]:
+        result = _kernels_codecs.decompress_into(CODECS.index(codec), payload, out, size, calls)
+        if result != size or out[:size].tobytes() != _SAMPLE[:size]:
             return False
     return True
 
@@ -110,9 +110,9 @@ def made_calls(words: int) -> Ints:
 def _made(addresses: dict[int, int], words: int = 0) -> Ints:
     """Make an array of addresses with contexts of its own; they are kept until the process ends."""
     calls: npt.NDArray[np.int64] = np.zeros(CALLS + words, np.int64)
-    for place, address in addresses.items():
+    for slot, address in addresses.items():
         maker = ctypes.CFUNCTYPE(ctypes.c_void_p)
-        calls[place] = (maker(address)() or 0) if place in _CONTEXTS else address
+        calls[slot] = (maker(address)() or 0) if slot in _CONTEXTS else address
     return calls
 
 

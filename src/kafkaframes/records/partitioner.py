@@ -27,8 +27,8 @@ def murmur2(key: bytes) -> int:
     """
     h = 0x9747B28C ^ len(key)
     whole = len(key) // 4 * 4
-    for place in range(0, whole, 4):
-        k = int.from_bytes(key[place : place + 4], "little") * _M & _WORD
+    for position in range(0, whole, 4):
+        k = int.from_bytes(key[position : position + 4], "little") * _M & _WORD
         k = (k ^ k >> 24) * _M & _WORD
         h = (h * _M & _WORD) ^ k
     if whole < len(key):
@@ -59,8 +59,8 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
     """
     partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
     if "partition" in rows.schema.names:
-        given = _int64s(rows.column("partition")).fill_null(UNASSIGNED)
-        partitions = given.to_numpy(zero_copy_only=False).copy()
+        chosen = _int64s(rows.column("partition")).fill_null(UNASSIGNED)
+        partitions = chosen.to_numpy(zero_copy_only=False).copy()
         wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
         if len(wrong):
             return partitions, int(wrong[0])

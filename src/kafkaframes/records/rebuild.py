@@ -57,8 +57,8 @@ def with_names_as_text(rows: Rows) -> Rows:
     return rows._replace(header_names=blobs_of("headers", java_text_array(raw)))
 
 
-def _blobs(sections: Sections, places: Int64s, sizes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Blobs:
-    return Blobs(places, np.maximum(sizes, -1).astype(np.int64), sections.buf)
+def _blobs(sections: Sections, positions: Int64s, sizes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Blobs:
+    return Blobs(positions, np.maximum(sizes, -1).astype(np.int64), sections.buf)
 
 
 def _headers(sections: Sections, index: Index, total: int) -> tuple[Int64s, Blobs, Blobs]:

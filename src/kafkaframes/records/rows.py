@@ -42,9 +42,9 @@ class Blobs(NamedTuple):
     lengths: Int64s
     data: Bytes
 
-    def take(self, places: Int64s) -> Blobs:
+    def take(self, indexes: Int64s) -> Blobs:
         """Return some of them, in that order; no byte is copied."""
-        return Blobs(self.starts[places], self.lengths[places], self.data)
+        return Blobs(self.starts[indexes], self.lengths[indexes], self.data)
 
 
 class Rows(NamedTuple):
@@ -63,16 +63,16 @@ class Rows(NamedTuple):
         """Return the number of rows."""
         return len(self.offsets)
 
-    def take(self, places: Int64s, *, offsets: Int64s) -> Rows:
+    def take(self, indexes: Int64s, *, offsets: Int64s) -> Rows:
         """Return some rows, in that order, under other offsets; no key, value or header is copied."""
         starts, names, values = self.header_starts, self.header_names, self.header_values
         if len(starts):
-            counts = np.diff(starts)[places]
+            counts = np.diff(starts)[indexes]
             starts = np.concatenate(([0], np.cumsum(counts)))
-            entries = np.repeat(self.header_starts[places] - starts[:-1], counts) + np.arange(starts[-1])
+            entries = np.repeat(self.header_starts[indexes] - starts[:-1], counts) + np.arange(starts[-1])
             names, values = names.take(entries), values.take(entries)
-        keys, bodies = self.keys.take(places), self.values.take(places)
-        return Rows(offsets, self.timestamps[places], keys, bodies, starts, names, values)
+        keys, bodies = self.keys.take(indexes), self.values.take(indexes)
+        return Rows(offsets, self.timestamps[indexes], keys, bodies, starts, names, values)
 
 
 def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -> Rows:

@@ -95,8 +95,8 @@ class Batches(NamedTuple):
     @property
     def is_v2(self) -> Flags:
         """Which batches are read as format 2: the others are messages of format 0 or 1."""
-        found: Flags = self.column("magic") >= 2
-        return found
+        result: Flags = self.column("magic") >= 2
+        return result
 
     @property
     def codecs(self) -> Ints:
@@ -106,14 +106,14 @@ class Batches(NamedTuple):
     @property
     def is_wrapper(self) -> Flags:
         """Which are compressed messages of format 0 or 1, each with a set of messages inside."""
-        found: Flags = ~self.is_v2 & (self.codecs != 0)
-        return found
+        result: Flags = ~self.is_v2 & (self.codecs != 0)
+        return result
 
     def flag(self, bit: int) -> Flags:
         """Return a flag; formats 0 and 1 have only that of the timestamp type (format 1)."""
         lowest = 1 if bit == LOG_APPEND_TIME else 2
-        found: Flags = (self.column("magic") >= lowest) & ((self.column("attributes") & bit) != 0)
-        return found
+        result: Flags = (self.column("magic") >= lowest) & ((self.column("attributes") & bit) != 0)
+        return result
 
     @property
     def is_control(self) -> Flags:
@@ -125,9 +125,9 @@ class Batches(NamedTuple):
         """Which belong to a transaction, as data or as its marker."""
         return self.flag(TRANSACTIONAL)
 
-    def chosen(self, wanted: Flags | Ints) -> Batches:
+    def chosen(self, selected: Flags | Ints) -> Batches:
         """Return the batches that are wanted."""
-        return Batches(np.ascontiguousarray(self.table[:, wanted]), self.end)
+        return Batches(np.ascontiguousarray(self.table[:, selected]), self.end)
 
 
 def as_array(data: bytes | bytearray | memoryview | Bytes) -> Bytes:
@@ -168,11 +168,11 @@ def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMOR
     """Scan every batch of ``data``, however many; the table grows with them."""
     tables, position = [], 0
     while True:
-        found = scan(data, position=position, rules=rules)
-        tables.append(found.table)
-        if not found.end.goes_on:
-            return Batches(np.ascontiguousarray(np.concatenate(tables, axis=1)), found.end)
-        position = found.end.position
+        result = scan(data, position=position, rules=rules)
+        tables.append(result.table)
+        if not result.end.goes_on:
+            return Batches(np.ascontiguousarray(np.concatenate(tables, axis=1)), result.end)
+        position = result.end.position
 
 
 def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
@@ -182,15 +182,15 @@ def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
     return ok
 
 
-def check_message_crcs(data: Any, places: Ints) -> npt.NDArray[np.int8]:
+def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
     """Return 1 for each message of format 0 or 1 whose CRC is that of its bytes, else 0.
 
     Args:
         data: holds the messages, each whole.
-        places: where in ``data`` each one's CRC lies (``Index.headers_at`` of formats 0 and 1).
+        positions: where in ``data`` each one's CRC lies (``Index.headers_at`` of formats 0 and 1).
     """
-    ok: npt.NDArray[np.int8] = np.empty(len(places), np.int8)
-    _kernels_scan.check_message_crcs(as_array(data), np.ascontiguousarray(places), ok)
+    ok: npt.NDArray[np.int8] = np.empty(len(positions), np.int8)
+    _kernels_scan.check_message_crcs(as_array(data), np.ascontiguousarray(positions), ok)
     return ok
 
 

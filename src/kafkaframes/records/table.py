@@ -58,7 +58,7 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
         LogDirError: the source became shorter while it was read.
     """
     chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
-    found = list(_rows(chunks))
+    result = list(_rows(chunks))
     assert chunks.end is not None
     if chunks.end.status == CUT:
         raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
@@ -67,7 +67,7 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
         "end_reason": chunks.end.reason,
         "end_corrupt": str(chunks.end.corrupt).lower(),
     }
-    return pa.Table.from_batches(found, schema=SCHEMA).replace_schema_metadata(metadata)
+    return pa.Table.from_batches(result, schema=SCHEMA).replace_schema_metadata(metadata)
 
 
 def _rows(chunks: Chunks) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kafkaframes.jobs.report.histograms import Distinct, Sizes, Times, hash_keys
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records import decode
-from kafkaframes.records.chunks import Chunk, pieces
+from kafkaframes.records.chunks import Chunk, parts_of
 from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.layout import (
     BATCH_V2,
@@ -221,7 +221,7 @@ class _Watcher:
         chosen = batches.is_transactional
         self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, chosen])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
-        for chunk in pieces(whole, self._ratio, _PIECE_BYTES):
+        for chunk in parts_of(whole, self._ratio, _PIECE_BYTES):
             self._measure(chunk)
 
     def result(self) -> SegmentMeasure:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.records import decode, scan
-from kafkaframes.records.chunks import Chunk, pieces
+from kafkaframes.records.chunks import Chunk, parts_of
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
@@ -46,7 +46,7 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
     """
     judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
-    for chunk in pieces(Chunk(0, scan.as_array(data), batches), _RATIO, _PIECE_BYTES):
+    for chunk in parts_of(Chunk(0, scan.as_array(data), batches), _RATIO, _PIECE_BYTES):
         for part in decode.in_turn(chunk.data, chunk.batches):
             _judge(part, first + part.first, judged)
         first += len(chunk.batches)

@@ -135,8 +135,8 @@ def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, recor
     bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
     broken = bad_crc & ~magic_fault
     typed = time_fault & ~key_fault & ~_with_time(decoded.index.timestamps[part], settings)
-    asked = beyond_end & (magic_fault | settings.compacted | typed)
-    for place in np.flatnonzero(broken | asked).tolist():
+    checked = beyond_end & (magic_fault | settings.compacted | typed)
+    for place in np.flatnonzero(broken | checked).tolist():
         if broken[place]:
             raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {place} has a wrong CRC")
         _check_unreadable(unreadable_at(decoded, batch, place), batch, settings, typed=bool(typed[place]))
@@ -170,25 +170,25 @@ def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, l
     return [RecordRefusal(last.place, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
-def _check_unreadable(one: Unreadable, batch: int, settings: AppendSettings, *, typed: bool) -> None:
+def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, *, typed: bool) -> None:
     """Refuse the whole batch for a message that cannot be read, where Kafka does.
 
     ``typed``: the type of its timestamp is refused, which Kafka says with the message's text, too.
     """
-    if not one.fits_magic:  # Kafka puts the message into its error's text, which reads it
-        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} cannot be read")
-    if one.in_set and not one.fits_crc:
-        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {one.place} has a wrong CRC")
-    if settings.compacted and one.key_size is None:
-        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} ends before its key")
+    if not record.fits_magic:  # Kafka puts the message into its error's text, which reads it
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.place} cannot be read")
+    if record.in_set and not record.fits_crc:
+        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.place} has a wrong CRC")
+    if settings.compacted and record.key_size is None:
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.place} ends before its key")
     if typed:
-        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} cannot be read")
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.place} cannot be read")
 
 
 def _in_sets(decoded: Decoded) -> Flags:
     """Which records are inner messages of a compressed set of format 0 or 1."""
-    found: Flags = decoded.batches.is_wrapper[decoded.owners]
-    return found
+    flags: Flags = decoded.batches.is_wrapper[decoded.owners]
+    return flags
 
 
 def inner_crc_faults(decoded: Decoded) -> Flags:
@@ -217,11 +217,11 @@ def _timestamp_faults(timestamps: Ints, declared: Flags, settings: AppendSetting
     with np.errstate(over="ignore"):
         age = np.int64(settings.now_ms) - timestamps  # wraps as Java's does
         late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
-    found: Flags = np.where(with_time, late, declared)
-    return found
+    flags: Flags = np.where(with_time, late, declared)
+    return flags
 
 
 def _with_time(timestamps: Ints, settings: AppendSettings) -> Flags:
     """Tell which timestamps are held against the clock; of the others only the type is."""
-    found: Flags = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
-    return found
+    flags: Flags = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
+    return flags

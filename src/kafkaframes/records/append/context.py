@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.records import native
-from kafkaframes.records.append import _kernels_context as places
+from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
@@ -35,10 +35,10 @@ class KernelContext:
     """
 
     def __init__(self) -> None:
-        self.words = native.made_calls(places.OWN_WORDS)
+        self.words = native.made_calls(slots.OWN_WORDS)
         self._settings: AppendSettings | None = None
         self.now_ms = 0
-        self.words[places.CONTENT_GIVEN] = -1
+        self.words[slots.CONTENT_GIVEN] = -1
         self._is_clear = True
         self._set_content(np.empty(USUAL_BYTES, np.uint8))
         self._set_out(USUAL_BYTES)
@@ -46,16 +46,16 @@ class KernelContext:
     def use(self, settings: AppendSettings, now_ms: int) -> None:
         """Put an append's settings and its time into the context, unless they are in it already."""
         if settings is not self._settings:
-            self.words[places.SETTINGS : places.SETTINGS_END] = numbers_of(settings, now_ms)
+            self.words[slots.SETTINGS : slots.SETTINGS_END] = numbers_of(settings, now_ms)
         elif now_ms != self.now_ms:
             words = self.words
-            words[places.LOWEST_MS], words[places.HIGHEST_MS] = range_of(settings, now_ms)
-            words[places.NOW_MS] = now_ms
+            words[slots.LOWEST_MS], words[slots.HIGHEST_MS] = range_of(settings, now_ms)
+            words[slots.NOW_MS] = now_ms
         self._settings, self.now_ms = settings, now_ms
 
-    def make_room(self, answer: int, size: int) -> None:
+    def reserve(self, answer: int, size: int) -> None:
         """Allocate ``size`` bytes of the memory that a kernel's answer asks for: for content, or for output."""
-        if answer == places.NO_ROOM:
+        if answer == slots.NO_ROOM:
             self._set_content(np.empty(size, np.uint8))
         else:
             self._set_out(size)
@@ -64,15 +64,15 @@ class KernelContext:
     def show(self, content: bytes | bytearray) -> None:
         """Give the kernels content that is decompressed already."""
         self._set_content(np.frombuffer(content, np.uint8))
-        self.words[places.CONTENT_GIVEN] = len(content)
+        self.words[slots.CONTENT_GIVEN] = len(content)
         self._is_clear = False
 
     def clear(self) -> None:
         """Forget content that was given, and memory that is too large to be kept until the next call."""
         if self._is_clear:
             return
-        if self.words[places.CONTENT_GIVEN] >= 0 or self._content.size > MOST_KEPT_BYTES:
-            self.words[places.CONTENT_GIVEN] = -1
+        if self.words[slots.CONTENT_GIVEN] >= 0 or self._content.size > MOST_KEPT_BYTES:
+            self.words[slots.CONTENT_GIVEN] = -1
             self._set_content(np.empty(USUAL_BYTES, np.uint8))
         if self.out.nbytes > MOST_KEPT_BYTES:
             self._set_out(USUAL_BYTES)
@@ -80,12 +80,12 @@ class KernelContext:
 
     def _set_content(self, content: Bytes) -> None:
         self._content = content  # the address is only as good as the array
-        self.words[places.CONTENT_AT], self.words[places.CONTENT_SIZE] = content.ctypes.data, content.size
+        self.words[slots.CONTENT_AT], self.words[slots.CONTENT_SIZE] = content.ctypes.data, content.size
 
     def _set_out(self, size: int) -> None:
         memory: Bytes = np.empty(size, np.uint8)
         self.out = memory.data
-        self.words[places.OUT_AT], self.words[places.OUT_SIZE] = memory.ctypes.data, size
+        self.words[slots.OUT_AT], self.words[slots.OUT_SIZE] = memory.ctypes.data, size
 
 
 def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
@@ -94,13 +94,13 @@ def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     Where only the general path can follow them, the largest size is -1, so that every set is odd.
     """
     lowest, highest = range_of(settings, now_ms)
-    most = places.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, places.MOST_MS)
+    most = slots.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MOST_MS)
     epoch = settings.leader_epoch
     if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > _LARGEST_INT32:
         most, epoch = -1, -1
     return (
         settings.record_format,
-        places.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
+        slots.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
         lowest,
         highest,
         settings.compacted,
@@ -116,9 +116,9 @@ def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
 def range_of(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
     """Return the least and the largest timestamp that need no closer look."""
     if settings.append_time:
-        return 0, places.MOST_MS
+        return 0, slots.MOST_MS
     lowest, highest = now_ms - settings.before_max_ms, now_ms + settings.after_max_ms
-    return min(max(lowest, 0), places.MOST_MS + 1), max(min(highest, places.MOST_MS), NO_TIMESTAMP)
+    return min(max(lowest, 0), slots.MOST_MS + 1), max(min(highest, slots.MOST_MS), NO_TIMESTAMP)
 
 
 def borrow(settings: AppendSettings, now_ms: int) -> KernelContext:

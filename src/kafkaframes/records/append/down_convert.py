@@ -30,23 +30,23 @@ def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_o
     data = as_array(records)
     batches = scan_all(data)
     lost: dict[str, int] = {}
-    pieces, converted = [], 0
+    parts, converted = [], 0
     for row in range(len(batches)):
-        one = Batches(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
-        _check_codec(one, magic)
-        if int(one.column("magic")[0]) <= magic:
-            position, size = int(one.column("position")[0]), int(one.column("size")[0])
-            pieces.append(data[position : position + size].tobytes())
+        entry = Batches(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
+        _check_codec(entry, magic)
+        if int(entry.column("magic")[0]) <= magic:
+            position, size = int(entry.column("position")[0]), int(entry.column("size")[0])
+            parts.append(data[position : position + size].tobytes())
             continue
-        decoded = decode(data, one)
+        decoded = decode(data, entry)
         if decoded.batches.is_control[0] and magic < 2:
             lost["control batches"] = lost.get("control batches", 0) + 1
             continue
-        piece, count = _convert(decoded, magic, first_offset, lost)
-        pieces.append(piece)
+        part, count = _convert(decoded, magic, first_offset, lost)
+        parts.append(part)
         converted += count
     refuse_corrupt(batches.end)
-    return DownConverted(b"".join(pieces), converted, lost)
+    return DownConverted(b"".join(parts), converted, lost)
 
 
 def _check_codec(batch: Batches, magic: int) -> None:
@@ -86,7 +86,7 @@ def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, in
 
 def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]) -> None:
     batches, index = decoded.batches, decoded.index
-    found = {
+    answer = {
         "records with headers": int((index.header_counts > 0).sum()),
         "batches with a producer": int(batches.column("producer_id")[0] != NO_PRODUCER_ID),
         "transactional batches": int(decoded.batches.is_transactional[0]),
@@ -94,6 +94,6 @@ def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]
         "timestamps": int((index.timestamps != NO_TIMESTAMP).sum()) if magic == 0 else 0,
         "offsets at the end of a batch": int(batches.column("last_offset")[0] != index.offsets[-1]),
     }
-    for name, times in found.items():
+    for name, times in answer.items():
         if times:
             lost[name] = lost.get(name, 0) + times

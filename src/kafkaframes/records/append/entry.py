@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.append import _kernels as kernels
-from kafkaframes.records.append import _kernels_context as places
+from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append.context import KernelContext, borrow, codec_in, give_back, start_of_stream
 from kafkaframes.records.append.refusal import of_content
 from kafkaframes.records.append.result import Appended, DownConverted
@@ -25,7 +25,7 @@ from kafkaframes.records.limits import CONTENT, open_content
 
 _LARGEST_START: Final = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
 Answer = tuple[int, int, int, int]
-_ODD: Answer = (places.ODD, 0, 0, 0)
+_UNUSUAL: Answer = (slots.ODD, 0, 0, 0)
 
 
 def validate_and_assign(
@@ -91,18 +91,18 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
 
 def _take(data: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended | None:
     """Take an ordinary set; ``None`` where it needs a closer look."""
-    if not -places.MOST_MS <= now_ms <= places.MOST_MS:
+    if not -slots.MOST_MS <= now_ms <= slots.MOST_MS:
         return None
     context = borrow(settings, now_ms)
     try:
-        found = kernels.take(data, offset, context.words)
-        if found[0] < 0:
-            found = _again(data, offset, context, settings, found)
-        answer, count, largest, size = found
-        if answer == places.IN_PLACE:
+        taken = kernels.take(data, offset, context.words)
+        if taken[0] < 0:
+            taken = _again(data, offset, context, settings, taken)
+        answer, count, largest, size = taken
+        if answer == slots.IN_PLACE:
             records = bytes(context.out[:size])
             return Appended(records, offset + count, True, largest, 0, now_ms, size, 0, size)
-        return None if answer == places.ODD else _anew(data, offset, context, settings)
+        return None if answer == slots.ODD else _anew(data, offset, context, settings)
     finally:
         give_back(context)
 
@@ -113,22 +113,22 @@ def _anew(data: bytes, offset: int, context: KernelContext, settings: AppendSett
     return rebuild(data, offset, context, settings)
 
 
-def _again(data: bytes, offset: int, context: KernelContext, settings: AppendSettings, found: Answer) -> Answer:
+def _again(data: bytes, offset: int, context: KernelContext, settings: AppendSettings, taken: Answer) -> Answer:
     """Give the kernel the memory or the content that it asks for, and try again.
 
     Raises:
         AppendRefusedError: the content is too large.
     """
-    while found[0] < 0:
-        if found[0] == places.CAREFUL:
+    while taken[0] < 0:
+        if taken[0] == slots.CAREFUL:
             content = _content(data, settings.most_content_bytes)
             if content is None:
-                return _ODD
+                return _UNUSUAL
             context.show(content)
         else:
-            context.make_room(found[0], found[1])
-        found = kernels.take(data, offset, context.words)
-    return found
+            context.reserve(taken[0], taken[1])
+        taken = kernels.take(data, offset, context.words)
+    return taken
 
 
 def _content(data: bytes, most_bytes: int) -> bytes | bytearray | None:

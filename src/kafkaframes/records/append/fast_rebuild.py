@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from kafkaframes.records.append import _kernels_context as places
+from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append import _kernels_rebuild as kernels
 from kafkaframes.records.append.context import KernelContext, codec_in
 from kafkaframes.records.append.result import Appended
@@ -16,15 +16,15 @@ from kafkaframes.records.layout import BATCH_V2
 
 def rebuild(data: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
     """Write the set anew whose content ``context`` holds; ``None`` where it needs a closer look."""
-    found = kernels.rewrite(data, offset, context.words)
-    if found[0] == places.NO_OUT:
-        context.make_room(found[0], found[1])
-        found = kernels.rewrite(data, offset, context.words)
-    answer, count, largest, size, held = found
-    if answer == places.ODD:
+    taken = kernels.rewrite(data, offset, context.words)
+    if taken[0] == slots.NO_OUT:
+        context.reserve(taken[0], taken[1])
+        taken = kernels.rewrite(data, offset, context.words)
+    answer, count, largest, size, held = taken
+    if answer == slots.ODD:
         return None
     records, recompressed = bytes(context.out[:size]), 0
-    if answer == places.PLAIN:
+    if answer == slots.PLAIN:
         records, recompressed = _wrapped(data, records, offset, context, settings), held
         if not records:
             return None
@@ -36,7 +36,7 @@ def _wrapped(data: bytes, plain: bytes, offset: int, context: KernelContext, set
     codec = settings.target_codec(codec_in(data))
     packed, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
     size = kernels.wrap(data, packed, number, offset, context.words)
-    if size == places.NO_OUT:
-        context.make_room(size, len(packed) + BATCH_V2.size)
+    if size == slots.NO_OUT:
+        context.reserve(size, len(packed) + BATCH_V2.size)
         size = kernels.wrap(data, packed, number, offset, context.words)
     return bytes(context.out[:size])

@@ -25,7 +25,7 @@ from kafkaframes.wire.checksum import crc32, crc32c
 _KEPT = {1: CODEC_MASK, 2: CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON}
 
 
-class _Places(NamedTuple):
+class _Positions(NamedTuple):
     attributes: int
     attributes_format: str
     max_timestamp: int
@@ -33,12 +33,12 @@ class _Places(NamedTuple):
     crc_from: int
 
 
-def _places(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _Places:
+def _positions_of(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _Positions:
     crc, crc_from = layout.place_of("crc"), layout.end_of("crc")
-    return _Places(layout.place_of("attributes"), attributes_format, layout.place_of(timestamp), crc, crc_from)
+    return _Positions(layout.place_of("attributes"), attributes_format, layout.place_of(timestamp), crc, crc_from)
 
 
-_V1, _V2 = _places(MESSAGE_V1, ">b", "timestamp"), _places(BATCH_V2, ">h", "max_timestamp")
+_V1, _V2 = _positions_of(MESSAGE_V1, ">b", "timestamp"), _positions_of(BATCH_V2, ">h", "max_timestamp")
 _AT_EPOCH = BATCH_V2.place_of("leader_epoch")
 
 
@@ -47,8 +47,8 @@ def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple
     deltas = np.where(batches.is_v2, batches.column("last_offset") - batches.column("base_offset"), 0).astype(np.int64)
     values = (last_offsets - deltas).astype(">i8").view(np.uint8).reshape(-1, 8)
     target = np.frombuffer(out, np.uint8)
-    places = batches.column("position")[:, None] + np.arange(8)
-    target[places] = values
+    positions = batches.column("position")[:, None] + np.arange(8)
+    target[positions] = values
 
 
 def set_leader_epoch(out: bytearray, batches: Batches, leader_epoch: int) -> None:
@@ -64,11 +64,11 @@ def set_max_timestamp(out: bytearray, batches: Batches, row: int, append_time: b
     )
     if bool(attributes & LOG_APPEND_TIME) == append_time and current == timestamp:
         return
-    places = _V1 if magic == 1 else _V2
+    positions = _V1 if magic == 1 else _V2
     attributes = attributes & _KEPT[magic] | (LOG_APPEND_TIME if append_time else 0)
-    struct.pack_into(places.attributes_format, out, position + places.attributes, attributes)
-    struct.pack_into(">q", out, position + places.max_timestamp, timestamp)
-    checked = memoryview(out)[position + places.crc_from : position + size]
+    struct.pack_into(positions.attributes_format, out, position + positions.attributes, attributes)
+    struct.pack_into(">q", out, position + positions.max_timestamp, timestamp)
+    checked = memoryview(out)[position + positions.crc_from : position + size]
     crc = crc32(checked) if magic == 1 else crc32c(checked)
     checked.release()
-    struct.pack_into(">I", out, position + places.crc, crc)
+    struct.pack_into(">I", out, position + positions.crc, crc)

@@ -90,8 +90,8 @@ def unreadable_of(decoded: Decoded, batch: int) -> Unreadable | None:
 
 def beyond_their_end(decoded: Decoded) -> Flags:
     """Return which messages of a lenient index have a key or value that runs beyond them: no place but their CRC's."""
-    found: Flags = decoded.index.value_at == decoded.index.headers_at
-    return found
+    result: Flags = decoded.index.value_at == decoded.index.headers_at
+    return result
 
 
 def unreadable_at(decoded: Decoded, batch: int, place: int) -> Unreadable:
@@ -116,9 +116,9 @@ def refused_for_damage(decoded: Decoded, batch: int) -> AppendRefusedError | Non
 
 def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:
     """Return what Kafka throws where that depends on the bytes; ``None`` where the problem says it (``refusal``)."""
-    found = unreadable_of(decoded, batch)
-    if found is not None:
-        return found.failure
+    result = unreadable_of(decoded, batch)
+    if result is not None:
+        return result.failure
     if problem.status == NESTED:
         codec = int(decoded.sections.buf[decoded.index.wheres[batch] + _ATTRIBUTES]) & CODEC_MASK
         return None if codec in CODECS or not codec else TOO_LONG

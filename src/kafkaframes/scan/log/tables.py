@@ -20,7 +20,7 @@ import pyarrow as pa
 from kafkaframes.errors import LogDirError
 from kafkaframes.records import decode
 from kafkaframes.records.arrays import instants
-from kafkaframes.records.chunks import Chunk, Chunks, pieces
+from kafkaframes.records.chunks import Chunk, Chunks, parts_of
 from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
@@ -102,7 +102,7 @@ def _read_slice(
             source = opened.segment.source
             chunks = Chunks(source, rules=FILE, start=run.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole)
             for chunk in chunks:
-                for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
+                for part in parts_of(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
                     scanned = Scanned(part, opened, options)
                     arrays = [_array(column, scanned, piece) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -21,10 +21,10 @@ def split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict:
     Raises:
         LogDirError: ``strict``, and the size is not a multiple of the entry's.
     """
-    odd = len(raw) % entry.itemsize
-    if odd and strict:
+    rest = len(raw) % entry.itemsize
+    if rest and strict:
         reason = f"{len(raw)} bytes are not whole entries of {entry.itemsize}"
-        raise LogDirError(reason, position=len(raw) - odd, file=file)
+        raise LogDirError(reason, position=len(raw) - rest, file=file)
     count = len(raw) // entry.itemsize
     entries = np.frombuffer(raw, entry, count)
     bytes_used = count * entry.itemsize

@@ -117,7 +117,7 @@ class LocalFileSystem:
         unless they are followed.
         """
         entries = []
-        for entry in _asking(path, lambda: sorted(os.scandir(path), key=lambda found: found.name)):
+        for entry in _asking(path, lambda: sorted(os.scandir(path), key=lambda raw: raw.name)):
             if entry.is_symlink() and not (self.follow_links and _leads_on(path, entry.path)):
                 continue
             try:
@@ -129,12 +129,12 @@ class LocalFileSystem:
     def stat(self, path: str) -> FileInfo | None:
         """Return one entry; None when nothing is there."""
         try:
-            found = os.stat(path)
+            raw = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
             raise LogDirError(f"cannot be read: {error}", file=path) from error
-        return _local_info(path, split(path)[1], found)
+        return _local_info(path, split(path)[1], raw)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
@@ -154,8 +154,8 @@ class LocalFileSystem:
         """Return the paths that match ``pattern``, sorted; ``**`` matches any number of directories."""
         import glob
 
-        found = sorted(glob.glob(pattern, recursive=True, include_hidden=False))
-        return found if self.follow_links else [path for path in found if not _passes_link(pattern, path)]
+        raw = sorted(glob.glob(pattern, recursive=True, include_hidden=False))
+        return raw if self.follow_links else [path for path in raw if not _passes_link(pattern, path)]
 
 
 def _leads_on(directory: str, link: str) -> bool:
@@ -167,29 +167,31 @@ def _leads_on(directory: str, link: str) -> bool:
 def _passes_link(pattern: str, path: str) -> bool:
     """Say whether a matched path goes through a symbolic link that the pattern does not name."""
     plain = pattern.split("/")
-    fixed = next((place for place, step in enumerate(plain) if has_magic(step)), len(plain))
+    fixed = next((index for index, step in enumerate(plain) if has_magic(step)), len(plain))
     steps = path.split("/")
     return any(os.path.islink("/".join(steps[: end + 1])) for end in range(fixed, len(steps)))
 
 
-def _local_info(path: str, name: str, found: os.stat_result) -> FileInfo:
-    is_directory = modes.S_ISDIR(found.st_mode)
-    return FileInfo(path, name, 0 if is_directory else found.st_size, found.st_mtime_ns // 1_000_000, is_directory)
+def _local_info(path: str, name: str, raw: os.stat_result) -> FileInfo:
+    is_directory = modes.S_ISDIR(raw.st_mode)
+    return FileInfo(path, name, 0 if is_directory else raw.st_size, raw.st_mtime_ns // 1_000_000, is_directory)
 
 
 def _pread(descriptor: int, position: int, length: int) -> bytes:
     """Read ``length`` bytes, or all for -1; no more than the file's size is allocated."""
-    wanted = length
+    requested = length
     if not 0 <= length <= MOST_UNCHECKED_BYTES:
         left = max(os.fstat(descriptor).st_size - position, 0)
-        wanted = left if length < 0 else min(length, left)
-    piece = os.pread(descriptor, wanted, position)
-    if len(piece) == wanted or not piece:
-        return piece
-    pieces = [piece]
-    while wanted > (have := sum(map(len, pieces))) and (piece := os.pread(descriptor, wanted - have, position + have)):
-        pieces.append(piece)
-    return b"".join(pieces)
+        requested = left if length < 0 else min(length, left)
+    part = os.pread(descriptor, requested, position)
+    if len(part) == requested or not part:
+        return part
+    parts = [part]
+    while requested > (have := sum(map(len, parts))) and (
+        part := os.pread(descriptor, requested - have, position + have)
+    ):
+        parts.append(part)
+    return b"".join(parts)
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ class FsspecFileSystem:
 
         def question(store: Any) -> list[FileInfo]:
             store.invalidate_cache()
-            listed = [self._info(path, found) for found in store.ls(path, detail=True)]
+            listed = [self._info(path, raw) for raw in store.ls(path, detail=True)]
             return [entry for entry in listed if entry.name and entry.path.rstrip("/") != path.rstrip("/")]
 
         return sorted(self._ask(path, question), key=lambda entry: entry.name)
@@ -244,10 +246,10 @@ class FsspecFileSystem:
 
         def question(store: Any) -> FileInfo | None:
             try:
-                found = self._info(split(path)[0], store.info(path))
+                raw = self._info(split(path)[0], store.info(path))
             except FileNotFoundError:
                 return None
-            return FileInfo(path, found.name, found.size_bytes, found.mtime_ms, found.is_directory)
+            return FileInfo(path, raw.name, raw.size_bytes, raw.mtime_ms, raw.is_directory)
 
         return self._ask(path, question)
 
@@ -274,13 +276,13 @@ class FsspecFileSystem:
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted."""
-        return self._ask(pattern, lambda store: sorted(store.unstrip_protocol(found) for found in store.glob(pattern)))
+        return self._ask(pattern, lambda store: sorted(store.unstrip_protocol(raw) for raw in store.glob(pattern)))
 
-    def _info(self, directory: str, found: Mapping[str, Any]) -> FileInfo:
-        name = split(str(found["name"]))[1]
-        is_directory = found.get("type") == "directory"
-        size_bytes = 0 if is_directory else int(found.get("size") or 0)
-        return FileInfo(join(directory, name), name, size_bytes, _store_mtime_ms(found), is_directory)
+    def _info(self, directory: str, raw: Mapping[str, Any]) -> FileInfo:
+        name = split(str(raw["name"]))[1]
+        is_directory = raw.get("type") == "directory"
+        size_bytes = 0 if is_directory else int(raw.get("size") or 0)
+        return FileInfo(join(directory, name), name, size_bytes, _store_mtime_ms(raw), is_directory)
 
 
 def _range(store: Any, path: str, start: int, end: int) -> bytes:
@@ -291,10 +293,10 @@ def _range(store: Any, path: str, start: int, end: int) -> bytes:
         return bytes(file.read_at(end - start, start))
 
 
-def _store_mtime_ms(found: Mapping[str, Any]) -> int | None:
+def _store_mtime_ms(raw: Mapping[str, Any]) -> int | None:
     """Return the modification time under whichever name the store gives it."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "created"):
-        value: Any = found.get(name)
+        value: Any = raw.get(name)
         if isinstance(value, int | float):
             return int(value * 1000)
         if hasattr(value, "timestamp"):

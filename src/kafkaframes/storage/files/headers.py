@@ -137,11 +137,11 @@ class HeaderWalk:
                 if len(window) < min(self._window_bytes, self._size_bytes - start):
                     reason = "the file became shorter while it was read"
                     raise LogDirError(reason, position=start + len(window), file=self._file)
-            found = self._parse(window, at)
-            if found is None:
+            result = self._parse(window, at)
+            if result is None:
                 return
-            self.position = found.end
-            yield found
+            self.position = result.end
+            yield result
 
     def _has_header(self) -> bool:
         left = self._size_bytes - self.position

@@ -30,17 +30,17 @@ def assign(epochs: Epochs, new: EpochStart) -> Epochs:
 
 def loaded(epochs: Epochs) -> Epochs:
     """Load the entries of a file as a broker does: one by one, each replacing those that contradict it."""
-    found: Epochs = ()
-    for one in epochs:
-        found = assign(found, one)
-    return found
+    added: Epochs = ()
+    for entry in epochs:
+        added = assign(added, entry)
+    return added
 
 
-def recovered(epochs: Epochs, found: Iterable[EpochStart]) -> Epochs:
+def recovered(epochs: Epochs, added: Iterable[EpochStart]) -> Epochs:
     """Add the epochs of a recovered segment's batches that are above the latest known one."""
-    for one in found:
-        if not epochs or one.leader_epoch > epochs[-1].leader_epoch:
-            epochs = assign(epochs, one)
+    for entry in added:
+        if not epochs or entry.leader_epoch > epochs[-1].leader_epoch:
+            epochs = assign(epochs, entry)
     return epochs
 
 
@@ -50,7 +50,7 @@ def truncated(epochs: Epochs, *, start_offset: int, end_offset: int) -> Epochs:
     >>> truncated((EpochStart(0, 0), EpochStart(2, 40), EpochStart(3, 90)), start_offset=50, end_offset=90)
     (EpochStart(leader_epoch=2, start_offset=50),)
     """
-    kept = [one for one in epochs if one.start_offset < end_offset]
-    before = [one for one in kept if one.start_offset <= start_offset]
+    kept = [entry for entry in epochs if entry.start_offset < end_offset]
+    before = [entry for entry in kept if entry.start_offset <= start_offset]
     first = [EpochStart(before[-1].leader_epoch, start_offset)] if before else []
     return (*first, *kept[len(before) :])

@@ -26,8 +26,8 @@ class Content:
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
         end = self.size_bytes if length < 0 else min(position + length, self.size_bytes)
-        found = bytes(memoryview(self.data)[position:end])
-        return found if len(found) >= end - position else found + bytes(end - position - len(found))
+        paths = bytes(memoryview(self.data)[position:end])
+        return paths if len(paths) >= end - position else paths + bytes(end - position - len(paths))
 
     def write(self, position: int, data: bytes) -> None:
         """Write all of ``data`` at ``position``."""
@@ -85,8 +85,8 @@ class MemoryDisk:
         """
         if path not in self._directories:
             raise LogDirError("cannot be read: no such directory", file=path)
-        found = (self.stat(join(path, name)) for name in sorted(self._directories[path]))
-        return [info for info in found if info is not None]
+        paths = (self.stat(join(path, name)) for name in sorted(self._directories[path]))
+        return [info for info in paths if info is not None]
 
     def stat(self, path: str) -> FileInfo | None:
         """Return one entry; None when nothing is there."""

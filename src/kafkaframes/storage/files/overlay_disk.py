@@ -106,15 +106,15 @@ class OverlayDisk:
         Raises:
             LogDirError: there is no such directory.
         """
-        found: dict[str, FileInfo] = {}
+        paths: dict[str, FileInfo] = {}
         if path not in self._directories:
-            found = {info.name: info for info in self._base.list_directory(path) if info.path not in self._gone}
-        for one in (*self._files, *self._directories):
-            directory, name = split(one)
-            info = self.stat(one) if directory == path else None
+            paths = {info.name: info for info in self._base.list_directory(path) if info.path not in self._gone}
+        for child in (*self._files, *self._directories):
+            directory, name = split(child)
+            info = self.stat(child) if directory == path else None
             if info is not None:
-                found[name] = info
-        return [found[name] for name in sorted(found)]
+                paths[name] = info
+        return [paths[name] for name in sorted(paths)]
 
     def stat(self, path: str) -> FileInfo | None:
         """Return one entry; None when nothing is there."""

@@ -145,9 +145,9 @@ class SegmentReader:
             return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
         return False
 
-    def _first_offset(self, header: BatchHeader, wanted: int) -> int:
+    def _first_offset(self, header: BatchHeader, requested: int) -> int:
         """Return a batch's first offset. A wrapper's header has the last; brokers of 0.10 indexed the first."""
-        if header.magic >= 2 or header.base_offset <= wanted:
+        if header.magic >= 2 or header.base_offset <= requested:
             return header.base_offset
         return min((record.offset for record in self.records(header)), default=header.base_offset)
 
