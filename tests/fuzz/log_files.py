@@ -12,12 +12,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.storage.log.delivered import delivered_offsets
+
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import find_offset, list_offsets, offset_for_timestamp
-from kafkaframes.storage.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
+from kafkaframes.storage.log.transactions import ISOLATIONS, transactions_of
 from kafkaframes.storage.recovery.plan import plan_recovery
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
+from tests.storage.log.delivered import delivered_offsets
 
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
+from kafkaframes.storage.log.transactions import ISOLATIONS, transactions_of
 
 SUFFIX = ".committed.json"
 

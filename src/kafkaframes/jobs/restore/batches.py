@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.settings import RestoreSettings
-from kafkaframes.records.append import patch
+from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.decode import count_records, decode, in_turn
@@ -212,10 +212,10 @@ class Renumbering:
         table[PLACE["position"]] -= start
         local = Batches(table, batches.end)
         if last_offsets is not None:
-            patch.set_offsets(out, local, last_offsets)
+            set_offsets(out, local, last_offsets)
         if leader_epoch is not None:
             new = local.is_v2
-            patch.set_leader_epoch(out, Batches(table[:, new], batches.end), leader_epoch)
+            set_leader_epoch(out, Batches(table[:, new], batches.end), leader_epoch)
         return bytes(out)
 
     def _built(self, batches: Batches, row: int, opened: Opened, *, base_offset: int | None = None) -> bytes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, ErrorCode, RecordRefusal
-from kafkaframes.records.append import refusal
+from kafkaframes.records.append.result import refusal_of_problem, refusal_of_records
 from kafkaframes.records.append.settings import AS_KAFKA, KEEP, REJECT, AppendSettings
 from kafkaframes.records.append.unreadable import (
     Unreadable,
@@ -142,7 +142,7 @@ def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, recor
         _check_unreadable(unreadable_at(decoded, batch, place), batch, settings, typed=bool(typed[place]))
     problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
     if problem is not None and last is None:
-        raise refusal.of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
+        raise refusal_of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
     errors = []
     for place in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[place]:
@@ -154,7 +154,7 @@ def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, recor
     if last is not None:
         errors += _unreadable_errors(decoded, settings, batch, last)
     if errors:
-        raise refusal.of_records(tuple(errors))
+        raise refusal_of_records(tuple(errors))
 
 
 def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:

@@ -16,8 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append.context import KernelContext, borrow, codec_in, give_back, start_of_stream
-from kafkaframes.records.append.refusal import of_content
-from kafkaframes.records.append.result import Appended, DownConverted
+from kafkaframes.records.append.result import Appended, DownConverted, refusal_of_content
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
@@ -140,12 +139,12 @@ def _content(data: bytes, most_bytes: int) -> bytes | bytearray | None:
     """
     budget = CONTENT.get()
     if budget is not None and budget.is_spent:
-        raise of_content(budget.most_bytes)
+        raise refusal_of_content(budget.most_bytes)
     stream, magic = memoryview(data)[start_of_stream(data) :], data[BYTES_TO_MAGIC - 1]
     work = partial(decompress, codec_in(data), stream, magic=magic, limit_bytes=most_bytes)
     records, error = open_content("stream", len(stream), work)
     if budget is not None:
         budget.spent_bytes += len(records) if error is None else most_bytes
     if error is not None and is_over_limit(error):
-        raise of_content(most_bytes)
+        raise refusal_of_content(most_bytes)
     return records if error is None else None

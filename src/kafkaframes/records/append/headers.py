@@ -1,14 +1,32 @@
-"""What the headers of the records to append say: whether the batches are whole, and which codec they have."""
+"""The headers of the records to append: are the batches whole, which codec they have, and the fields a broker sets.
+
+A batch that stays as it came gets its place in the log by a few header bytes, and rarely the CRC (KIP-31).
+"""
 
 from __future__ import annotations
+
+import struct
+from typing import NamedTuple
 
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.layout import BATCH_V2, MIN_SIZE
+from kafkaframes.records.layout import (
+    BATCH_V2,
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    MESSAGE_V1,
+    MIN_SIZE,
+    PLACE,
+    TRANSACTIONAL,
+    HeaderLayout,
+)
 from kafkaframes.records.reasons import END_REASONS, HUGE_SIZE
 from kafkaframes.records.scan import Batches, Bytes, End, check_crcs, scan_all
+from kafkaframes.wire.checksum import crc32, crc32c
 
 
 def valid_batches(data: Bytes) -> tuple[Batches, int]:
@@ -56,3 +74,56 @@ def source_codec(batches: Batches) -> Codec:
     numbers = batches.codecs
     compressed = numbers[numbers != 0]
     return Codec(int(compressed[-1])) if len(compressed) else Codec.NONE
+
+
+# What a rewrite of the attributes keeps: Kafka drops bits 7 to 15 (and, in a message, 4 to 7).
+_KEPT = {1: CODEC_MASK, 2: CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON}
+
+
+class _Positions(NamedTuple):
+    attributes: int
+    attributes_format: str
+    max_timestamp: int
+    crc: int
+    crc_from: int
+
+
+def _positions_of(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _Positions:
+    crc, crc_from = layout.place_of("crc"), layout.end_of("crc")
+    return _Positions(layout.place_of("attributes"), attributes_format, layout.place_of(timestamp), crc, crc_from)
+
+
+_V1, _V2 = _positions_of(MESSAGE_V1, ">b", "timestamp"), _positions_of(BATCH_V2, ">h", "max_timestamp")
+_AT_EPOCH = BATCH_V2.place_of("leader_epoch")
+
+
+def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Write the offset field of each batch so that its last record gets ``last_offsets``."""
+    deltas = np.where(batches.is_v2, batches.column("last_offset") - batches.column("base_offset"), 0).astype(np.int64)
+    values = (last_offsets - deltas).astype(">i8").view(np.uint8).reshape(-1, 8)
+    target = np.frombuffer(out, np.uint8)
+    positions = batches.column("position")[:, None] + np.arange(8)
+    target[positions] = values
+
+
+def set_leader_epoch(out: bytearray, batches: Batches, leader_epoch: int) -> None:
+    """Write the leader epoch of every batch (format 2; outside the CRC)."""
+    for position in batches.column("position").tolist():
+        struct.pack_into(">i", out, position + _AT_EPOCH, leader_epoch)
+
+
+def set_max_timestamp(out: bytearray, batches: Batches, row: int, append_time: bool, timestamp: int) -> None:
+    """Set timestamp type and largest timestamp of a batch (formats 1, 2); the CRC only if that changes anything."""
+    position, size, magic, attributes, current = (
+        int(batches.table[PLACE[name], row]) for name in ("position", "size", "magic", "attributes", "max_timestamp")
+    )
+    if bool(attributes & LOG_APPEND_TIME) == append_time and current == timestamp:
+        return
+    positions = _V1 if magic == 1 else _V2
+    attributes = attributes & _KEPT[magic] | (LOG_APPEND_TIME if append_time else 0)
+    struct.pack_into(positions.attributes_format, out, position + positions.attributes, attributes)
+    struct.pack_into(">q", out, position + positions.max_timestamp, timestamp)
+    checked = memoryview(out)[position + positions.crc_from : position + size]
+    crc = crc32(checked) if magic == 1 else crc32c(checked)
+    checked.release()
+    struct.pack_into(">I", out, position + positions.crc, crc)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError
-from kafkaframes.records.append.refusal import of_problem
+from kafkaframes.records.append.result import refusal_of_problem
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.codecs import CODECS
 from kafkaframes.records.decoded import Decoded, Problem
@@ -111,7 +111,7 @@ def refused_for_damage(decoded: Decoded, batch: int) -> AppendRefusedError | Non
     problem = decoded.problem(batch)
     if problem is None:
         return None
-    return of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
+    return refusal_of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
 
 
 def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:

@@ -32,10 +32,15 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, OptionError
-from kafkaframes.records.append import patch, refusal
 from kafkaframes.records.append.checks import check
-from kafkaframes.records.append.headers import source_codec, valid_batches
-from kafkaframes.records.append.result import Appended
+from kafkaframes.records.append.headers import (
+    set_leader_epoch,
+    set_max_timestamp,
+    set_offsets,
+    source_codec,
+    valid_batches,
+)
+from kafkaframes.records.append.result import Appended, refusal_of_content
 from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records.append.unreadable import beyond_their_end, refused_for_damage
 from kafkaframes.records.build import build_batch
@@ -107,14 +112,14 @@ def _decoded(append: _Append, *, lenient: bool = False) -> Decoded:
     """Open and index the batches, unless their content is too large."""
     most, budget = append.settings.most_content_bytes, CONTENT.get()
     if budget is not None and budget.is_spent:
-        raise refusal.of_content(budget.most_bytes)
+        raise refusal_of_content(budget.most_bytes)
     work = partial(decode, append.data, append.batches, limit_bytes=most, total_bytes=most, lenient=lenient)
     is_plain = source_codec(append.batches) is Codec.NONE
     decoded = open_content(f"records {lenient}", 0 if is_plain else len(append.data), work)
     if budget is not None and not is_plain:
         budget.spent_bytes += len(decoded.sections.buf)
     if any(is_over_limit(problem.detail) for problem in decoded.sections.problems.values()):
-        raise refusal.of_content(most)
+        raise refusal_of_content(most)
     return decoded
 
 
@@ -169,17 +174,17 @@ def _patched(
     """
     settings, batches = append.settings, append.batches
     out = bytearray(append.data)
-    patch.set_offsets(out, batches, last_offsets)
+    set_offsets(out, batches, last_offsets)
     max_timestamp = NO_TIMESTAMP
     if settings.record_format >= 1:
         largest = np.full_like(largest, settings.now_ms) if settings.append_time else largest
         max_timestamp = int(largest.max(initial=NO_TIMESTAMP))
         for row, timestamp in enumerate(largest.tolist()):
-            patch.set_max_timestamp(out, batches, row, settings.append_time, timestamp)
+            set_max_timestamp(out, batches, row, settings.append_time, timestamp)
     elif append.magic >= 2 and settings.append_time:
         max_timestamp = settings.now_ms
     if settings.record_format >= 2:
-        patch.set_leader_epoch(out, batches, settings.leader_epoch)
+        set_leader_epoch(out, batches, settings.leader_epoch)
     size = len(out)
     return Appended(bytes(out), next_offset, True, max_timestamp, 0, settings.now_ms, size, 0, size)
 

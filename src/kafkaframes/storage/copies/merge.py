@@ -23,18 +23,21 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy
-from kafkaframes.storage.copies.compaction import NO_LIMIT, cleaned, coverage, is_compacted
 from kafkaframes.storage.copies.cover import (
     CLIPPED,
     FIRST,
     LAST,
     NO_COPY,
+    NO_LIMIT,
     OWNER,
     ROW,
     Choice,
     Conflict,
     Inspector,
     block_columns,
+    cleaned,
+    coverage,
+    is_compacted,
     undecided_column,
 )
 from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text

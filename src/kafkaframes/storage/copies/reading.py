@@ -34,7 +34,7 @@ from kafkaframes.storage.copies.blocks import (
     joined,
     lineage_of,
 )
-from kafkaframes.storage.copies.compaction import COMPACTED_TOPICS
+from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
 from kafkaframes.storage.copies.lineage import NO_EPOCH, last_epoch
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment

@@ -259,37 +259,3 @@ def _indexed(filesystem: FileSystem, segment: Segment, problems: list[LogDirErro
     except LogDirError as problem:
         problems.append(problem)
         return None
-
-
-def delivered_offsets(
-    filesystem: FileSystem, partition: Partition, *, isolation: str, state: TransactionState | None = None
-) -> Iterator[int]:
-    """Yield the offset of every record that a consumer receives when it reads from the beginning.
-
-    It receives no control records, and no records below the log start offset, though a batch may still hold them;
-    with ``read_committed`` no aborted ones either, and none at or above the last stable offset.
-
-    Args:
-        filesystem, partition: from the discovery.
-        isolation: one of ``ISOLATIONS``.
-        state: from ``transactions_of``, if it is known already.
-
-    Raises:
-        LogDirError: a segment cannot be read.
-    """
-    committed = isolation == "read_committed"
-    known = transactions_of(filesystem, partition) if state is None else state
-    end = known.end_offset(isolation)
-    for segment in partition.segments:
-        with open_segment(filesystem, segment) as reader:
-            for header in reader.headers():
-                if not header.is_control and not (committed and known.is_aborted(header)):
-                    offsets = _offsets_of(reader, header)
-                    yield from (offset for offset in offsets if partition.log_start_offset <= offset < end)
-
-
-def _offsets_of(reader: SegmentReader, header: BatchHeader) -> Iterable[int]:
-    """Return the offsets of a batch's records; a batch without holes is not decompressed."""
-    if header.magic >= 2 and header.record_count == header.last_offset - header.base_offset + 1:
-        return range(header.base_offset, header.last_offset + 1)
-    return [record.offset for record in reader.records(header)]

@@ -15,8 +15,8 @@ from typing import Any
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt, split, store_of
-from kafkaframes.storage.tiered import indexes, names
-from kafkaframes.storage.tiered.chunks import ChunkReader, Decrypt, decryptor
+from kafkaframes.storage.tiered import names
+from kafkaframes.storage.tiered.chunks import IV_BYTES, TAG_BYTES, ChunkReader, Decrypt, UnreadableError, decryptor
 from kafkaframes.storage.tiered.keys import MOST_KEY_FILE_BYTES, data_key
 from kafkaframes.storage.tiered.manifest import MOST_MANIFEST_BYTES, Manifest, parse_manifest
 from kafkaframes.storage.tiered.names import ViewPath
@@ -147,7 +147,7 @@ class TieredFileSystem:
     def _size(self, view: ViewPath, manifest: Manifest) -> int | None:
         if view.index is None:
             return manifest.size_bytes if view.name.endswith(f".{names.LOG}") else None
-        return indexes.plain_size(manifest, view.index)
+        return plain_size(manifest, view.index)
 
     def _index(self, view: ViewPath, path: str) -> bytes:
         manifest, name, file = self.manifest(view.main), view.index or "", view.object(names.INDEXES)
@@ -158,7 +158,7 @@ class TieredFileSystem:
             return b""
         decrypt = self.decrypt(manifest, file=file)
         stored = self.inner.read(file, position=index_range.position, length=index_range.size)
-        return indexes.plain_index(stored, manifest, name, decrypt=decrypt, file=file)
+        return plain_index(stored, manifest, name, decrypt=decrypt, file=file)
 
     def _segment(self, view: ViewPath, manifest: Manifest, stored: ReadAt) -> ReadAt:
         file = view.object(names.LOG)
@@ -194,3 +194,36 @@ def _partition_metadata(view: ViewPath) -> bytes:
     if owner is None:
         raise LogDirError("not the folder of a partition's segments", file=view.main)
     return write_partition_metadata(PartitionMetadata(owner[0].topic_id))
+
+
+def plain_size(manifest: Manifest, name: str) -> int | None:
+    """Return the size of an index as the broker had it; None where the segment has none of that name."""
+    index_range = manifest.indexes.get(name)
+    if index_range is None or index_range.size == 0:  # nothing is stored for an empty one, no IV either
+        return None if index_range is None else 0
+    return max(index_range.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
+
+
+def plain_index(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
+    """Return an index decrypted and decompressed: the bytes that the broker had.
+
+    Args:
+        stored: what the object has in the index's range.
+        manifest: of the segment.
+        name: of the index, as the manifest has it.
+        decrypt: None where nothing is encrypted.
+        file: the object, for errors.
+
+    Raises:
+        LogDirError: the object ends before the index, or it does not decrypt.
+    """
+    index_range = manifest.indexes[name]
+    if len(stored) < index_range.size:
+        reason = f"the {name} index is cut off: {len(stored)} of its {index_range.size} bytes"
+        raise LogDirError(reason, position=index_range.position, file=file)
+    if decrypt is None or not stored:
+        return stored
+    try:
+        return decrypt(stored)
+    except UnreadableError as problem:
+        raise LogDirError(f"the {name} index: {problem}", position=index_range.position, file=file) from None

@@ -19,8 +19,7 @@ from kafkaframes.storage.files.leader_epochs import Epochs, assign
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.files.partition_entries import partition_of_entries
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.filesystem import TieredFileSystem
-from kafkaframes.storage.tiered.indexes import plain_size
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem, plain_size
 from kafkaframes.storage.tiered.lineage import Chain, chain_of, newest
 from kafkaframes.storage.tiered.listing import Objects, PartitionFolder, Store, find_store
 from kafkaframes.storage.tiered.manifest import Manifest

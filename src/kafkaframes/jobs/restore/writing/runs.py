@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router
 from kafkaframes.jobs.restore.writing.settings import WriteSettings
-from kafkaframes.records.append.patch import set_leader_epoch, set_offsets
+from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.arrays import whole_milliseconds
 from kafkaframes.records.build import build_records, build_rows
 from kafkaframes.records.decode import index_records, open_sections
