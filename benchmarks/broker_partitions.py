@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="*", default=COUNTS)
     parser.add_argument("--durability", choices=("log", "fsync"), default="log")
     options = parser.parse_args()
-    load = os.getloadavg()[0]
+    before = os.getloadavg()[0]
     head = "partitions | | made s | others ms | filled s | stop | start | start after kill -9 | stop of it | MB | fds"
     lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1)]
     print(*lines, sep="\n")
@@ -206,13 +206,18 @@ def main() -> None:
         for is_filled in (False, True):
             lines.append("| " + " | ".join(measure(count, options.durability, is_filled=is_filled)) + " |")
             print(lines[-1], flush=True)
+            save(lines, durability=options.durability, before=before)
+
+
+def save(lines: list[str], *, durability: str, before: float) -> None:
+    """Write what is measured so far: the last rows take long."""
     text = ABOUT.format(
         date=time.strftime("%Y-%m-%d %H:%M"),
         cores=os.cpu_count(),
         python=platform.python_version(),
         system=f"{platform.system()} {platform.release()}",
-        durability=options.durability,
-        before=load,
+        durability=durability,
+        before=before,
         after=os.getloadavg()[0],
     )
     RESULTS.write_text(text + "\n".join(lines) + "\n")

@@ -130,7 +130,7 @@ def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        (variable([5, 6], size=9), "2 chunks, but 9 bytes in pieces of 10 are 1"),
+        (variable([5, 6], size=9), "2 chunks, but 9 bytes in chunks of 10 are 1"),
         (variable([], packed=b"junk"), "not a zstd frame"),
         (variable([5], packed=zstandard.ZstdCompressor().compress(packed_sizes([5])) + b"x"), "zstd"),
         (variable([5], packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
