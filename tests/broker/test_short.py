@@ -340,6 +340,16 @@ def test_a_session_that_ends_is_answered_until_then():
             pair.dispatchers[0].answer(pair.dispatchers[0].request_of(frame, session))
 
 
+@pytest.mark.parametrize("version", [11, 18])
+def test_a_consumer_that_is_sent_to_its_rack_is_left_to_the_dispatcher(version):
+    pair = Pair()
+    frame = fetch_frame(version, [("orders", [(1, 0)])], rack_id="b")
+    assert pair.ask(frame)[0]  # no node has a rack
+    for state in (pair.quick, pair.plain):
+        state.nodes.by_id[2].rack = "b"
+    assert not pair.ask(frame)[0]
+
+
 def test_other_requests_and_versions_are_left_to_the_dispatcher():
     pair = Pair()
     for frame in (b"", bytes(9), bytes(10), struct.pack(">hhih", 3, 9, 1, -1), struct.pack(">hhih", 0, 14, 1, -1)):

@@ -1,0 +1,117 @@
+"""Columns of what a schema registry's serializers put before a value: the schema's id, and the payload behind it.
+
+    from kafkaframes.spark.functions import payload, schema_id
+
+    df.select(schema_id("value"), from_avro(payload("value"), schema))
+
+They are expressions of Spark's own, so that no value leaves the JVM, and work for every source. ``from_avro`` and
+``from_protobuf`` are Spark's, of its packages spark-avro and spark-protobuf.
+
+| ``registry`` | header |
+|---|---|
+| ``confluent`` | 0, the id as 4 bytes; so do Karapace, Redpanda, and Apicurio from 3.0 on |
+| ``apicurio`` | 0, the global id as 8 bytes: Apicurio before 3.0 |
+| ``glue`` | 3, 0 (not compressed), the schema version's UUID: AWS Glue |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    ColumnOrName: TypeAlias = Column | str
+
+
+class _Header(NamedTuple):
+    """Of a registry: the bytes that all headers begin with, and how many of the id follow."""
+
+    first: bytes
+    id_bytes: int
+
+
+REGISTRIES: Final = {"confluent": _Header(b"\0", 4), "apicurio": _Header(b"\0", 8), "glue": _Header(b"\3\0", 16)}
+_ALL: Final = 2**31 - 1
+_LARGEST_INDEX: Final = 0x7F  # of one byte
+_DEEPEST: Final = 3
+
+
+def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
+    """Return a column with the id of the schema that wrote each value; null where a value has no such header.
+
+    Args:
+        value: binary.
+        registry: ``confluent``, ``apicurio`` (bigint, both) or ``glue`` (a UUID as text).
+
+    Raises:
+        OptionError: no such registry.
+    """
+    from pyspark.sql import functions
+
+    header = _header(registry)
+    number = functions.hex(functions.substring(_column(value), len(header.first) + 1, header.id_bytes))
+    if registry == "glue":
+        pattern = "^(.{8})(.{4})(.{4})(.{4})(.{12})$"
+        made = functions.regexp_replace(functions.lower(number), pattern, "$1-$2-$3-$4-$5")
+    else:
+        made = functions.conv(number, 16, 10).cast("bigint")
+    return functions.when(_has_header(value, header), made)
+
+
+def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool = False) -> Column:
+    """Return a column with what is behind the header; null where a value has none.
+
+    Args:
+        value: binary.
+        registry: as ``schema_id``; what Glue's serializer has compressed is null.
+        protobuf: whether the indexes of a Protobuf message stand between header and payload; messages are found that
+            are nested at most three levels deep.
+
+    Raises:
+        OptionError: no such registry.
+    """
+    from pyspark.sql import functions
+
+    header = _header(registry)
+    size = len(header.first) + header.id_bytes
+    rest = functions.substring(_column(value), size + 1, _ALL)
+    return functions.when(_has_header(value, header), _behind_indexes(rest) if protobuf else rest)
+
+
+def _header(registry: str) -> _Header:
+    if registry not in REGISTRIES:
+        raise OptionError(f"no schema registry {registry!r}: one of {', '.join(REGISTRIES)}")
+    return REGISTRIES[registry]
+
+
+def _column(value: ColumnOrName) -> Column:
+    from pyspark.sql import functions
+
+    return functions.col(value) if isinstance(value, str) else value
+
+
+def _has_header(value: ColumnOrName, header: _Header) -> Column:
+    from pyspark.sql import functions
+
+    column = _column(value)
+    is_long = functions.octet_length(column) >= len(header.first) + header.id_bytes
+    return is_long & (functions.substring(column, 1, len(header.first)) == functions.lit(header.first))
+
+
+def _behind_indexes(rest: Column) -> Column:
+    """Return what follows a count of indexes (a zigzag varint, so twice the count) and as many indexes, a byte each."""
+    from pyspark.sql import functions
+
+    def byte(position: int) -> Column:
+        return functions.conv(functions.hex(functions.substring(rest, position, 1)), 16, 10).cast("int")
+
+    made = functions.when(byte(1) == 0, functions.substring(rest, 2, _ALL))
+    for count in range(1, _DEEPEST + 1):
+        are_short = byte(1) == 2 * count
+        for index in range(count):
+            are_short &= byte(2 + index) <= _LARGEST_INDEX
+        made = made.when(are_short, functions.substring(rest, 2 + count, _ALL))
+    return made
