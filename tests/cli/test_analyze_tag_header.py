@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner
 
-from kafkaframes.cli.analyze_tag_header import command
+from kafkaframes.cli.analyze import tag_headers as command
 from kafkaframes.jobs.analyze.tag_header import SCHEMES
 
 

@@ -1,12 +1,224 @@
-"""``kafkaframes analyze``: what the protocol costs, and what it would cost otherwise."""
+"""``kafkaframes analyze records`` and ``tag-header``: what records and tag headers cost, and would cost otherwise."""
 
-from kafkaframes.cli.lazy import LazyGroup
+from __future__ import annotations
 
-COMMANDS = {
-    "records": ("kafkaframes.cli.analyze_records", "what record format 2 saves for records of a log or capture"),
-    "tag-header": (
-        "kafkaframes.cli.analyze_tag_header",
-        "sizes of tag headers: KIP-482, its draft, what it rejects",
-    ),
-}
-command = LazyGroup("analyze", sections={"Commands": COMMANDS}, help="Sizes on the wire: as they are, and as proposed.")
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
+from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, workers_option
+from kafkaframes.cli.text import print_table, say
+from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.analyze import tag_header
+from kafkaframes.jobs.analyze.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.model import MessageSpec
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.analyze.records import RecordSizes
+
+
+@click.command("records")
+@click.argument("sources", nargs=-1, required=True, metavar="INPUT...")
+@ports_option
+@json_option_of("One JSON object for each source: log, produced, fetched.")
+@spark_option
+@workers_option
+@opens_batches
+def records(sources: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, jobs: int | None) -> None:
+    """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
+
+    INPUT is a log, a partition directory, segments, or a capture: then records produced and records fetched have a
+    table each. Records of every format are measured, uncompressed; those of formats 0 and 1 are laid out in format 2 as
+    `convert` writes them. Formats 0 and 1 write each length in four bytes, format 2 as a varint; it has one header a
+    batch instead of fields in each message.
+    """
+    captures = tuple(source for source in sources if _is_capture(source))
+    logs = [source for source in sources if source not in captures]
+    result: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
+    if captures:
+        result |= _measure_captures(captures, ports, on_spark=on_spark, jobs=jobs)
+    elif ports or on_spark:
+        raise OptionError(f"{'--ports' if ports else '--spark'} is for captures")
+    for what, sizes in result.items():
+        if as_json:
+            say(json.dumps({"source": what} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
+            continue
+        if captures:
+            say(f"Records {what}:" if what != "log" else "Records of logs:")
+        _print(sizes)
+
+
+def _is_capture(source: str) -> bool:
+    """Tell a capture, or a folder of them, from a log.
+
+    Raises:
+        OptionError: a request log.
+    """
+    from kafkaframes.capture.reader import is_request_log
+
+    if not is_traffic(source):
+        return False
+    if os.path.isfile(source) and not CAPTURE_NAME.search(os.path.basename(source)):
+        if is_request_log(source):
+            raise OptionError(f"{source}: a request log has no records; give a capture or a log")
+        return False
+    return True
+
+
+def _measure_logs(sources: list[str]) -> RecordSizes:
+    from kafkaframes.jobs.analyze.records import RecordSizes
+    from kafkaframes.storage.files.scan import scan_segment
+    from kafkaframes.storage.log.discover import discover
+
+    sizes = RecordSizes()
+    for directory in discover(sources):
+        for partition in directory.partitions:
+            for segment in partition.segments:
+                with directory.filesystem.open(segment.path) as read_at:
+                    for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
+                        sizes.add(window.data, window.in_data())
+    return sizes
+
+
+def _measure_captures(
+    paths: tuple[str, ...], ports: str, *, on_spark: bool, jobs: int | None
+) -> dict[str, RecordSizes]:
+    from kafkaframes.jobs.analyze.records import RecordSizes
+    from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, measure_records
+
+    tasks, share_bytes = traffic_tasks(paths, ports, jobs)
+    result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
+    for part in measured(measure_records, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
+        for what, sizes in part.items():
+            result[what].merge(sizes)
+    return result
+
+
+def _print(sizes: RecordSizes) -> None:
+    if sizes.records:
+        rows = [_row(name, found, sizes.records) for name, found in sizes.sizes.items()]
+        print_table(
+            ["field", "format 0", "format 1", "format 2", "a record"], [*rows, _row("all", sizes.totals, sizes.records)]
+        )
+    say(_summary(sizes.totals, sizes.records, sizes.batches, sizes.left_out))
+
+
+def _row(name: str, sizes: list[int], records: int) -> list[str]:
+    each = "/".join(f"{size / records:.1f}" for size in sizes)
+    return [name, *(f"{size:,}" for size in sizes), each]
+
+
+def _summary(totals: list[int], records: int, batches: int, left_out: int) -> str:
+    if not records:
+        return f"no record can be measured; {left_out} batches left out (control batches, LogAppendTime, damage)"
+    saved = [f"{100 * (old - totals[2]) / old:.1f} % against format {number}" for number, old in enumerate(totals[:2])]
+    return (
+        f"{records:,} records in {batches:,} batches: format 2 saves {' and '.join(saved)}, uncompressed; "
+        f"{left_out:,} batches left out (control batches, LogAppendTime, damage)"
+    )
+
+
+@click.command("tag-header")
+@click.option("--length", "lengths", type=int, multiple=True, help="Length of a value in bytes (may be repeated).")
+@click.option("--tag", "tags", type=int, multiple=True, help="Number of a tag (may be repeated).")
+@click.option("--message", "names", multiple=True, help="Only this message (may be repeated); default: the catalog.")
+@click.option(
+    "--text-bytes",
+    type=click.IntRange(0, 2**20),
+    default=DEFAULT_TEXT_BYTES,
+    show_default=True,
+    help="How long strings and bytes are taken to be; arrays have one element.",
+)
+@json_option_of("One JSON object a line.")
+def tag_headers(
+    lengths: tuple[int, ...],
+    tags: tuple[int, ...],
+    names: tuple[str, ...],
+    text_bytes: int,
+    as_json: bool,
+) -> None:
+    """Print the sizes of the draft's interleaved tag header beside the two varints that were adopted.
+
+    Three tables: the header for chosen lengths and tags; every tagged field of the catalog at its newest
+    version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
+    no byte), and every field tagged. On traffic: kafkaframes spec propose tag-header.
+    """
+    headers = tag_header.header_sizes(lengths or LENGTHS, tags or TAGS)
+    specs = [catalog.load(name) for name in names or catalog.names()]
+    newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
+    flexible = [(spec, version) for spec, version in newest if version is not None]
+    fields = [one for spec, version in flexible for one in tag_header.tagged_fields(spec, version, text_bytes)]
+    sizes = [tag_header.message_size(spec, version, text_bytes) for spec, version in flexible]
+    if as_json:
+        _print_json(headers, fields, sizes)
+        return
+    _print_headers(headers, lengths or LENGTHS, tags or TAGS)
+    _print_tagged(fields)
+    _print_messages(sizes, each=bool(names))
+
+
+def _newest(spec: MessageSpec, *, named: bool) -> int | None:
+    """Return the newest version if it has tag sections."""
+    version = spec.valid_versions.highest
+    if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
+        return version
+    if named:
+        raise OptionError(f"{spec.name}: no version has tagged fields")
+    return None
+
+
+def _print_json(
+    headers: Sequence[tag_header.HeaderSize], fields: Sequence[TaggedField], sizes: Sequence[MessageSize]
+) -> None:
+    for kind, rows in (("header", headers), ("field", fields), ("message", sizes)):
+        for row in rows:
+            click.echo(json.dumps({"kind": kind, **dataclasses.asdict(row)}, default=bytes.hex))
+
+
+def _print_headers(headers: Sequence[tag_header.HeaderSize], lengths: Sequence[int], tags: Sequence[int]) -> None:
+    click.echo("Header in bytes, interleaved/adopted (* the draft's is smaller)\n")
+    cells = iter(headers)
+    rows = [[str(length), *(_pair(next(cells)) for _ in tags)] for length in lengths]
+    print_table(["length", *(f"tag {tag}" for tag in tags)], rows)
+
+
+def _pair(entry: tag_header.HeaderSize) -> str:
+    return f"{entry.interleaved}/{entry.adopted}" + ("*" if entry.interleaved < entry.adopted else "")
+
+
+def _print_tagged(fields: Sequence[TaggedField]) -> None:
+    click.echo("\nTagged fields of the newest versions\n")
+    rows = [[one.message, str(one.version), one.path, one.type, *map(str, _numbers(one.header))] for one in fields]
+    if rows:
+        print_table(["message", "version", "field", "type", "tag", "length", "interleaved", "adopted"], rows)
+    won = sum(one.header.adopted - one.header.interleaved for one in fields)
+    smaller = sum(one.header.interleaved < one.header.adopted for one in fields)
+    click.echo(f"{len(fields)} tagged fields: the draft's header is smaller for {smaller}, {won} bytes in all")
+
+
+def _numbers(header: tag_header.HeaderSize) -> tuple[int, int, int, int]:
+    return header.tag, header.length, header.interleaved, header.adopted
+
+
+def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:
+    click.echo("\nWhole messages in bytes, one element in each array\n")
+    rows = [
+        [f"{one.message} {one.version}", written, *(str(by_scheme[scheme]) for scheme in SCHEMES)]
+        for one in (sizes if each else ())
+        for written, by_scheme in (("no", one.bare), ("yes", one.filled))
+    ]
+    for written, result in (("no", [one.bare for one in sizes]), ("yes", [one.filled for one in sizes])):
+        totals = [sum(by_scheme[scheme] for by_scheme in result) for scheme in SCHEMES]
+        rows.append([f"all {len(sizes)}", written, *(f"{n} ({_percent(n, totals[0])})" for n in totals)])
+    print_table(["messages", "tagged fields written", *SCHEMES], rows)
+
+
+def _percent(size: int, adopted: int) -> str:
+    return f"{100 * (size - adopted) / adopted:+.1f} %" if adopted else "-"

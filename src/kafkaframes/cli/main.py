@@ -60,8 +60,8 @@ SECTIONS: Sections = {
         "decode": ("kafkaframes.cli.decode", "a request, response or record to an annotated hex dump"),
         "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
         "diff": ("kafkaframes.cli.decode:diff", "two encodings side by side, field by field"),
-        "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, tags, propose, guide"),
-        "analyze": ("kafkaframes.cli.analyze", "what the wire format costs, and what it would cost otherwise"),
+        "spec": ("kafkaframes.cli.main:spec", "message specs: list, show, diff, check, lint, tags, propose, guide"),
+        "analyze": ("kafkaframes.cli.main:analyze", "what the wire format costs, and what it would cost otherwise"),
         "vectors": ("kafkaframes.cli.encode:vectors", "bytes with what they mean, for the tests of other libraries"),
     },
     "This machine": {
@@ -69,6 +69,41 @@ SECTIONS: Sections = {
         "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, and where they lie"),
     },
 }
+_SPEC = {
+    "list": ("kafkaframes.cli.spec_show:list_messages", "APIs by key: versions, flexible since, headers; or records"),
+    "show": ("kafkaframes.cli.spec_show:show", "the wire layout of a message's version: table, BNF, JSON"),
+    "diff": ("kafkaframes.cli.spec_show:diff", "what is different on the wire between two versions"),
+    "show-codec": ("kafkaframes.cli.spec_show:show_codec", "the functions that read and write a message at a version"),
+    "stubs": ("kafkaframes.cli.spec_import:stubs", "write the stub from which editors complete the fields of messages"),
+    "check": ("kafkaframes.cli.spec_check:check", "may these specs follow those? KIP-482's rules; exit status for CI"),
+    "tags": (
+        "kafkaframes.cli.spec_check:tags",
+        "the registry of tags: whose each is, since when; collisions of proposals",
+    ),
+    "lint": (
+        "kafkaframes.cli.spec_check:lint_files",
+        "what Kafka's generator refuses in these files, and what it should",
+    ),
+    "guide": ("kafkaframes.cli.spec_import:guide", "write the protocol guide: one HTML page, searchable offline"),
+    "rewrite": ("kafkaframes.cli.spec_rewrite:rewrite_specs", "write specs as a proposal would have them: KIP-636"),
+    "new-kip": (
+        "kafkaframes.cli.spec_rewrite:new_kip",
+        "write specs as a proposal of your own has them: a few lines of Python",
+    ),
+    "propose": ("kafkaframes.cli.spec_propose", "what a change of specs costs or saves on real traffic"),
+    "import": ("kafkaframes.cli.spec_import:import_releases", "write the catalog from the specs of Kafka's releases"),
+}
+spec = LazyGroup(
+    "spec", sections={"Commands": _SPEC}, help="Message specs (KIP-482): look at them, compare them, check them."
+)
+_ANALYZE = {
+    "records": ("kafkaframes.cli.analyze:records", "what record format 2 saves for records of a log or capture"),
+    "tag-header": (
+        "kafkaframes.cli.analyze:tag_headers",
+        "sizes of tag headers: KIP-482, its draft, what it rejects",
+    ),
+}
+analyze = LazyGroup("analyze", sections={"Commands": _ANALYZE}, help="Sizes on the wire: as they are, and as proposed.")
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
 # What the handlers of signals raise.
