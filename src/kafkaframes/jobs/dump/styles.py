@@ -14,7 +14,7 @@ most of them from the last to the first. :func:`finding_lines` does the same for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.dump.lines import IfNull, Line, Number, Part, Raw, Text, Word, plan_line
@@ -147,75 +147,60 @@ _BARE_BEFORE_4 = plan_line(IfNull("key_text", _CONTENTS[1:], _AFTER_KEY), Text(b
 
 _SNAPSHOT_MARKERS = frozenset({"SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"})
 
-STYLES: Mapping[str, Style] = {
-    "4.3": Style(
-        name="4.3",
-        start="Log starting offset: ",
-        batch=_BATCH_LINE,
-        message=_MESSAGE_LINE,
-        record=_RECORD_LINE,
-        message_record=_record_line(_MESSAGE_RECORD),
-        bare=_BARE,
-        batch_fields=(),
-        counts_from_zero=True,
-        walks_to_the_end=True,
-        missing_heading="The following indexed offsets are not found in :{file}",
-        absent="OptionalLong.empty",
-        present="OptionalLong[{}]",
-        producer_timestamp=True,
-        trailing_space=False,
-        control_json=_SNAPSHOT_MARKERS | {"LEADER_CHANGE"},
-        json_offsets=True,
-        json_transactions=True,
-        remote_transaction_index=True,
+_NEWEST = Style(
+    name="4.3",
+    start="Log starting offset: ",
+    batch=_BATCH_LINE,
+    message=_MESSAGE_LINE,
+    record=_RECORD_LINE,
+    message_record=_record_line(_MESSAGE_RECORD),
+    bare=_BARE,
+    batch_fields=(),
+    counts_from_zero=True,
+    walks_to_the_end=True,
+    missing_heading="The following indexed offsets are not found in :{file}",
+    absent="OptionalLong.empty",
+    present="OptionalLong[{}]",
+    producer_timestamp=True,
+    trailing_space=False,
+    control_json=_SNAPSHOT_MARKERS | {"LEADER_CHANGE"},
+    json_offsets=True,
+    json_transactions=True,
+    remote_transaction_index=True,
+)
+_3_9 = replace(
+    _NEWEST,
+    name="3.9",
+    message_record=_record_line(_MESSAGE_RECORD, Text(b"}")),
+    bare=_BARE_BEFORE_4,
+    counts_from_zero=False,
+    walks_to_the_end=False,
+    missing_heading="The following indexed offsets are not found in the log.",
+    trailing_space=True,
+    control_json=_SNAPSHOT_MARKERS,
+    json_transactions=False,
+    remote_transaction_index=False,
+)
+_2_8 = replace(
+    _3_9,
+    name="2.8",
+    start="Starting offset: ",
+    batch=_line(_BATCH.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")),
+    message=_line(_MESSAGE.replace(":codec", ":upper_codec")),
+    record=_record_line(
+        _RECORD_28.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
+        *_HEADER_KEYS,
+        _CONTROL,
     ),
-    "3.9": Style(
-        name="3.9",
-        start="Log starting offset: ",
-        batch=_BATCH_LINE,
-        message=_MESSAGE_LINE,
-        record=_RECORD_LINE,
-        message_record=_record_line(_MESSAGE_RECORD, Text(b"}")),
-        bare=_BARE_BEFORE_4,
-        batch_fields=(),
-        counts_from_zero=False,
-        walks_to_the_end=False,
-        missing_heading="The following indexed offsets are not found in the log.",
-        absent="OptionalLong.empty",
-        present="OptionalLong[{}]",
-        producer_timestamp=True,
-        trailing_space=True,
-        control_json=_SNAPSHOT_MARKERS,
-        json_offsets=True,
-        json_transactions=False,
-        remote_transaction_index=False,
-    ),
-    "2.8": Style(
-        name="2.8",
-        start="Starting offset: ",
-        batch=_line(_BATCH.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")),
-        message=_line(_MESSAGE.replace(":codec", ":upper_codec")),
-        record=_record_line(
-            _RECORD_28.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
-            *_HEADER_KEYS,
-            _CONTROL,
-        ),
-        message_record=_record_line(_RECORD_28 + " crc:record_crc isvalid:record_valid"),
-        bare=_BARE_BEFORE_4,
-        batch_fields=_FIELDS_28,
-        counts_from_zero=False,
-        walks_to_the_end=False,
-        missing_heading="The following indexed offsets are not found in the log.",
-        absent="None",
-        present="Some({})",
-        producer_timestamp=False,
-        trailing_space=True,
-        control_json=frozenset(),
-        json_offsets=False,
-        json_transactions=False,
-        remote_transaction_index=False,
-    ),
-}
+    message_record=_record_line(_RECORD_28 + " crc:record_crc isvalid:record_valid"),
+    batch_fields=_FIELDS_28,
+    absent="None",
+    present="Some({})",
+    producer_timestamp=False,
+    control_json=frozenset(),
+    json_offsets=False,
+)
+STYLES: Mapping[str, Style] = {style.name: style for style in (_NEWEST, _3_9, _2_8)}
 
 
 def style_for(version: str) -> Style:
