@@ -3,17 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.jobs.export.export_log import export_log
-from kafkaframes.jobs.functions import (
-    compact_log,
-    convert_log,
-    describe_log,
-    mirror_topics,
-    recompress_log,
-    repair_log,
-    report_log,
-    restore_log,
-    verify_log,
-)
 from kafkaframes.protocol.functions import list_apis, message_class
 from kafkaframes.records.functions import build_records
 from kafkaframes.scan.functions import (
@@ -30,6 +19,17 @@ if TYPE_CHECKING:
     from kafkaframes.broker import Broker
     from kafkaframes.client import Admin, Consumer, Producer
     from kafkaframes.errors import KafkaframesError
+    from kafkaframes.jobs.functions import (
+        compact_log,
+        convert_log,
+        describe_log,
+        mirror_topics,
+        recompress_log,
+        repair_log,
+        report_log,
+        restore_log,
+        verify_log,
+    )
 
 __all__ = [
     "Admin",
@@ -71,6 +71,10 @@ _LAZY = {  # what is large, by the module that it is imported of
     "Consumer": "client",
     "KafkaframesError": "errors",
     "Producer": "client",
+    **dict.fromkeys(
+        ("compact_log", "convert_log", "describe_log", "mirror_topics", "recompress_log"), "jobs.functions"
+    ),
+    **dict.fromkeys(("repair_log", "report_log", "restore_log", "verify_log"), "jobs.functions"),
 }
 _MODULES = ("broker", "client", "errors", "spark", "testing")
 

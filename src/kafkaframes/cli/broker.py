@@ -14,7 +14,6 @@ import click
 from kafkaframes.cli.options import name_links, replicas_option, store_options, with_options
 from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.job import storage_of
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS
 
 if TYPE_CHECKING:
@@ -125,6 +124,7 @@ def command(
     from kafkaframes.broker.request_log import open_request_log
     from kafkaframes.broker.security.given import security_of
     from kafkaframes.broker.security.private_files import token_of_file
+    from kafkaframes.jobs.job import storage_of
     from kafkaframes.storage.files.atomic import refuse_inside
 
     address = None if control is None else _address(control, "--control")

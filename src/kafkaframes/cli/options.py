@@ -12,7 +12,6 @@ import click
 
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.job import storage_of
 from kafkaframes.jobs.settings import choices_of, kinds_of
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.units import parse_size
@@ -178,6 +177,8 @@ def reads(*names: str) -> Callable[[Command], Command]:
     def added(command: Command) -> Command:
         @wraps(command)
         def run(*, key_files: tuple[str, ...], follow_links: bool, **flags: Any) -> Any:
+            from kafkaframes.jobs.job import storage_of
+
             paths = [path for name in names for path in _listed(flags[name])]
             if not follow_links:
                 name_links(paths)

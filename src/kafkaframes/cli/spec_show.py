@@ -10,7 +10,6 @@ import click
 from kafkaframes.cli.options import json_option_of, specs_option
 from kafkaframes.cli.text import print_table
 from kafkaframes.errors import OptionError
-from kafkaframes.protocol.messages.registry import message_of
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import fields_of
@@ -145,6 +144,8 @@ def diff(name: str, before: int, after: int, as_json: bool) -> None:
 @specs_option
 def show_codec(name: str, version: int, specs: str | None) -> None:
     """Print the source text of the generated functions of NAME at VERSION."""
+    from kafkaframes.protocol.messages.registry import message_of
+
     click.echo(message_of(name, specs).codec(version).show(), nl=False)
 
 
