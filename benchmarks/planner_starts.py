@@ -6,7 +6,8 @@ Results:  benchmarks/results/planner_starts.md
 Spark starts a Python process to find sources, one for each ``load()``, two for each write and two for each micro-batch
 that is written. Each imports a module of PySpark's and then ours. Here the same imports run in processes of their own,
 all sides in turn, without Spark. Printed are medians of CPU time (user and system), and how many times the bare
-process the whole is.
+process the whole is. Before that, what the bare process costs where PySpark comes from Spark's zip, as in every session
+that is not ours, and where it is the installed package (``spark/spark_home.py``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+
+import pyspark
 
 ROUNDS = 7
 ROOT = Path(__file__).parents[1]
@@ -52,18 +55,26 @@ print(json.dumps([*bare, time.process_time(), len(sys.modules)]))
 """
 
 
-def measured(step: str, source: Path) -> list[float]:
-    """Return CPU seconds and modules of the bare process, and of the whole."""
+def measured(step: str, source: Path, *ahead: Path) -> list[float]:
+    """Return CPU seconds and modules of the bare process, and of the whole; ``ahead`` stands first on the path."""
     worker, ours = STEPS[step]
     command = [sys.executable, "-c", SCRIPT.format(worker=worker, ours=ours)]
     done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(source)}, capture_output=True, text=True, check=True
+        command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*ahead, source]))},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)
 
 
 def main() -> None:
     sources = [ROOT / "src", *map(Path, sys.argv[1:2])]
+    zips = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
+    bare_runs = [(measured(step, sources[0], *zips)[0], measured(step, sources[0])[0]) for step in list(STEPS)[:2] * 3]
+    zipped, installed = (median(values) for values in zip(*bare_runs, strict=True))
+    print(f"bare, PySpark from the zip: {zipped:.2f} s; installed: {installed:.2f} s; {zipped / installed:.1f} times\n")
     print("| step | checkout | bare, CPU s | whole, CPU s | times | modules of ours |\n|---|---|---|---|---|---|")
     for step in STEPS:
         runs: dict[Path, list[list[float]]] = {source: [] for source in sources}

@@ -1,5 +1,6 @@
 """What a session of ours sets, without starting one."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -80,3 +81,19 @@ def test_a_master_that_nobody_answers_for_is_told_before_spark_starts():
             builder.check_master(url)
         taken.listen()
         builder.check_master(url)
+
+
+@pytest.mark.spark
+def test_workers_import_the_installed_package_and_compile_nothing_anew(spark):
+    import pyspark
+
+    def origin(batches):
+        import pyarrow as pa
+        import pyspark
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"file": [pyspark.__file__]})
+
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(origin, "file string").collect()
+    assert row.file == pyspark.__file__
+    assert "SPARK_HOME" not in os.environ

@@ -17,5 +17,5 @@ def test_a_stream_writes_topics_at_least_once(spark, servers, topic, tmp_path):
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(250)
     assert read(spark, servers, subscribe="copied").count() == ROWS

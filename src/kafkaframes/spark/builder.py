@@ -8,6 +8,7 @@ A session of ours differs from ``SparkSession.builder.getOrCreate()`` in what a 
 * the Python workers run this very interpreter (Spark's default is whatever ``python3`` is on PATH);
 * a local session listens on 127.0.0.1 only, whatever the machine's host name resolves to;
 * executors elsewhere are sent the compiled kernels (``shipping.py``);
+* local workers import the installed PySpark, which is compiled, and not a zip of it (``spark_home.py``);
 * workers are kept and reused; logs say warnings and errors only; no progress bars between the lines, no web UI;
 * what Spark shows of settings and options has no secrets of Kafka's clients.
 
@@ -21,12 +22,14 @@ import re
 import socket
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
 from kafkaframes.kernels.directories import OFFERS
 from kafkaframes.spark.query_ids import is_connect
 from kafkaframes.spark.shipping import ship, unpacked
+from kafkaframes.spark.spark_home import without_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +86,9 @@ def session(
         home = java.require_java(_compat.fit_java_versions(version)).home
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
         builder = builder.remote(remote) if remote else builder.master(master)
-    made = builder.config(map=default_config(remote or master, memory=memory, given=config or {})).getOrCreate()
+    builder = builder.config(map=default_config(remote or master, memory=memory, given=config or {}))
+    with without_zip(os.environ) if _is_one_jvm(remote or master) else nullcontext():
+        made = builder.getOrCreate()
     _ship_if_far(made)
     return made
 
@@ -147,6 +152,10 @@ def is_local(master: str) -> bool:
     (True, True, False)
     """
     return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def _is_one_jvm(master: str) -> bool:
+    return is_local(master) and not master.startswith("local-cluster[")
 
 
 def prepare_environment(environ: MutableMapping[str, str], *, java_home: str, local: bool) -> None:
