@@ -164,6 +164,7 @@ SAFE = {
         "behind a break one batch is under way at a time, the first in doubt; what went before the break and is "
         "refused has no copy under way, and is absent in either case"
     ),
+    "numbered anew in doubt": "it stays in doubt, so it goes again as it was, until its fate is reported as unknown",
     "nothing is missing, though numbers wait": "nothing is acknowledged behind a batch that is not in the log",
     "without a new id": "a break holds its own partition; others may go on under the id that they have",
 }
