@@ -49,8 +49,9 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
 
 def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
     from kafkaframes.jobs.restore.run import restore_log
+    from kafkaframes.jobs.restore.settings import RestoreSettings
 
-    options = {"topics": ("orders", "payments"), "offsets": "reassign", **IDS}
+    options = RestoreSettings(topics=("orders", "payments"), offsets="reassign", **IDS)
     there = restore_log(EXAMPLE, tmp_path / "there", options, run=jobs.runner(spark))
     here = restore_log(EXAMPLE, tmp_path / "here", options)
     assert there.partitions == here.partitions
