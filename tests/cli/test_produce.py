@@ -36,7 +36,7 @@ def test_records_in_the_format_of_old_clients(run):
         ("produce t --format jsonl", b"{]\n", "line 1 is no record"),
         ("produce t --format jsonl", b'{"value": "?"}\n', "line 1 is no record"),
         ("produce t --format parquet", None, "name it"),
-        ("produce t -X linger.mss=1", b"", "did you mean linger_ms"),
+        ("produce t -X linger.mss=1", b"", "did you mean linger.ms"),
     ],
 )
 def test_mistakes_are_one_line(run, command, stdin, reason):

@@ -10,6 +10,7 @@ from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.wire import varint
 
 FORMS = ("unsigned_varint", "unsigned_varlong", "varint", "varlong")
+SIZED = ("unsigned_varint", "unsigned_varlong")  # in compact lengths; zig-zag numbers are written and measured
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 VALUES = {"unsigned_varint": INT32, "unsigned_varlong": INT64, "varint": INT32, "varlong": INT64}
@@ -50,7 +51,8 @@ def test_examples_of_the_seed_documents(form, value, expected):
     assert written(form, value) == raw
     assert read(form, raw) == (value, len(raw))
     assert read(form, b"\xff" + raw + b"\xff", 1) == (value, len(raw) + 1)
-    assert getattr(varint, f"size_of_{form}")(value) == len(raw)
+    if form in SIZED:
+        assert getattr(varint, f"size_of_{form}")(value) == len(raw)
 
 
 @pytest.mark.parametrize(("signed", "unsigned"), [(0, 0), (-1, 1), (1, 2), (-2, 3), (2, 4), (-(2**31), 2**32 - 1)])
@@ -64,7 +66,8 @@ def test_read_inverts_write(form, data):
     value = data.draw(VALUES[form])
     raw = written(form, value)
     assert read(form, raw) == (value, len(raw))
-    assert getattr(varint, f"size_of_{form}")(value) == len(raw)
+    if form in SIZED:
+        assert getattr(varint, f"size_of_{form}")(value) == len(raw)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -112,8 +115,9 @@ def test_bits_that_do_not_fit_are_lost_as_in_java():
 def test_values_that_do_not_fit_are_refused(form, value):
     with pytest.raises(EncodeError):
         written(form, value)
-    with pytest.raises(EncodeError):
-        getattr(varint, f"size_of_{form}")(value)
+    if form in SIZED:
+        with pytest.raises(EncodeError):
+            getattr(varint, f"size_of_{form}")(value)
 
 
 def test_doctests():

@@ -1,7 +1,7 @@
 """Base-128 varints, plain and zig-zag, within the limits of Kafka's ``ByteUtils``.
 
 Every reader is ``read_x(buf, position) -> (value, next_position)``; every writer is ``write_x(out, value)`` and
-appends to a bytearray; ``size_of_x(value)`` is the number of bytes the writer appends.
+appends to a bytearray; ``size_of_x(value)``, of unsigned ones, is the number of bytes the writer appends.
 
 What Kafka does, and so does this:
 
