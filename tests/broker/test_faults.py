@@ -25,7 +25,7 @@ ONE = build_records({"value": [b"x"]})
 def faulty(asker):
     asker.create(partitions=2)
     asker.journal = Journal(lambda: asker.state.clock.now_ms)
-    asker.faults = Faults(asker.state.clock)
+    asker.faults = Faults(asker.state.clock, lambda: asker.state)
     asker.dispatcher.hooks = [asker.journal, asker.faults]
     return asker
 
@@ -47,6 +47,17 @@ def test_faults_choose_by_partition_version_client_and_predicate(faulty):
     assert faulty.produce(ONE, partition=1).error_code == 7
     assert faulty.produce(ONE, version=8).error_code == 8
     assert faulty.produce(ONE, client_id="other").error_code == 9
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_topic_is_known_by_its_id_and_in_a_session_that_does_not_name_it_again(faulty, version):
+    first = faulty.ask("Fetch", version, body=faulty.fetch_request(version=version, session_epoch=0))
+    rule = faulty.faults.on("Fetch", topic="orders", partition=0).error(7)
+    faulty.faults.on("Fetch", topic="others").error(8)
+    again = faulty.types("Fetch")(session_id=first.session_id, session_epoch=1, max_wait_ms=0)
+    assert faulty.ask("Fetch", version, body=again).error_code == 7
+    assert faulty.ask("Fetch", version, body=faulty.fetch_request(version=version)).error_code == 7
+    assert len(rule.seen) == 2
 
 
 def test_after_some_requests_and_so_many_times(faulty):

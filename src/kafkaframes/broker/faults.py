@@ -6,17 +6,22 @@ also only watch. Rules are asked in the order in which they were made; the first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
 
 from kafkaframes.broker.api import Answer, CloseConnection, Later
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.failures import failed, flip_bytes
+from kafkaframes.broker.fetch_sessions import FIRST
 from kafkaframes.broker.occasions import Occasions
 from kafkaframes.broker.request import Request
 from kafkaframes.errors import ErrorCode, OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.broker.state import BrokerState
 
 Pass = Callable[[], Answer]
 
@@ -32,6 +37,7 @@ class Rule(Occasions):
 
     api: str | None
     clock: Clock
+    state: Callable[[], BrokerState | None]
     version: int | None = None
     topic: str | None = None
     partition: int | None = None
@@ -142,10 +148,9 @@ class Rule(Occasions):
         return self.where is None or self.where(request)
 
     def _names(self, request: Request) -> bool:
-        found = list(topic_partitions(request.body))
         return any(
             (self.topic is None or topic == self.topic) and (self.partition is None or index == self.partition)
-            for topic, index in found
+            for topic, index in topic_partitions(request.body, self.state())
         )
 
     def take(self, request: Request) -> Callable[[Pass], Answer] | None:
@@ -177,10 +182,11 @@ class Rule(Occasions):
 
 
 class Faults:
-    """The rules of a broker."""
+    """The rules of a broker; ``state`` gives the one that is open, which knows topics by their ids."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, state: Callable[[], BrokerState | None] = lambda: None) -> None:
         self._clock = clock
+        self._state = state
         self.rules: list[Rule] = []
 
     def on(self, api: str | None = None, **wanted: Any) -> Rule:
@@ -202,7 +208,7 @@ class Faults:
         unknown = wanted.keys() - {"version", "topic", "partition", "client_id", "node_id", "where"}
         if unknown:
             raise OptionError(f"requests are not chosen by {', '.join(sorted(unknown))}")
-        rule = Rule(api, self._clock, **wanted)
+        rule = Rule(api, self._clock, self._state, **wanted)
         self.rules.append(rule)
         return rule
 
@@ -228,16 +234,32 @@ class Faults:
         """Nothing: what is done to an answer was done before."""
 
 
-def topic_partitions(body: Any) -> Iterable[tuple[str | None, int | None]]:
-    """Yield the topics and partitions that a request names, whatever its API."""
+def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tuple[str | None, int | None]]:
+    """Yield the topics and partitions that a request is about, whatever its API.
+
+    Topics by id, and those that a fetch session keeps (KIP-227), are known to the broker's state only.
+    """
     for topics in ("topic_data", "topics", "v3_and_below_topics"):
         for topic in getattr(body, topics, None) or ():
-            name = topic if isinstance(topic, str) else getattr(topic, "name", None) or getattr(topic, "topic", None)
+            name = topic if isinstance(topic, str) else _name_of(topic, state)
             rows = next((rows for key in _PARTITIONS if (rows := getattr(topic, key, None))), ())
             if not rows:
                 yield name, None
-            for one in rows:
-                yield name, _index_of(one)
+            for row in rows:
+                yield name, _index_of(row)
+    if state is not None and getattr(body, "session_epoch", -1) > FIRST and hasattr(body, "session_id"):
+        for (topic_name, topic_id, index), asked in state.fetch_sessions.partitions(body.session_id):
+            yield asked.name or topic_name or _name_by_id(topic_id, state), index
+
+
+def _name_of(topic: Any, state: BrokerState | None) -> str | None:
+    name = getattr(topic, "name", None) or getattr(topic, "topic", None)
+    return name or _name_by_id(getattr(topic, "topic_id", None), state)
+
+
+def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
+    topic = None if state is None or topic_id is None else state.topics_by_id.get(topic_id)
+    return None if topic is None else topic.name
 
 
 _PARTITIONS = ("partition_data", "partitions", "partition_indexes")

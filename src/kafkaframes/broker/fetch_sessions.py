@@ -75,6 +75,11 @@ class FetchSessions:
         session = self._by_id.get(session_id)
         return 0 if session is None else len(session.partitions)
 
+    def partitions(self, session_id: int) -> list[tuple[Key, Asked]]:
+        """Return the partitions of a session; none where there is no such session."""
+        session = self._by_id.get(session_id)
+        return [] if session is None else list(session.partitions.items())
+
     def find(self, session_id: int, epoch: int, *, uses_ids: bool) -> tuple[FetchSession | None, int]:
         """Return the session of an incremental fetch, or None and an error code; its epoch goes on."""
         session = self._by_id.get(session_id)

@@ -144,7 +144,7 @@ class Broker:
         self._served = None if specs is None else serve_specs(specs)
         if broker_release is not None:
             self._served = play(broker_release, self._settings)
-        self._faults = Faults(self._clock)
+        self._faults = Faults(self._clock, lambda: self._state)
         self._disk_faults = DiskFaults()
         self._opening = Opening(
             data_dir=None if data_dir is None else fspath(data_dir),
