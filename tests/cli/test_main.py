@@ -56,6 +56,26 @@ def test_a_signal_that_python_swallows_stops_a_command_all_the_same(name, status
     assert b"Traceback" not in ended.stderr
 
 
+# As SWALLOWING, where the signal that is sent again comes while the hook that sends it has not returned.
+SLOW = """
+import threading, time
+start = threading.Thread.start
+def slow(thread):
+    start(thread)
+    if thread.daemon:
+        time.sleep(0.2)
+threading.Thread.start = slow
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_is_sent_again_when_it_can_be_heard(name, status):
+    code = SLOW + SWALLOWING.format(name=name)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert ended.returncode == status
+    assert b"ignored" not in ended.stderr
+
+
 # A signal in the time after the command: while threads are waited for (again and again: one that comes just before the
 # main thread begins to wait is seen after it), while Python calls what was left for its end, and while modules go.
 AFTER = """

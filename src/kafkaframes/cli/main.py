@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from io import TextIOWrapper
 from types import FrameType
@@ -179,6 +180,16 @@ def _send_again(ignored: sys.UnraisableHookArgs) -> None:
     if number is None:
         sys.__unraisablehook__(ignored)
         return
-    again = threading.Timer(_MOMENT_S, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+    threading.Thread(target=_send_when_heard, args=(number,), daemon=True).start()
+
+
+def _send_when_heard(number: int) -> None:
+    """Send a signal once the main thread has left ``_send_again``: what is raised in that hook is swallowed, too."""
+    while True:
+        time.sleep(_MOMENT_S)
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        while frame is not None and frame.f_code is not _send_again.__code__:
+            frame = frame.f_back
+        if frame is None:
+            os.kill(os.getpid(), number)
+            return
