@@ -6,15 +6,16 @@ The life cycle is the table ``VALID_PREVIOUS``; ``rebalance.py`` moves groups th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
+from kafkaframes.coordination.groups.embedded import read_subscribed_topics
 from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
-from kafkaframes.protocol.messages import message
+
 
 CONSUMER: Final = "consumer"
 Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in the member's order
@@ -327,7 +328,7 @@ class ClassicGroup(Group):
             return None
         try:
             metadata = (one.metadata(self.protocol_name) for one in self.members.values())
-            return frozenset(topic for one in metadata for topic in subscribed_topics(one))
+            return frozenset(topic for one in metadata for topic in read_subscribed_topics(one))
         except DecodeError:
             return None
 
@@ -382,15 +383,3 @@ class ClassicGroup(Group):
                 timer.cancel()
         for member in self.members.values():
             member.stop_timer()
-
-
-def subscribed_topics(metadata: bytes) -> Iterable[str]:
-    """Return the topics of a consumer's subscription: version 0 is the beginning of every version.
-
-    Raises:
-        DecodeError: it is no subscription.
-    """
-    if len(metadata) < 2 or metadata[0] & 0x80:
-        raise DecodeError("a subscription begins with its version", position=0)
-    subscription, _ = message("ConsumerProtocolSubscription").decode_prefix(metadata, 0, position=2)
-    return subscription.topics  # type: ignore[attr-defined, no-any-return]

@@ -41,6 +41,16 @@ def read_subscription(data: bytes) -> Subscription:
     return Subscription(version, tuple(body.topics), _partitions(owned), rack_id)
 
 
+def read_subscribed_topics(data: bytes) -> list[str]:
+    """Read the topics of a subscription alone: version 0 is the beginning of every version, whatever follows it.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    topics: list[str] = _body(data, "ConsumerProtocolSubscription", newest=0)[1].topics
+    return topics
+
+
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
     """Read an assignment; that of a member without one is empty.
 
@@ -61,10 +71,10 @@ def write_assignment(partitions: Iterable[TopicPartition], version: int) -> byte
     return version.to_bytes(_VERSION_SIZE, "big") + data
 
 
-def _body(data: bytes, name: str) -> tuple[int, Any]:
+def _body(data: bytes, name: str, *, newest: int = _NEWEST) -> tuple[int, Any]:
     if len(data) < _VERSION_SIZE or data[0] & 0x80:
         raise DecodeError("what a consumer says begins with its version", position=0)
-    version = min(int.from_bytes(data[:_VERSION_SIZE], "big"), _NEWEST)
+    version = min(int.from_bytes(data[:_VERSION_SIZE], "big"), newest)
     body, _ = message(name).decode_prefix(data, version, position=_VERSION_SIZE)
     return version, body
 
