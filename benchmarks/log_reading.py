@@ -30,10 +30,9 @@ from kafkaframes import build_records
 from kafkaframes.records.scan import check_crcs
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.indexes import OffsetIndex, TimeIndex, write_offset_index, write_time_index
 from kafkaframes.storage.files.names import segment_file_name
-from kafkaframes.storage.files.offset_index import OffsetIndex, write_offset_index
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.time_index import TimeIndex, write_time_index
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import find_offset, offset_for_timestamp
 

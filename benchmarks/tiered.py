@@ -32,8 +32,7 @@ from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files import filesystem
-from kafkaframes.storage.files.offset_index import write_offset_index
-from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes
 from spark_source import BATCH_BYTES, QUERY, best_of, build_batches

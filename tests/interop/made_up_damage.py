@@ -13,8 +13,7 @@ from tests.interop.log_judges import batches_of
 
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
-from kafkaframes.storage.files.offset_index import write_offset_index
-from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes
 

@@ -21,9 +21,8 @@ from kafkaframes.storage.cleaner.transactions import CleanedTransactions
 from kafkaframes.storage.files.broker_release import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk
-from kafkaframes.storage.files.offset_index import write_offset_index
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.time_index import write_time_index
 from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.producer_state import ProducerStates
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes

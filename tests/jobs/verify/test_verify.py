@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.findings import Severity
-from kafkaframes.storage.files.offset_index import OffsetIndex, read_offset_index, write_offset_index
+from kafkaframes.storage.files.indexes import OffsetIndex, read_offset_index, write_offset_index
 from kafkaframes.storage.log.discover import discover
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"

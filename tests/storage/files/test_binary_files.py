@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import producer_snapshot
+from kafkaframes.storage.files.indexes import (
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+    read_offset_index,
+    read_time_index,
+    write_offset_index,
+    write_time_index,
+)
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.offset_index import OffsetIndex, OffsetPosition, read_offset_index, write_offset_index
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.storage.files.time_index import TimeIndex, TimestampOffset, read_time_index, write_time_index
 from kafkaframes.storage.files.txn_index import AbortedTransaction, read_txn_index, write_txn_index
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"

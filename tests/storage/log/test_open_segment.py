@@ -8,7 +8,7 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.reasons import END, TORN
 from kafkaframes.records.scan import End
 from kafkaframes.storage.files.filesystem import FileInfo
-from kafkaframes.storage.files.offset_index import OffsetIndex, write_offset_index
+from kafkaframes.storage.files.indexes import OffsetIndex, write_offset_index
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment
 from kafkaframes.storage.log.segment_source import StoredSegment
 

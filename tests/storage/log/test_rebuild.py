@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.storage.files.offset_index import write_offset_index
-from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.txn_index import write_txn_index
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes

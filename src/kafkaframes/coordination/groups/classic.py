@@ -16,7 +16,6 @@ from kafkaframes.coordination.groups.embedded import read_subscribed_topics
 from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 
-
 CONSUMER: Final = "consumer"
 Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in the member's order
 

@@ -28,10 +28,9 @@ from kafkaframes.records.scan import FILE, Bytes, Ints, as_array, scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.offset_index import write_offset_index
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.row_counts import check_row_counts
 from kafkaframes.storage.files.scan import Window, scan_segment
-from kafkaframes.storage.files.time_index import write_time_index
 from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
 

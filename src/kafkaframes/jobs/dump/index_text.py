@@ -20,7 +20,7 @@ from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE
 from kafkaframes.jobs.dump.styles import Findings
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan
-from kafkaframes.storage.files import offset_index, time_index
+from kafkaframes.storage.files import indexes
 from kafkaframes.storage.files.filesystem import FileSystem, join, split
 from kafkaframes.storage.files.names import FileName, segment_file_name
 
@@ -102,11 +102,11 @@ def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str],
 
 def offset_index_lines(index: IndexFile, options: IndexOptions, findings: Findings) -> Iterator[str]:
     """Yield the lines of an offset index; what disagrees goes to ``findings``."""
-    entries = _entries(index, index.path, offset_index.ENTRY)
+    entries = _entries(index, index.path, indexes.OFFSET_ENTRY)
     if len(entries) == 0:
         yield f"{findings.file} is empty."
     elif options.sanity_only:
-        _check(index, entries, "relative_offset", "offset", offset_index.ENTRY)
+        _check(index, entries, "relative_offset", "offset", indexes.OFFSET_ENTRY)
         yield f"{findings.file} passed sanity check."
     else:
         yield from _offset_entries(index, entries, options, findings)
@@ -133,14 +133,14 @@ def _offset_entries(
 
 def time_index_lines(index: IndexFile, options: IndexOptions, findings: Findings) -> Iterator[str]:
     """Yield the lines of a time index; what disagrees goes to ``findings``."""
-    entries = _entries(index, index.path, time_index.ENTRY)
+    entries = _entries(index, index.path, indexes.TIME_ENTRY)
     if options.sanity_only:
-        _check(index, entries, "timestamp", "timestamp", time_index.ENTRY)
+        _check(index, entries, "timestamp", "timestamp", indexes.TIME_ENTRY)
         yield f"{findings.file} passed sanity check."
         return
     if index.filesystem.stat(index.sibling("index")) is None:
         findings.faults.append(LogDirError("the offset index is missing", file=index.sibling("index")))
-    positions = _entries(index, index.sibling("index"), offset_index.ENTRY)
+    positions = _entries(index, index.sibling("index"), indexes.OFFSET_ENTRY)
     if options.to_the_end and len(entries):
         _walk_to_the_end(index, _lookup(positions, int(entries["relative_offset"][-1])), findings)
     before = NO_TIMESTAMP

@@ -25,11 +25,8 @@ from kafkaframes.records.scan import Batches, Ints
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.findings import Finding, Severity
-from kafkaframes.storage.files.offset_index import ENTRY as OFFSET_ENTRY
-from kafkaframes.storage.files.offset_index import read_offset_index
+from kafkaframes.storage.files.indexes import OFFSET_ENTRY, TIME_ENTRY, read_offset_index, read_time_index
 from kafkaframes.storage.files.scan import Window, scan_segment
-from kafkaframes.storage.files.time_index import ENTRY as TIME_ENTRY
-from kafkaframes.storage.files.time_index import read_time_index
 from kafkaframes.storage.log.overflow import MOST_OFFSETS
 
 Observe = Callable[[Window], None]

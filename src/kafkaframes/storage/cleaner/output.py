@@ -14,8 +14,7 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.atomic import copy_file, new_file
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.offset_index import write_offset_index
-from kafkaframes.storage.files.time_index import write_time_index
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.overflow import MOST_OFFSETS
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes

@@ -17,8 +17,15 @@ from kafkaframes.records.scan import FILE
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk, read_batch
-from kafkaframes.storage.files.offset_index import OffsetIndex, OffsetPosition, read_offset_index
-from kafkaframes.storage.files.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
+from kafkaframes.storage.files.indexes import (
+    NO_TIMESTAMP,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+    read_offset_index,
+    read_time_index,
+)
 
 _Index = TypeVar("_Index")
 

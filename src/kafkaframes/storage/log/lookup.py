@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.indexes import NO_TIMESTAMP, TIME_ENTRY, TimestampOffset, read_time_index
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
-from kafkaframes.storage.files.time_index import ENTRY, NO_TIMESTAMP, TimestampOffset, read_time_index
 
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -192,10 +192,10 @@ def largest_timestamp(
 def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segment) -> TimestampOffset | None:
     """Return the last entry of a closed segment's time index, if it can be one."""
     index = segment.time_index
-    if index is None or index.size_bytes == 0 or index.size_bytes % ENTRY.itemsize:
+    if index is None or index.size_bytes == 0 or index.size_bytes % TIME_ENTRY.itemsize:
         return None
-    raw = filesystem.read(index.path, position=index.size_bytes - ENTRY.itemsize)
-    if len(raw) != ENTRY.itemsize or not any(raw):  # zeros are the tail of an index that was not closed
+    raw = filesystem.read(index.path, position=index.size_bytes - TIME_ENTRY.itemsize)
+    if len(raw) != TIME_ENTRY.itemsize or not any(raw):  # zeros are the tail of an index that was not closed
         return None
     entry = read_time_index(raw, base_offset=segment.base_offset, strict=False)[0]
     after = partition.segments[_segment_index(partition, segment.base_offset) + 1].base_offset

@@ -16,7 +16,7 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.scan import End
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
-from kafkaframes.storage.files.offset_index import read_offset_index
+from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.segment_file import SHORTER, VANISHED, Meter, open_segment_file
 from kafkaframes.storage.log.segment_source import ChunkedSegment, StoredSegment, TieredSource, counting
 from kafkaframes.storage.log.where import filesystem_for

@@ -20,10 +20,9 @@ from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.offset_index import OffsetIndex
+from kafkaframes.storage.files.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader
-from kafkaframes.storage.files.time_index import NO_TIMESTAMP, TimeIndex
 from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.producer_state import ProducerStates
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions, markers_of

@@ -30,10 +30,9 @@ from kafkaframes.storage.files.checkpoints import (
 )
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.offset_index import write_offset_index
 from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
-from kafkaframes.storage.files.time_index import write_time_index
 from kafkaframes.storage.files.txn_index import write_txn_index
 from kafkaframes.storage.log.producer_snapshots import in_file_order
 from kafkaframes.storage.log.producer_state import ProducerStates

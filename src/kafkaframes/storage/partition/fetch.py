@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
-from kafkaframes.storage.files.time_index import NO_TIMESTAMP
+from kafkaframes.storage.files.indexes import NO_TIMESTAMP
 from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.lookup import NO_OFFSET, TimedOffset, find_timestamp
 from kafkaframes.storage.partition.segment import BatchWindow, LogSegment

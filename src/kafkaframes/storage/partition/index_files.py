@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.files._entries import Int64s
 from kafkaframes.storage.files.disk import Disk, DiskFile
-from kafkaframes.storage.files.offset_index import OffsetIndex, read_offset_index
-from kafkaframes.storage.files.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
+from kafkaframes.storage.files.indexes import (
+    NO_TIMESTAMP,
+    Int64s,
+    OffsetIndex,
+    TimeIndex,
+    TimestampOffset,
+    read_offset_index,
+    read_time_index,
+)
 from kafkaframes.storage.files.txn_index import ENTRY_SIZE_BYTES, AbortedTransaction, read_txn_index, write_txn_index
 
 _FEWEST = 64

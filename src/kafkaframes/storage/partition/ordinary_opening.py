@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.layout import CONTROL
-from kafkaframes.storage.files import leader_epochs, names, offset_index, time_index
+from kafkaframes.storage.files import indexes, leader_epochs, names
 from kafkaframes.storage.files.checkpoints import EpochStart, read_leader_epochs, read_partition_metadata
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite
@@ -41,7 +41,7 @@ from kafkaframes.storage.recovery.draft import MOST_HEADERS
 from kafkaframes.storage.recovery.plan import walk
 
 _SMALL_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
-_ENTRY_BYTES = {"log": 1, "index": offset_index.ENTRY.itemsize, "timeindex": time_index.ENTRY.itemsize}
+_ENTRY_BYTES = {"log": 1, "index": indexes.OFFSET_ENTRY.itemsize, "timeindex": indexes.TIME_ENTRY.itemsize}
 
 
 class _Files(NamedTuple):
@@ -225,8 +225,8 @@ def _segment(directory: str, base_offset: int, size_bytes: int) -> Segment:
 
 def _indexes(base_offset: int, rebuilt: RebuiltIndexes) -> dict[str, bytes]:
     return {
-        segment_file_name(base_offset, "index"): offset_index.write_offset_index(rebuilt.offset_index),
-        segment_file_name(base_offset, "timeindex"): time_index.write_time_index(rebuilt.time_index),
+        segment_file_name(base_offset, "index"): indexes.write_offset_index(rebuilt.offset_index),
+        segment_file_name(base_offset, "timeindex"): indexes.write_time_index(rebuilt.time_index),
     }
 
 

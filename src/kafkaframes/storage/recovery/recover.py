@@ -14,15 +14,14 @@ from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.scan import Batches
-from kafkaframes.storage.files import atomic, leader_epochs, names, offset_index, time_index
+from kafkaframes.storage.files import atomic, indexes, leader_epochs, names
 from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
 from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split
+from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.leader_epochs import Epochs
 from kafkaframes.storage.files.names import FileName, segment_file_name
-from kafkaframes.storage.files.offset_index import write_offset_index
-from kafkaframes.storage.files.time_index import write_time_index
 from kafkaframes.storage.files.txn_index import write_txn_index
 from kafkaframes.storage.log.producer_snapshots import ProducerLoad, Replay, StoredSnapshots, replay_of
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
@@ -278,7 +277,7 @@ def _leave_transactions(files: Contents, segment: KeptSegment, plan: RecoveryPla
 
 def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
     """Cut the indexes of the active segment to whole entries, as a broker does when it resizes and closes them."""
-    for kind, entry in (("index", offset_index.ENTRY), ("timeindex", time_index.ENTRY)):
+    for kind, entry in (("index", indexes.OFFSET_ENTRY), ("timeindex", indexes.TIME_ENTRY)):
         name = segment_file_name(base_offset, kind)
         content = files[name]
         info = filesystem.stat(content.path) if isinstance(content, Slice) else None

@@ -1,0 +1,242 @@
+"""``N.index`` and ``N.timeindex``: where a batch begins, and the largest timestamp up to an offset.
+
+An entry of an offset index (Kafka's OffsetIndex) is 8 bytes: the offset, int32 from the base offset in the name, and
+the position, int32. The offset is the last one of a batch; the position is that of a batch at or before it (before
+KAFKA-806 one append of many batches made one entry: the last offset of all, the position of the first). Entries
+increase strictly in both.
+
+An entry of a time index (TimeIndex, KIP-33) is 12 bytes: a timestamp in milliseconds, int64, and an offset, int32 from
+the base offset. Timestamps increase strictly, offsets do not fall. Segments without timestamps (format 0) have an empty
+one.
+
+Both may end with a preallocated tail of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import LogDirError
+
+Int64s = npt.NDArray[np.int64]
+OFFSET_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+NO_TIMESTAMP = -1
+
+
+# -------------------------------------------------------------------------------- offset index
+
+
+class OffsetPosition(NamedTuple):
+    """One entry: an absolute offset and a byte position in the ``.log``."""
+
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetIndex:
+    """The entries of one index.
+
+    Attributes:
+        base_offset: the segment's.
+        offsets: absolute offsets, int64.
+        positions: byte positions in the ``.log``, int64.
+    """
+
+    base_offset: int
+    offsets: Int64s
+    positions: Int64s
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, index: int) -> OffsetPosition:
+        return OffsetPosition(int(self.offsets[index]), int(self.positions[index]))
+
+    def lookup(self, target: int) -> OffsetPosition:
+        """Return the last entry at or before ``target``; the segment's start where there is none.
+
+        >>> read_offset_index(bytes.fromhex("0000000a00001000 0000001900002000"), base_offset=100).lookup(124)
+        OffsetPosition(offset=110, position=4096)
+        """
+        at = int(np.searchsorted(self.offsets, target, side="right")) - 1
+        return self[at] if at >= 0 else OffsetPosition(self.base_offset, 0)
+
+
+def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> OffsetIndex:
+    """Read an index file; its zero tail is left out.
+
+    Args:
+        raw: the file's bytes.
+        base_offset: from the file's name.
+        file: named in errors.
+        strict: refuse what Kafka's own check would refuse or a lookup could not bear: a size that is not whole entries,
+            entries that do not increase. Otherwise the entries come as they are.
+
+    Raises:
+        LogDirError: strict, and the bytes are no such index; ``position`` is where the bad entry begins.
+    """
+    entries = _split_entries(raw, OFFSET_ENTRY, file=file, strict=strict)
+    relative = entries["relative_offset"].astype(np.int64)
+    positions = entries["position"].astype(np.int64)
+    if strict:
+        _check_increasing(relative, "relative offset", OFFSET_ENTRY.itemsize, file=file, least=0)
+        _check_increasing(positions, "position", OFFSET_ENTRY.itemsize, file=file, least=0)
+    return OffsetIndex(base_offset, relative + base_offset, positions)
+
+
+def write_offset_index(index: OffsetIndex, *, size_bytes: int | None = None) -> bytes:
+    """Write an index file, with a zero tail up to ``size_bytes`` if that is given.
+
+    Raises:
+        LogDirError: an offset or a position does not fit into int32.
+    """
+    if len(index) and (index.positions.min() < 0 or index.positions.max() > np.iinfo(np.int32).max):
+        raise LogDirError("a position does not fit into the 31 bits of an index")
+    entries = np.empty(len(index), OFFSET_ENTRY)
+    entries["relative_offset"] = _relative_offsets(index.offsets, index.base_offset)
+    entries["position"] = index.positions
+    return _padded(entries.tobytes(), size_bytes)
+
+
+# ---------------------------------------------------------------------------------- time index
+
+
+class TimestampOffset(NamedTuple):
+    """One entry: milliseconds since 1970 and an absolute offset."""
+
+    timestamp: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeIndex:
+    """The entries of one time index.
+
+    Attributes:
+        base_offset: the segment's.
+        timestamps: milliseconds since 1970, int64.
+        offsets: absolute offsets, int64.
+    """
+
+    base_offset: int
+    timestamps: Int64s
+    offsets: Int64s
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def __getitem__(self, index: int) -> TimestampOffset:
+        return TimestampOffset(int(self.timestamps[index]), int(self.offsets[index]))
+
+    def lookup(self, target: int) -> TimestampOffset:
+        """Return the last entry with a timestamp at or before ``target``; (-1, base offset) where there is none."""
+        at = int(np.searchsorted(self.timestamps, target, side="right")) - 1
+        return self[at] if at >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+
+def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> TimeIndex:
+    """Read a time index file; its zero tail is left out.
+
+    Args:
+        raw: the file's bytes.
+        base_offset: from the file's name.
+        file: named in errors.
+        strict: refuse a size that is not whole entries, and entries that do not increase. Otherwise the entries come as
+            they are.
+
+    Raises:
+        LogDirError: strict, and the bytes are no such index; ``position`` is where the bad entry begins.
+    """
+    entries = _split_entries(raw, TIME_ENTRY, file=file, strict=strict)
+    timestamps = entries["timestamp"].astype(np.int64)
+    relative = entries["relative_offset"].astype(np.int64)
+    if strict:
+        _check_increasing(timestamps, "timestamp", TIME_ENTRY.itemsize, file=file, least=0)
+        _check_offsets(relative, file)
+    return TimeIndex(base_offset, timestamps, relative + base_offset)
+
+
+def _check_offsets(relative: Int64s, file: str | None) -> None:
+    """Refuse falling offsets; equal ones are legal: one batch, two maxima seen at two appends."""
+    wrong = np.flatnonzero((relative < 0) | (np.diff(relative, prepend=relative[:1]) < 0))
+    if len(wrong):
+        at = int(wrong[0])
+        reason = f"relative offset {int(relative[at])} is negative or falls"
+        raise LogDirError(reason, position=at * TIME_ENTRY.itemsize, file=file)
+
+
+def write_time_index(index: TimeIndex, *, size_bytes: int | None = None) -> bytes:
+    """Write a time index file, with a zero tail up to ``size_bytes`` if that is given.
+
+    Raises:
+        LogDirError: an offset does not fit into int32.
+    """
+    entries = np.empty(len(index), TIME_ENTRY)
+    entries["timestamp"] = index.timestamps
+    entries["relative_offset"] = _relative_offsets(index.offsets, index.base_offset)
+    return _padded(entries.tobytes(), size_bytes)
+
+
+# ---------------------------------------------------------------------------------------- both
+
+
+def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict: bool) -> npt.NDArray[Any]:
+    """Return the entries before the zero tail, as a view of ``raw``.
+
+    Brokers map an index at its full size and trim it when the segment rolls or the log closes: an unclean stop leaves
+    the zeros. One entry of zeros alone is an entry (a timestamp of 0 is one); more of them are a tail.
+
+    Raises:
+        LogDirError: ``strict``, and the size is not a multiple of the entry's.
+    """
+    rest = len(raw) % entry.itemsize
+    if rest and strict:
+        reason = f"{len(raw)} bytes are not whole entries of {entry.itemsize}"
+        raise LogDirError(reason, position=len(raw) - rest, file=file)
+    count = len(raw) // entry.itemsize
+    entries = np.frombuffer(raw, entry, count)
+    bytes_used = count * entry.itemsize
+    if count <= 1 or raw[bytes_used - 1] or entries[-1].tobytes().strip(b"\0"):
+        return entries
+    last = np.frombuffer(raw, np.uint8, bytes_used).nonzero()[0]
+    return entries[: int(last[-1]) // entry.itemsize + 1 if len(last) else 0]
+
+
+def _check_increasing(values: Int64s, what: str, width: int, *, file: str | None, least: int) -> None:
+    """Refuse an index whose entries do not increase strictly, from ``least`` on.
+
+    Raises:
+        LogDirError: ``position`` is where the first such entry begins.
+    """
+    if len(values) == 0:
+        return
+    if values[0] < least:
+        raise LogDirError(f"{what} {int(values[0])} is below {least}", position=0, file=file)
+    falling = np.flatnonzero(values[1:] <= values[:-1])
+    if len(falling):
+        at = int(falling[0]) + 1
+        reason = f"{what} {int(values[at])} follows {int(values[at - 1])}, entries must increase"
+        raise LogDirError(reason, position=at * width, file=file)
+
+
+def _relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]:
+    """Return the offsets as an index stores them: int32, counted from the segment's base.
+
+    Raises:
+        LogDirError: one of them is below the base or more than an int32 above it.
+    """
+    relative = offsets - base_offset
+    if len(relative) and (relative.min() < 0 or relative.max() > np.iinfo(np.int32).max):
+        raise LogDirError(f"an offset is too far from the segment's base offset {base_offset} for an index")
+    return relative.astype(np.int32)
+
+
+def _padded(raw: bytes, size_bytes: int | None) -> bytes:
+    """Return ``raw``, filled up with zeros to ``size_bytes`` if that is given."""
+    return raw if size_bytes is None else raw.ljust(size_bytes, b"\0")
