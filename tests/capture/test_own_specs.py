@@ -48,6 +48,21 @@ def test_own_apis_and_versions_are_decoded_beside_those_of_the_catalog(trace, fo
     assert codes == [[], [("errorCode", 7)], [("errorCode", 27)], [("errorCode", 25)]]
 
 
+@pytest.mark.parametrize("key", [255, 256, 32767])
+def test_an_own_api_may_have_any_key(tmp_path, key):
+    folder = write_specs(tmp_path / "specs", greet=key)
+    trace = write_traffic(tmp_path / "own.pcapng", folder)
+    rows = kafkaframes.read_capture(trace, columns=("apiKey", *COLUMNS), specs=folder).read_all().to_pylist()
+    assert [(row["apiKey"], row["apiName"], row["_error"]) for row in rows] == [
+        (key, "Greet", None),
+        (key, "Greet", None),
+        (12, "Heartbeat", None),
+        (12, "Heartbeat", None),
+    ]
+    done = redact([trace], io.BytesIO(), apis=Apis(folder))
+    assert (done.calls, done.frames_zeroed, done.frames_left_out) == (4, 0, 0)
+
+
 def test_without_the_specs_the_same_bytes_are_no_known_calls(trace):
     rows = kafkaframes.read_capture(trace, columns=COLUMNS).read_all().to_pylist()
     assert [row for row in rows if row["apiName"] == "Greet"] == []

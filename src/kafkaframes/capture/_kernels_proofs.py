@@ -71,7 +71,7 @@ def parse(address, got, apis, parsed):
     parsed[P_API] = api
     parsed[P_VERSION] = version
     parsed[P_CORRELATION] = correlation
-    known = 0 <= api < layout.APIS and apis[api, layout.API_HIGHEST] >= 0
+    known = 0 <= api < apis.shape[0] and apis[api, layout.API_HIGHEST] >= 0
     valid = known and (
         apis[api, layout.API_LOWEST] <= version <= apis[api, layout.API_HIGHEST]
         or (api == API_VERSIONS and 0 <= version < 128)

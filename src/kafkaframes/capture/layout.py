@@ -106,9 +106,9 @@ GAP_REASONS = (
 E_OFFSET, E_END, E_PLACE, E_ROW = range(4)
 EXTENT_COLUMNS = 4
 
-# What is known of an API: lowest and highest version, first flexible version (-1 none); no such API: highest -1.
+# What is known of an API, a row for each key up to the highest: lowest and highest version, first flexible version (-1
+# none); no such API: highest -1.
 API_LOWEST, API_HIGHEST, API_FLEXIBLE = range(3)
-APIS = 256
 
 LARGEST_REQUEST = 104857600  # Kafka's default of socket.request.max.bytes
 LARGEST_RESPONSE = (1 << 31) - 1

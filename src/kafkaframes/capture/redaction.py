@@ -23,7 +23,7 @@ import numpy as np
 from kafkaframes.capture import layout
 from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import PacketReader
-from kafkaframes.capture.streams import Pass, Streams, api_table
+from kafkaframes.capture.streams import Pass, Streams
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -279,11 +279,8 @@ def _is_known(key: int, version: int, apis: Apis) -> bool:
     """
     if key == API_VERSIONS:
         return True
-    return (
-        0 <= key < layout.APIS
-        and int(api_table(apis)[key, layout.API_HIGHEST]) >= 0
-        and 0 <= version < _FIRST_PRINTABLE
-    )
+    api = apis.table.get(key)
+    return api is not None and not api.versions.is_empty and 0 <= version < _FIRST_PRINTABLE
 
 
 def without_payload(records: bytes) -> bytes:

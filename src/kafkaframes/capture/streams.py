@@ -80,9 +80,9 @@ class Pass:
 
 @lru_cache(maxsize=8)
 def api_table(apis: Apis = CATALOG) -> Ints:
-    """Return the lowest, highest and first flexible version of each API; keys from ``APIS`` on are not looked for."""
-    table = np.full((layout.APIS, 3), -1, np.int64)
-    for api in [api for key, api in apis.table.items() if key < layout.APIS]:
+    """Return the lowest, highest and first flexible version of each API, by its key."""
+    table = np.full((max(apis.table) + 1, 3), -1, np.int64)
+    for api in apis.table.values():
         versions = api.versions
         table[api.key, layout.API_LOWEST] = versions.lowest
         table[api.key, layout.API_HIGHEST] = versions.highest
