@@ -6,6 +6,7 @@ several processes (``make test``), all tests of that session go to one of them.
 
 import gc
 import os
+import signal
 from collections import defaultdict
 
 import pytest
@@ -27,6 +28,10 @@ settings.load_profile(os.environ.get("KAFKAFRAMES_PROFILE", "quick"))
 # Collecting fifteen thousand tests makes objects that stay: to look through them for garbage again and again took 5 of
 # 20 seconds of CPU time, and a tenth of what short tests take afterwards (2026-11-22).
 gc.disable()
+
+# What a shell starts in the background ignores Ctrl-C, and so does whatever that starts: tests would wait in vain.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LONG_TESTS = {"examples", "cli", "spark", "testing"}  # few that take seconds each
 _SHORT_TESTS = {"append", "messages", "spec", "wire"}  # thousands that take milliseconds each
