@@ -58,6 +58,23 @@ def test_position_goes_with_what_is_taken_and_ends_when_dropped():
     assert list(iterator) == []
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 8])
+def test_positions_and_records_are_the_same_wherever_a_step_ends(monkeypatch, step):
+    monkeypatch.setattr("kafkaframes.client.rows._STEP_ROWS", step)
+    values = [(b"k%d" % n if n % 3 else None, b"%d" % n if n % 4 else None, []) for n in range(7)]
+    records = records_of(values)
+    for offset, (key, value, _) in enumerate(values):
+        assert records.position == offset
+        (record,) = records.take(1)
+        assert (record.offset, record.key, record.value) == (offset, key, value)
+        assert records.is_empty == (offset == 6)
+    assert records.take(1) == []
+    dropped = records_of(values)
+    dropped.take(2)
+    dropped.drop()
+    assert list(dropped) == []
+
+
 @pytest.fixture(scope="module")
 def servers():
     with Broker() as broker:

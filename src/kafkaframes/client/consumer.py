@@ -441,7 +441,7 @@ class AsyncConsumer:
             if fetched is None:
                 break
             size += len(fetched.data)
-            for batch in self._opened(fetched, inner, left, memory=self._memory):
+            for batch in self._opened(fetched, inner, left):
                 left -= batch.nbytes
                 match.append(placed(batch, fetched.partition, columns, schema))
         return pa.Table.from_batches(match, schema=schema)
@@ -478,15 +478,13 @@ class AsyncConsumer:
             if partitions is None or records.partition in partitions:
                 records.drop()
 
-    def _opened(
-        self, fetched: Fetched, columns: Sequence[str], budget: int, *, memory: Recycler | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def _opened(self, fetched: Fetched, columns: Sequence[str], budget: int) -> Iterator[pa.RecordBatch]:
         """Yield what was fetched until it takes ``budget`` bytes; what is behind that will be fetched anew.
 
         A megabyte of batches may open to gigabytes, and no broker looks.
         """
         requested = columns if "offset" in columns else ("offset", *columns)
-        for batch in fetched.read(requested, verify_crc=self.settings.check_crcs, memory=memory):
+        for batch in fetched.read(requested, verify_crc=self.settings.check_crcs, memory=self._memory):
             yield batch
             budget -= batch.nbytes
             if budget <= 0 and batch.num_rows:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import islice, pairwise, repeat
+from itertools import chain, islice, repeat
 from operator import length_hint
 from typing import Any, Final, NamedTuple, cast
 
-import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.records.columns import ReadOptions
 
+_STEP_ROWS: Final = 4_096  # whose values are made at once: they are read while the processor has them at hand
 TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
@@ -62,7 +62,7 @@ class Records:
         self.partition = partition
         self._offsets: list[int] = batch.column("offset").to_numpy(zero_copy_only=False).tolist()
         self._unread = iter(self._offsets)  # moves on as records are taken, and knows how many are left
-        self._records = map(_NEW_RECORD, _fields(batch, self._unread, partition))
+        self._records = map(_NEW_RECORD, chain.from_iterable(_steps(batch, self._unread, partition)))
 
     @property
     def position(self) -> int:
@@ -89,13 +89,20 @@ class Records:
 _NEW_RECORD: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(tuple.__new__, ConsumerRecord))
 
 
-def _fields(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartition) -> Iterator[tuple[Any, ...]]:
+def _steps(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartition) -> Iterator[Iterable[Any]]:
+    """Yield the fields of some records at a time, until their offsets have ended."""
+    for first in range(0, batch.num_rows, _STEP_ROWS):
+        if length_hint(offsets):
+            yield _fields(batch.slice(first, _STEP_ROWS), offsets, partition)
+
+
+def _fields(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartition) -> Iterable[tuple[Any, ...]]:
     """Return the fields of each record, by an iterator that runs no Python code."""
     times = batch.column("timestamp")
     milliseconds = times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times
     headers = batch.column("headers")
     columns = (
-        repeat(partition.topic),
+        repeat(partition.topic, batch.num_rows),  # ends first: of the offsets none is taken that is not given
         repeat(partition.partition),
         offsets,
         milliseconds.to_numpy(zero_copy_only=False).tolist(),
@@ -108,21 +115,7 @@ def _fields(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicParti
 
 def _byte_strings(column: pa.Array) -> Iterable[bytes | None]:
     """Return a column of bytes as Python values: several times as fast as ``to_pylist``, which makes scalars."""
-    count = len(column)
-    if column.null_count == count:
-        return repeat(None)
-    if not pa.types.is_binary(column.type):
-        column = column.cast(pa.large_binary())
-    _, offsets_buffer, data = column.buffers()
-    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
-    bounds = np.frombuffer(offsets_buffer, width)[column.offset : column.offset + count + 1].tolist()
-    whole = memoryview(data or b"")
-    first = bounds[0]
-    content = bytes(whole[first : bounds[-1]])
-    values = [content[start - first : end - first] for start, end in pairwise(bounds)]
-    if not column.null_count:
-        return values
-    return [value if valid else None for value, valid in zip(values, column.is_valid().to_pylist(), strict=True)]
+    return repeat(None) if column.null_count == len(column) else column.to_numpy(zero_copy_only=False).tolist()
 
 
 def _has_no_entries(headers: pa.Array) -> bool:
