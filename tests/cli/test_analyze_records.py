@@ -2,13 +2,21 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 from click.testing import CliRunner
+from tests.capture.conversation import CLIENT, START, framed
 
 import kafkaframes
+from kafkaframes.capture.writer import Conversation, file_header
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.protocol.messages.headers import encode_request
+from kafkaframes.protocol.messages.objects import class_of
+from kafkaframes.protocol.spec import Versions, catalog
+from kafkaframes.protocol.spec.emit import to_text
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -23,6 +31,28 @@ def test_the_command_prints_the_table(tmp_path):
     found = json.loads(CliRunner().invoke(cli, ["analyze", "records", "--json", str(path)]).output)
     assert found["sizes"]["batch header"] == [0, 0, 122]
     assert found["totals"][0] == 200 * 126
+
+
+def test_records_of_a_version_that_own_specs_have(tmp_path):
+    spec = catalog.load("ProduceRequest")
+    new = spec.valid_versions.highest + 1
+    own = replace(spec, struct=replace(spec.struct, versions=Versions(new, new)))
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "ProduceRequest.json").write_text(to_text(own))
+    request = class_of(own)
+    row = request.PartitionProduceData(index=0, records=kafkaframes.build_records({"value": [b"v"] * 7}))
+    topic = request.TopicProduceData(topic_id=UUID(int=7), partition_data=[row])
+    sent = encode_request(request(acks=1, topic_data=[topic]), new, correlation_id=1, client_id="me")
+    talk = Conversation(("10.0.0.1", 50000), ("10.0.0.2", 9092))
+    packets = [file_header("test"), talk.opening(START), *talk.data(CLIENT, framed(sent), START)]
+    (tmp_path / "own.pcapng").write_bytes(b"".join(packets))
+    arguments = ["analyze", "records", "--json", str(tmp_path / "own.pcapng")]
+    for more, count in ((["--specs", str(tmp_path / "specs")], 7), ([], 0)):
+        result = CliRunner().invoke(cli, [*arguments, *more])
+        assert json.loads(result.output.splitlines()[0])["records"] == count
+    assert "--specs is for captures" in str(
+        CliRunner().invoke(cli, ["analyze", "records", str(tmp_path / "specs"), "--specs", str(tmp_path)]).exception
+    )
 
 
 def test_records_of_a_capture_are_those_that_calls_count():

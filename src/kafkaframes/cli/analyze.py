@@ -6,17 +6,19 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
-from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, workers_option
+from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, specs_option, workers_option
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze import tag_header
 from kafkaframes.jobs.analyze.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
+from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
 @click.command("records")
 @click.argument("sources", nargs=-1, required=True, metavar="INPUT...")
 @ports_option
+@specs_option
 @json_option_of("One JSON object for each source: log, produced, fetched.")
 @spark_option
 @workers_option
 @opens_batches
-def records(sources: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, jobs: int | None) -> None:
+def records(
+    sources: tuple[str, ...], ports: str, specs: str | None, as_json: bool, on_spark: bool, jobs: int | None
+) -> None:
     """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
 
     INPUT is a log, a partition directory, segments, or a capture: then records produced and records fetched have a
@@ -41,11 +46,11 @@ def records(sources: tuple[str, ...], ports: str, as_json: bool, on_spark: bool,
     """
     captures = tuple(source for source in sources if _is_capture(source))
     logs = [source for source in sources if source not in captures]
+    if not captures and (ports or specs or on_spark):
+        raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} is for captures")
     result: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
     if captures:
-        result |= _measure_captures(captures, ports, on_spark=on_spark, jobs=jobs)
-    elif ports or on_spark:
-        raise OptionError(f"{'--ports' if ports else '--spark'} is for captures")
+        result |= _measure_captures(captures, ports, specs, on_spark=on_spark, jobs=jobs)
     for what, sizes in result.items():
         if as_json:
             say(json.dumps({"source": what} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
@@ -88,14 +93,14 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
 
 
 def _measure_captures(
-    paths: tuple[str, ...], ports: str, *, on_spark: bool, jobs: int | None
+    paths: tuple[str, ...], ports: str, specs: str | None, *, on_spark: bool, jobs: int | None
 ) -> dict[str, RecordSizes]:
     from kafkaframes.jobs.analyze.records import RecordSizes
     from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, measure_records
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for part in measured(measure_records, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
+    for part in measured(partial(measure_records, apis=Apis(specs)), tasks, share_bytes, on_spark=on_spark, jobs=jobs):
         for what, sizes in part.items():
             result[what].merge(sizes)
     return result

@@ -13,9 +13,11 @@ from kafkaframes.cli.options import (
     opens_batches,
     reads,
     selection_options,
+    specs_option,
     with_options,
     workers_option,
 )
+from kafkaframes.errors import OptionError
 
 
 @click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,10 +27,11 @@ from kafkaframes.cli.options import (
 )
 @json_option_of("Print the same numbers as one JSON object, or write them to FILE.")
 @click.option("--generated-at", metavar="TIME", help="The time on the page (ISO 8601, UTC); by default now.")
+@specs_option
 @with_options(*selection_options, workers_option)
 @opens_batches
 @reads("paths")
-def command(as_json: bool, **flags: Any) -> None:
+def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 
     Sizes by topic and codec, compression, record sizes, records over time, producers, transactions, distinct
@@ -38,7 +41,7 @@ def command(as_json: bool, **flags: Any) -> None:
     URL of one of these. Give the directories of several brokers to compare their copies.
 
     Or PATH is recorded traffic (captures, request logs): bytes, latency and errors by API, clients and what an
-    upgrade would break, what KIP-636 would save, connections.
+    upgrade would break, what KIP-636 would save, connections. --specs is for traffic.
 
     Exit status: 0 when the report was written, whatever damage it reports; 1 when it was written and something could
     not be read; 2 when there is nothing to report on.
@@ -50,6 +53,8 @@ def command(as_json: bool, **flags: Any) -> None:
 
     kind = format_of(flags["output"], as_json, default=PAGE)
     if all(map(is_traffic, flags["paths"])):
-        run_on_traffic(flags["paths"], flags["output"], kind, flags["generated_at"])
+        run_on_traffic(flags["paths"], flags["output"], kind, flags["generated_at"], specs)
+    elif specs is not None:
+        raise OptionError("--specs is for captures and request logs")
     else:
         run(kind=kind, **flags)

@@ -74,7 +74,9 @@ def _said(report: Report, output: str) -> str:
     return f"{output}: {counted}, {size_text(report.total('size_bytes'))}; {verdict}"
 
 
-def run_on_traffic(paths: Sequence[str], output: str | None, kind: str, generated_at: str | None) -> None:
+def run_on_traffic(
+    paths: Sequence[str], output: str | None, kind: str, generated_at: str | None, specs: str | None
+) -> None:
     """Report on captures and request logs."""
     from kafkaframes.capture.files import find_files
     from kafkaframes.jobs.report.traffic import make_traffic_report
@@ -83,7 +85,7 @@ def run_on_traffic(paths: Sequence[str], output: str | None, kind: str, generate
     to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(generated_at)
     _check(to, paths)
-    report = make_traffic_report(find_files(paths))
+    report = make_traffic_report(find_files(paths), specs=specs)
     text = (
         traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else json.dumps(report.as_json())
     )

@@ -102,9 +102,9 @@ def _scaled(mix: str, outcome: Outcome, question: Question, ports: str) -> list[
     from kafkaframes.jobs.analyze.scale import counted_mix, read_mix, scaled
 
     if is_traffic(mix) and not mix.endswith(".csv"):
-        rates = counted_mix(find_files((mix,)), ports_of(ports) if ports else ())
+        rates = counted_mix(find_files((mix,)), ports_of(ports) if ports else (), question.apis)
     else:
-        rates = read_mix(mix)
+        rates = read_mix(mix, question.apis)
     return list(scaled(outcome, rates, question))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.outcome import Outcome
@@ -12,6 +13,7 @@ from kafkaframes.jobs.analyze.proposals import Form, Question
 from kafkaframes.jobs.analyze.scale import EXAMPLE, MEASURED, Rate, counted_mix, example_messages, read_mix, scaled
 from kafkaframes.jobs.analyze.traffic import Task
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.protocol.messages.registry import specs_by_name
 from kafkaframes.protocol.spec import catalog
 
 CAPTURE = str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst")
@@ -24,6 +26,19 @@ def test_a_csv_file_of_rates(tmp_path):
     assert rates == [Rate(12, 4, 1000.0), Rate(1, catalog.api(1).versions.highest, 2.5)]
     heartbeat = next(scaled(Outcome(), rates, KIP_636))
     assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE)
+
+
+def test_an_api_of_own_specs_is_in_a_mix(tmp_path):
+    folder = write_specs(tmp_path / "specs", greet=300)
+    trace = write_traffic(tmp_path / "own.pcapng", folder)
+    (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nGreet,1,10\n")
+    question = Question("tag-header", before=specs_by_name(folder))
+    assert read_mix(str(tmp_path / "mix.csv"), question.apis) == [Rate(300, 1, 10.0)]
+    assert [rate[:2] for rate in counted_mix([trace], apis=question.apis)] == [(12, 4), (12, 5), (300, 0), (300, 1)]
+    rows = list(scaled(Outcome(), [Rate(300, 1, 10.0)], question))
+    assert {(row.direction, row.kind) for row in rows} == {
+        (direction, kind) for direction in ("request", "response") for kind in ("interleaved", "typed")
+    }
 
 
 @pytest.mark.parametrize("text", ["", "api,version\nFetch,1\n", "api,version,calls_per_second\nFetch,999,1\n"])

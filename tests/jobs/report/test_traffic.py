@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.capture.files import is_traffic
 from kafkaframes.capture.reader import read_capture
@@ -31,6 +32,19 @@ def test_its_numbers_are_those_of_the_calls():
     assert sum(report.gaps.values()) == 17
     assert report.connections["kafka"] == 64
     assert report.incomplete == sum(row["_error"] is not None for row in rows)
+
+
+def test_own_specs_name_and_read_what_they_have(tmp_path):
+    folder = write_specs(tmp_path / "specs", greet=300)
+    trace = write_traffic(tmp_path / "own.pcapng", folder)
+    out = tmp_path / "traffic.json"
+    assert CliRunner().invoke(command, [trace, "--specs", str(folder), "-o", str(out)]).exit_code == 0
+    values = json.loads(out.read_text())
+    apis = [(one["api"], one["version"], one["calls"], one["errors"]) for one in values["apis"]]
+    assert apis == [("Greet", 0, 1, 0), ("Greet", 1, 1, 1), ("Heartbeat", 4, 1, 1), ("Heartbeat", 5, 1, 1)]
+    assert values["incompleteCalls"] == 0
+    refused = CliRunner().invoke(command, [str(folder), "--specs", str(folder)])
+    assert "--specs is for captures and request logs" in str(refused.exception)
 
 
 def test_quantiles_of_latency_are_near_the_truth():

@@ -26,7 +26,7 @@ from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import plan_frame
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.objects import class_of
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.layout import Slot, layout
 
 TEXT_BYTES: Final = 10
@@ -60,13 +60,13 @@ class Scaled(NamedTuple):
         return self.before - self.after
 
 
-def read_mix(path: str) -> list[Rate]:
+def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
     """Return the rates of a CSV file.
 
     Raises:
         OptionError: it cannot be read, or names an API or version that there is not.
     """
-    keys = {api.name.lower(): api for api in catalog.apis()}
+    keys = {api.name.lower(): api for api in apis.table.values()}
     rates = []
     try:
         with open(path, encoding="utf-8", newline="") as file:
@@ -86,7 +86,7 @@ def read_mix(path: str) -> list[Rate]:
     return rates
 
 
-def counted_mix(files: Sequence[str], ports: Sequence[int] = ()) -> list[Rate]:
+def counted_mix(files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG) -> list[Rate]:
     """Return the rates of recorded traffic: its calls by API and version, over the time that it took.
 
     Raises:
@@ -94,7 +94,7 @@ def counted_mix(files: Sequence[str], ports: Sequence[int] = ()) -> list[Rate]:
     """
     counts, first, last = Counter[tuple[int, int]](), None, None
     columns = ("apiKey", "apiVersion", "requestTime", "responseTime")
-    for batch in read_traffic(files, CaptureOptions(columns=columns, ports=tuple(ports))):
+    for batch in read_traffic(files, CaptureOptions(columns=columns, ports=tuple(ports), apis=apis)):
         rows = batch.to_pylist()
         counts.update((row["apiKey"], row["apiVersion"]) for row in rows if row["apiKey"] is not None)
         times = [time for row in rows for time in (row["requestTime"], row["responseTime"]) if time is not None]

@@ -278,17 +278,17 @@ _KEYS: Final = {
 }
 
 
-def measure_records(task: Task) -> dict[str, RecordSizes]:
+def measure_records(task: Task, apis: Apis = CATALOG) -> dict[str, RecordSizes]:
     """Measure the records in a task's share of captures, those produced and those fetched apart.
 
     A record that was produced and then fetched is in both. Request logs hold no records.
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for calls in captured_calls(task):
+    for calls in captured_calls(task, apis):
         for direction, keys in _KEYS.items():
             for key, version, rows in calls.groups(direction, only=keys.__contains__):
-                if is_known(key, version, direction):
-                    decoded = Decoded(*calls.bytes_of(direction, rows), key, version, direction)
+                if is_known(key, version, direction, apis):
+                    decoded = Decoded(*calls.bytes_of(direction, rows), key, version, direction, apis)
                     _add(decoded, result[PRODUCED if direction == REQUEST else FETCHED])
     return result
 

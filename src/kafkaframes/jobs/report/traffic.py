@@ -19,6 +19,7 @@ from kafkaframes.jobs.analyze.traffic import Task
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.jobs.audit.audit import Audit, Uses, audit
 from kafkaframes.jobs.audit.uses import count_uses
+from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec.releases import release
 
 _COLUMNS: Final = (
@@ -119,23 +120,32 @@ def error_text(code: int) -> str:
     return ErrorCode(code).name
 
 
-def make_traffic_report(files: Sequence[str], *, ports: Sequence[int] = (), target: str = "4.0.1") -> TrafficReport:
+def make_traffic_report(
+    files: Sequence[str], *, ports: Sequence[int] = (), target: str = "4.0.1", specs: Specs | None = None
+) -> TrafficReport:
     """Measure captures and request logs.
+
+    Args:
+        files: captures and request logs.
+        ports: on which brokers listen.
+        target: the release that the clients are audited for.
+        specs: a user's own; what they lack is read by the catalog's.
 
     Raises:
         DecodeError: a file is neither.
     """
     report = TrafficReport(tuple(files))
-    for batch in read_traffic(files, CaptureOptions(columns=_COLUMNS, ports=tuple(ports))):
+    question = Question("kip-636", before=None if specs is None else specs_by_name(specs))
+    for batch in read_traffic(files, CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=question.apis)):
         _count(report, batch)
     captures = [path for path in files if not is_request_log(path)]
     for table, column, counter in (("connections", "protocol", report.connections), ("gaps", "reason", report.gaps)):
-        options = CaptureOptions(table=table, columns=(column,), ports=tuple(ports))
+        options = CaptureOptions(table=table, columns=(column,), ports=tuple(ports), apis=question.apis)
         for batch in read_traffic(captures, options):
             counter.update(batch.column(0).to_pylist())
-    report.kip_636 = weigh(Weighing(Task(tuple(files), ports=tuple(ports)), Question("kip-636")))
+    report.kip_636 = weigh(Weighing(Task(tuple(files), ports=tuple(ports)), question))
     uses = Uses()
-    count_uses(files, release(target), uses, ports=ports)
+    count_uses(files, release(target), uses, ports=ports, apis=question.apis)
     report.audit = audit(uses, release(target))
     return report
 
