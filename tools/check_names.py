@@ -62,11 +62,10 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 0), name
 
 
-def banned_names(file: Path) -> Iterator[tuple[int, str]]:
+def banned_names(file: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of what a file binds and should not; line 0 is the file's own name."""
-    names = [(0, file.parent.name if file.stem == "__init__" else file.stem)]
-    names += bound_names(ast.parse(file.read_text(encoding="utf-8")))
-    return ((line, name) for line, name in names if is_banned(name))
+    own = file.parent.name if file.stem == "__init__" else file.stem
+    return ((line, name) for line, name in chain([(0, own)], bound_names(tree)) if is_banned(name))
 
 
 def banned_words(text: str) -> Iterator[tuple[int, str]]:
@@ -84,15 +83,6 @@ def pages() -> Iterator[Path]:
     return chain(TOP.glob("*.md"), (TOP / "docs").rglob("*.md"))
 
 
-def prose_of(kind: str) -> Iterator[str]:
-    """Yield where a banned word stands on `pages` or in `docstrings`."""
-    for file in sorted(pages() if kind == "pages" else SOURCES.rglob("*.py")):
-        text = file.read_text(encoding="utf-8")
-        texts = [(0, text)] if kind == "pages" else docstrings(ast.parse(text))
-        for start, part in texts:
-            yield from (f"{file.relative_to(TOP)}:{start + line}: {word}" for line, word in banned_words(part))
-
-
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield each docstring of a module, with the line before its first."""
     for node in ast.walk(tree):
@@ -100,6 +90,10 @@ def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
             text = ast.get_docstring(node)
             if text is not None:
                 yield node.body[0].lineno - 1, text
+
+
+def _listed(file: Path, words: Iterator[tuple[int, str]], start: int = 0) -> list[str]:
+    return [f"{file.relative_to(TOP)}:{start + line}: {word}" for line, word in words]
 
 
 def package_of(file: Path) -> str:
@@ -112,9 +106,12 @@ def main() -> int:
     """Print the count of each package, and the names of the packages on the command line; return 1 for too many."""
     names: dict[str, list[str]] = {package: [] for package in WORDS["ceilings"]}
     for file in sorted(SOURCES.rglob("*.py")):
-        lines = [f"{file.relative_to(TOP)}:{line}: {name}" for line, name in banned_names(file)]
-        names.setdefault(package_of(file), []).extend(lines)
-    names |= {kind: list(prose_of(kind)) for kind in ("pages", "docstrings")}
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        names.setdefault(package_of(file), []).extend(_listed(file, banned_names(file, tree)))
+        for start, text in docstrings(tree):
+            names["docstrings"].extend(_listed(file, banned_words(text), start))
+    for page in sorted(pages()):
+        names["pages"].extend(_listed(page, banned_words(page.read_text(encoding="utf-8"))))
     counts = {package: len(lines) for package, lines in names.items()}
     print("banned words:", ", ".join(f"{package} {count}" for package, count in counts.items() if count) or "none")
     is_wrong = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli.connecting import HELP, as_json_option
+from kafkaframes.cli.options import pair_of
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -89,19 +90,11 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
     """
     from kafkaframes.jobs.checkpoint import convert_checkpoint
 
-    made = convert_checkpoint(
-        path, to, target=target, topics=dict(map(_pair, topics)), begins=dict(enumerate(map(_offsets, begins)))
-    )
+    renamed = dict(pair_of(text, "--topic ", "OLD=NEW", has_value=True) for text in topics)
+    made = convert_checkpoint(path, to, target=target, topics=renamed, begins=dict(enumerate(map(_offsets, begins))))
     say(f"{to}: query {made.query_id} goes on after micro-batch {made.done}")
     if target != "kafka":
         _advise(made)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    old, equals, new = text.partition("=")
-    if not (old and equals and new):
-        raise OptionError(f"--topic {text}: must be OLD=NEW")
-    return old, new
 
 
 def _offsets(text: str) -> Offsets:

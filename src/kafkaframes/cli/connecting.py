@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from kafkaframes.cli.options import json_option_of
+from kafkaframes.cli.options import json_option_of, pair_of
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -187,10 +187,4 @@ def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:
     Raises:
         OptionError: one is not of that form.
     """
-    result = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise OptionError(f"{option}{text}: must be KEY=VALUE")
-        result[key] = value
-    return result
+    return dict(pair_of(text, option) for text in texts)

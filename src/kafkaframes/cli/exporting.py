@@ -102,26 +102,11 @@ def _read_options(paths: Sequence[str], flags: dict[str, Any], *, to_table: bool
     from kafkaframes.scan.where import where_of
     from kafkaframes.spark.log_options import log_options
 
-    options = options_of(flags["options"])
+    options = flags["options"]
     check_accepted(list(options), to_table=to_table)
     read = log_options(options, paths=tuple(paths), replicas=flags["replicas"], storage=flags["storage"])
     where = where_of(offset=(flags["from_offset"], flags["until_offset"]))
     return replace(read, where=where, **topic_choice(flags["topics"]))
-
-
-def options_of(given: Iterable[str]) -> dict[str, str]:
-    """Read options of ``kafka-log``.
-
-    Raises:
-        OptionError: one is not of the form NAME=VALUE.
-    """
-    result = {}
-    for option in given:
-        name, mark, value = option.partition("=")
-        if not mark:
-            raise OptionError(f"--option {option}: must be NAME=VALUE")
-        result[name] = value
-    return result
 
 
 def _settings(options: ReadOptions, flags: dict[str, Any]) -> Settings:
@@ -137,15 +122,11 @@ def _settings(options: ReadOptions, flags: dict[str, Any]) -> Settings:
         key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
         control=options.include_control,
     )
-    has_headers = options.include_headers or not _is_given(flags["options"], "includeheaders")
+    has_headers = options.include_headers or "includeheaders" not in map(str.lower, flags["options"])
     settings = Settings(
         to, flags["form"], keep, mode=options.mode, verify_crc=options.verify_crc, storage=options.storage
     )
     return replace(settings, headers=has_headers, base64=flags["base64"])
-
-
-def _is_given(options: Iterable[str], name: str) -> bool:
-    return any(option.lower().startswith(f"{name}=") for option in options)
 
 
 def pool(worker: Callable[[Any], Any], jobs: int | None) -> Callable[[Sequence[Any]], Iterator[Any]]:

@@ -47,7 +47,14 @@ def json_option_of(help_text: str) -> Callable[[Any], Any]:
 
 
 json_option = json_option_of("Print one JSON object.")
-log_option = click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
+log_option = click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda _, option, texts: dict(pair_of(text, "--option ", option.metavar) for text in texts),
+    help="An option of kafka-log.",
+)
 specs_option = click.option(
     "--specs", type=click.Path(exists=True), help="Your own specs (a file or a folder), before the catalog's."
 )
@@ -112,6 +119,23 @@ store_options = (
 )
 
 
+def pair_of(text: str, option: str = "", shown: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
+    """Read a name and its value.
+
+    Args:
+        option: with a space behind it, for the error.
+        shown: what the text should look like; likewise.
+        has_value: whether a value must not be empty.
+
+    Raises:
+        OptionError: it is not of that form.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals or (has_value and not value):
+        raise OptionError(f"{option}{text}: must be {shown}")
+    return name, value
+
+
 def format_of(output: str | None, as_json: bool, *, default: str) -> str:
     """Return the format of a result: ``--json``, else what the suffix of ``-o`` says.
 
@@ -158,11 +182,7 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
 
 
 def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = tuple((name, value) for name, _, value in (text.partition("=") for text in texts))
-    for text, pair in zip(texts, pairs, strict=True):
-        if not all(pair):
-            raise OptionError(f"{option.opts[0]} {text}: must be {option.metavar}")
-    return pairs
+    return tuple(pair_of(text, f"{option.opts[0]} ", str(option.metavar), has_value=True) for text in texts)
 
 
 def reads(*names: str) -> Callable[[Command], Command]:

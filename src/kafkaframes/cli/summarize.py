@@ -48,7 +48,7 @@ def command(
     to: str,
     overwrite: bool,
     master: str,
-    options: tuple[str, ...],
+    options: dict[str, str],
     replicas: str,
     storage: dict[str, Any],
 ) -> None:
@@ -58,7 +58,7 @@ def command(
 
     Example: kafkaframes summarize /var/lib/kafka/data --to out/orders --option subscribe=orders
     """
-    flags = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
+    flags = {"replicas": replicas} | options | spark_storage(storage)
     flags = {"budgetBytes": f"{current_budget()}"} | flags
     log_bytes = _check_input(paths, flags)
     _check_target(to, overwrite)
@@ -70,13 +70,6 @@ def command(
         summary = _run(out, paths, to, overwrite=overwrite, master=master, options=flags, java=java)
     for part in render(summary):
         out.print(part)
-
-
-def _pair(option: str) -> tuple[str, str]:
-    name, mark, value = option.partition("=")
-    if not mark:
-        raise OptionError(f"--option {option}: must be NAME=VALUE")
-    return name, value
 
 
 def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> int:

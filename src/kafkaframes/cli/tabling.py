@@ -106,12 +106,11 @@ def _of_logs(paths: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Se
 
 
 def _read_options(paths: tuple[str, ...], flags: Mapping[str, Any]) -> ReadOptions:
-    from kafkaframes.cli.exporting import options_of
     from kafkaframes.jobs.export.planning import check_accepted
     from kafkaframes.scan.log.options import topic_choice
     from kafkaframes.spark.log_options import log_options
 
-    options = options_of(flags["options"])
+    options = flags["options"]
     check_accepted(list(options), to_table=True)
     read = log_options(options, paths=paths, storage=flags["storage"])
     settings = {"isolation": flags["isolation"]} | ({"fail_on_data_loss": False} if flags["allow_loss"] else {})
