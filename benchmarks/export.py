@@ -22,21 +22,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import kafkaframes
-from kafkaframes.cli.exporting import pool
+from kafkaframes.cli.workers import runner as runner_of
 from kafkaframes.jobs.export.planning import plan_export
-from kafkaframes.jobs.export.run import export, one_by_one
+from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import Settings
-from kafkaframes.jobs.export.task import export_group
+from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables.delta import DeltaTable
 from kafkaframes.jobs.tables.iceberg import IcebergTable, open_catalog
 from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import table_settings
-from kafkaframes.spark.jobs import spark_run
+from kafkaframes.spark.jobs import runner as spark_runner
 from kafkaframes.spark.log_options import log_options
 from spark_source import cpu_seconds, write_log
 
@@ -72,7 +73,8 @@ def fresh(folder):
 def exported(log, folder, runner):
     """Export as Parquet; return the records."""
     tasks, _ = plan_export(log_options({"path": str(log)}))
-    return export(tasks, Settings(str(fresh(folder))), run=runner or pool(export_group, 2)).summary.records
+    with nullcontext(runner) if runner else runner_of(None, 2, label="exporting") as run:
+        return export(tasks, Settings(str(fresh(folder))), run=run).summary.records
 
 
 def by_spark(spark, log, folder):
@@ -108,7 +110,7 @@ def formats(spark, folder, given):
             given.rounds,
             rows,
             spark=partial(by_spark, spark, log, place),
-            on_spark=partial(exported, log, place, spark_run(spark, export_group)),
+            on_spark=partial(exported, log, place, spark_runner(spark)),
             pool=partial(exported, log, place, None),
         )
         (wall, cpu), (on_spark, on_spark_cpu), (pool, _) = (times[name] for name in ("spark", "on_spark", "pool"))
@@ -126,7 +128,7 @@ def small(spark, folder, given):
         place = folder / str(count)
         place.mkdir()
         rows = segments(place, "zstd", given.megabytes, count)
-        sides[str(count)] = (rows, partial(exported, place / "bench-0", place, spark_run(spark, export_group)))
+        sides[str(count)] = (rows, partial(exported, place / "bench-0", place, spark_runner(spark)))
     walls = {}
     for _ in range(given.rounds):
         for name, (rows, side) in sides.items():
@@ -153,7 +155,7 @@ def tables(folder, given):
     times = best(
         given.rounds,
         rows,
-        files=partial(exported, log, place, one_by_one),
+        files=partial(exported, log, place, run_here),
         delta=partial(to_table, DeltaTable, log, place),
         iceberg=partial(to_table, lambda to: IcebergTable(open_catalog(None, to)), log, place),
     )
@@ -189,7 +191,7 @@ def main():
         folder = Path(name)
         warm = _warm(folder)
         by_spark(spark, warm, folder)
-        exported(warm, folder, spark_run(spark, export_group))
+        exported(warm, folder, spark_runner(spark))
         lines += [
             f"{given.megabytes} MB of values in 8 segments, local[2], seconds; only export writes headers.",
             "",

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from tests.cli.table_calls import BAD, FORMATS, ORDERS, as_json, ask, refused, rows, send, told
 from tests.spark.truth import SHOP
 
-from kafkaframes.cli import tabling
 from kafkaframes.cli.main import cli
 from kafkaframes.client import Producer
 from kafkaframes.errors import NetworkError
@@ -383,13 +382,13 @@ def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
 
 def test_a_budget_is_the_jobs_that_write_the_table(topic, broker, tmp_path, monkeypatch):
     seen = []
-    write = tabling.write_data_file
+    write = running.write_data_file
 
     def noting(job):
         seen.append(current_budget())
         return write(job)
 
-    monkeypatch.setattr(tabling, "write_data_file", noting)
+    monkeypatch.setattr(running, "write_data_file", noting)
     send(broker, topic, [b"1"])
     told(topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--budget", "3m", "--workers", "1")
     assert seen == [3 << 20]

@@ -89,10 +89,8 @@ def test_delta_compacted_between_two_runs_and_during_one(lake, log):
         export(lake, log)
         append(log, first, 20)
 
-    def compacting(jobs):
-        from kafkaframes.jobs.tables.run import one_by_one
-
-        yield from one_by_one(jobs)
+    def compacting(function, jobs):
+        yield from map(function, jobs)
         theirs(lake).optimize.compact()
 
     assert export(lake, log, run=compacting).table["commits"] == 1
@@ -213,10 +211,8 @@ def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
 def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
     export(house, log, offsets=(None, 50))
 
-    def with_another(jobs):
-        from kafkaframes.jobs.tables.run import one_by_one
-
-        yield from one_by_one(jobs)
+    def with_another(function, jobs):
+        yield from map(function, jobs)
         with house._theirs().transaction() as transaction:
             transaction.set_properties({"owner": "somebody"})
         house._theirs().append(house._theirs().scan(limit=1).to_arrow())

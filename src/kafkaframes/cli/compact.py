@@ -14,6 +14,7 @@ import click
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import topic_option
 from kafkaframes.cli.text import print_table, say, size_text
+from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.broker_release import BROKER_RELEASES
 
@@ -76,7 +77,7 @@ def command(
     if scratch is not None:
         refuse_inside(Path(scratch), sources)
     report, proof = None, None
-    with rewriting.runner(master, jobs, label="compacting") as run:
+    with runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
             settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
             how: dict[str, Any] = {"topics": topics, "run": run, "storage": storage}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,17 +14,14 @@ import click
 from kafkaframes.cli import workers
 from kafkaframes.cli.options import FORMATS, TABLE_FORMATS, times_of
 from kafkaframes.cli.text import console, printable, say, size_text
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.export.run import Outcome, export, export_single
 from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.task import export_group
 from kafkaframes.storage.files.atomic import refuse_inside
 
 if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
-
-SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 
 
 def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master: str | None, jobs: int | None) -> bool:
@@ -42,16 +39,18 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
     if to_table:
         from kafkaframes.cli.table_places import asked_of_table
 
-        requested, worker = asked_of_table(options, settings, given)
+        requested = asked_of_table(options, settings, given)
     else:
         from kafkaframes.jobs.export.planning import plan_export
 
         tasks, internal = plan_export(options)
         requested = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
-        worker = export_group
         if given["output"] is not None:
             requested = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
-    outcome = _on_spark(requested, worker, master, quiet=as_json) if master else requested(run=pool(worker, jobs))
+    if master is not None and not as_json:
+        say(f"starting Spark at {master} ...", err=True)
+    with workers.runner(master, jobs, label="exporting") as work:
+        outcome = requested(run=work)
     _report(outcome, as_json=as_json)
     return not outcome.failed and not outcome.fault_count
 
@@ -127,36 +126,6 @@ def _settings(options: ReadOptions, flags: dict[str, Any]) -> Settings:
         to, flags["form"], keep, mode=options.mode, verify_crc=options.verify_crc, storage=options.storage
     )
     return replace(settings, headers=has_headers, base64=flags["base64"])
-
-
-def pool(worker: Callable[[Any], Any], jobs: int | None) -> Callable[[Sequence[Any]], Iterator[Any]]:
-    """Return what has jobs done by processes of this machine; by this one alone where there is little to do."""
-
-    def run(listed: Sequence[Any]) -> Iterator[Any]:
-        from concurrent.futures.process import BrokenProcessPool
-
-        count = jobs or (1 if sum(map(_size, listed)) < SMALL_BYTES else None)
-        try:
-            yield from workers.in_order(worker, listed, size_of=_size, workers=count, label="exporting")
-        except BrokenProcessPool:
-            raise KafkaframesError("a worker process was killed (out of memory?); run again to go on") from None
-
-    return run
-
-
-def _size(job: Any) -> int:
-    files: Iterable[Sequence[ExportTask]] = job[1] if isinstance(job, tuple) else (job.tasks,)
-    return sum(task.size_bytes - task.start for tasks in files for task in tasks)
-
-
-def _on_spark(requested: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
-    from kafkaframes.spark.job_session import session_at
-    from kafkaframes.spark.jobs import spark_run
-
-    if not quiet:
-        say(f"starting Spark at {master} ...", err=True)
-    with session_at("kafkaframes export", master) as spark:
-        return requested(run=spark_run(spark, worker))
 
 
 def _report(outcome: Outcome, *, as_json: bool) -> None:

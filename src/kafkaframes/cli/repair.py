@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import json_option, master_option, name_links, opens_batches, with_options, workers_option
 from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.row_counts import row_counts_text
 
@@ -86,7 +86,7 @@ def command(
 
     name_links([logdir])
     settings = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=index_interval_bytes)
-    with rewriting.runner(master, jobs, label="repairing") as run:
+    with runner(master, jobs, label="repairing") as run:
         if in_place and backup is not None and not dry_run:
             report = repair_in_place(logdir, backup, settings, as_kafka=as_kafka, run=run)
         else:

@@ -6,20 +6,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kafkaframes import __version__
-from kafkaframes.cli import workers
 from kafkaframes.cli.options import PAGE
 from kafkaframes.cli.text import count_text, say, size_text
+from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.report.measure import Measured, Task, measure_segment
 from kafkaframes.jobs.report.model import Report
 from kafkaframes.jobs.report.page import report_page
 from kafkaframes.jobs.report.survey import make_report
@@ -29,12 +27,6 @@ from kafkaframes.storage.log.selection import selected
 
 EXIT_UNREAD = 1
 _STANDARD_OUTPUT = "-"
-
-
-def _measure(tasks: Sequence[Task], *, jobs: int | None) -> Iterator[Measured]:
-    return workers.in_order(
-        measure_segment, tasks, size_of=lambda task: task.segment.size_bytes, workers=jobs, label="measuring"
-    )
 
 
 def _milliseconds(text: str | None) -> int:
@@ -110,8 +102,8 @@ def run(
     when = _milliseconds(generated_at)
     _check(to, paths)
     result = selected(discover(paths, options=storage), topics, partitions)
-    measure = partial(_measure, jobs=jobs)
-    report = make_report(result, paths=paths, version=__version__, generated_at=when, options=storage, run=measure)
+    with runner(None, jobs, label="measuring") as work:
+        report = make_report(result, paths=paths, version=__version__, generated_at=when, options=storage, run=work)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_said(report, to))

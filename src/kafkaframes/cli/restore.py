@@ -12,6 +12,7 @@ import click
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import range_options, selection_options, settings_options, times_of, with_options
 from kafkaframes.cli.text import print_table, say, size_text
+from kafkaframes.cli.workers import runner
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.settings import KRAFT, NO_BOOTSTRAP, RestoreSettings
 
@@ -79,7 +80,7 @@ def command(
         raise OptionError("give --to DIR, or --dry-run to look first")
     kind = flags.pop("kind")
     settings = _settings(flags)
-    with rewriting.runner(master, jobs, label="restoring") as run:
+    with runner(master, jobs, label="restoring") as run:
         report = restore_log(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run, storage=storage)
     if as_json:
         click.echo(json.dumps(report.as_json()))

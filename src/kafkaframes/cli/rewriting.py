@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -59,22 +59,6 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(*_OUTPUT_OPTIONS)(function)
 
 
-@contextmanager
-def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Give what carries tasks out: processes of this machine, or Spark."""
-    if master is None:
-        with workers.staying(size_of=_size, workers=jobs, label=label) as run:
-            yield run
-        return
-    if jobs is not None:
-        raise OptionError("--workers are processes of this machine; with --master, Spark decides")
-    from kafkaframes.spark import jobs as spark_jobs
-    from kafkaframes.spark.job_session import session_at
-
-    with session_at(f"kafkaframes {label}", master) as spark:
-        yield spark_jobs.runner(spark)
-
-
 def split(master: str | None, jobs: int | None) -> Split:
     """Return how what ``runner`` has started shares out large partitions."""
     from kafkaframes.jobs.compact.staged_compaction import Split
@@ -105,11 +89,6 @@ def scratch(given: str | None, master: str | None) -> Iterator[Path | None]:
         yield Path(path)
 
 
-def _size(task: Any) -> int:
-    size = getattr(task, "size_bytes", None)
-    return int((getattr(task, "segment", None) or task.partition).size_bytes if size is None else size)
-
-
 def source_of(sources: tuple[str, ...]) -> str | tuple[str, ...]:
     """Return the source of a job: one path, or the several that make up one log."""
     return sources[0] if len(sources) == 1 else sources
@@ -133,7 +112,7 @@ def rewrite(
 
     if in_place != (backup is not None) or in_place == (to is not None):
         raise OptionError("give --to DIR, or --in-place --backup DIR")
-    with runner(master, jobs, label="rewriting") as run:
+    with workers.runner(master, jobs, label="rewriting") as run:
         if backup is not None:
             if len(sources) > 1:
                 raise OptionError("--in-place exchanges one directory: name it alone")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.run import Outcome
 from kafkaframes.jobs.export.settings import Settings
-from kafkaframes.jobs.tables.files import write_data_file
-from kafkaframes.jobs.tables.run import Run, TableExport
+from kafkaframes.jobs.job import Runner
+from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import Table, table_settings
 from kafkaframes.jobs.tables.targets import delta_table, iceberg_table, parquet_table
 from kafkaframes.storage.files.atomic import refuse_inside
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
 
 
-def asked_of_table(
-    options: ReadOptions, settings: Settings, given: dict[str, Any]
-) -> tuple[Callable[..., Outcome], Callable[[Any], Any]]:
-    """Return what exports into the table, given who runs the jobs, and what does one of them.
+def asked_of_table(options: ReadOptions, settings: Settings, given: dict[str, Any]) -> Callable[..., Outcome]:
+    """Return what exports into the table, given who runs the tasks.
 
     Raises:
         MissingExtraError: the table format's library is absent.
@@ -37,11 +35,11 @@ def asked_of_table(
     settings = replace(settings, to=given["to"] or table.place, form="parquet")
     chosen = table_settings(settings, isolation=options.isolation)
 
-    def asked(*, run: Run) -> Outcome:
+    def export(*, run: Runner) -> Outcome:
         job = TableExport(table, settings, chosen, run=run, commit_bytes=given["commit_bytes"])
         return job.export(table_plan(options), incremental=given["incremental"], overwrite=given["overwrite"])
 
-    return asked, write_data_file
+    return export
 
 
 _TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {

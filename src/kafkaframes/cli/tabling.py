@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import SERVERS, reached
-from kafkaframes.cli.exporting import pool
 from kafkaframes.cli.table_places import Places, lines_of, places_of
 from kafkaframes.cli.table_values import Values, values_of
 from kafkaframes.cli.text import printable, say, size_text
+from kafkaframes.cli.workers import runner
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.jobs.export.run import Outcome
 from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.tables.content import RAW
-from kafkaframes.jobs.tables.files import write_data_file
 from kafkaframes.jobs.tables.live import live_plan
-from kafkaframes.jobs.tables.run import Plan, Run, TableExport
+from kafkaframes.jobs.tables.run import Plan, TableExport
 from kafkaframes.jobs.tables.state import table_settings
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
     places = places_of(given, sources=() if topics else sources)
     plan, settings = _live(sources, given) if topics else _of_logs(sources, given)
     job = _Job(plan, settings, given["isolation"], values, places, given["commit_bytes"], given["as_json"])
-    with _runner(given) as writing:
+    if given["master"] is not None and not given["as_json"]:
+        say(f"starting Spark at {given['master']} ...", err=True)
+    with runner(given["master"], given["jobs"], label="exporting") as writing:
         once = partial(_round, job, writing)
         if given["continuous"]:
             return _again_and_again(once, places, given["interval"], quiet=given["as_json"])
@@ -117,22 +119,7 @@ def _read_options(paths: tuple[str, ...], flags: Mapping[str, Any]) -> ReadOptio
     return replace(read, **settings, **topic_choice(flags["topics"]))
 
 
-@contextmanager
-def _runner(flags: Mapping[str, Any]) -> Iterator[Run]:
-    """Give what has files written: processes of this machine, or Spark's workers."""
-    if flags["master"] is None:
-        yield pool(write_data_file, flags["jobs"])
-        return
-    from kafkaframes.spark.job_session import session_at
-    from kafkaframes.spark.jobs import spark_run
-
-    if not flags["as_json"]:
-        say(f"starting Spark at {flags['master']} ...", err=True)
-    with session_at("kafkaframes table", flags["master"]) as spark:
-        yield spark_run(spark, write_data_file)
-
-
-def _round(job: _Job, writing: Run) -> bool:
+def _round(job: _Job, writing: Runner) -> bool:
     """Bring what is new into the table; tell of it."""
     table = job.places.table()
     content = job.values.content(table.read(), job.plan, job.settings)

@@ -4,54 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import click
 
-from kafkaframes.cli import workers
 from kafkaframes.cli.options import (
     MERGE,
     one_log,
 )
 from kafkaframes.cli.text import console, say, show, size_text
-from kafkaframes.jobs.verify import verify
-from kafkaframes.jobs.verify.verify import Report, Task
-from kafkaframes.jobs.verify.verify_segment import SegmentFacts
+from kafkaframes.cli.workers import runner
+from kafkaframes.jobs.verify.verify import Report, verify
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import OneLog
-from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.selection import selected
 
 MOST_FINDINGS = 20  # of one check; --all shows the others
 _STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
-
-
-def _size(task: Task) -> int:
-    return task[1].size_bytes
-
-
-def _run(tasks: Iterable[Task], *, jobs: int | None) -> Iterator[SegmentFacts]:
-    return workers.in_order(verify.run_task, list(tasks), size_of=_size, workers=jobs, label="verifying")
-
-
-def _report(result: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
-    """Verify in processes of this machine, or on Spark; the report is the same."""
-    if master is None:
-        return verify.verify(result, deep=deep, run=partial(_run, jobs=jobs))
-    from kafkaframes.spark.job_session import session_at
-    from kafkaframes.spark.jobs import run_on_spark
-
-    with session_at("kafkaframes verify", master) as spark:
-
-        def run(tasks: Iterable[Task]) -> Iterator[SegmentFacts]:
-            listed = list(tasks)
-            return run_on_spark(spark, verify.run_task, listed, total_bytes=sum(map(_size, listed)))
-
-        return verify.verify(result, deep=deep, run=run)
 
 
 def _print(report: Report, *, show_all: bool) -> None:
@@ -117,7 +88,8 @@ def run(
 ) -> bool:
     """Verify and print; return whether damage was found."""
     result = selected(discover(paths, options=storage), topics, partitions)
-    report = _report(result, deep=deep, jobs=jobs, master=master)
+    with runner(master, jobs, label="verifying", small=True) as work:
+        report = verify(result, deep=deep, run=work)
     merged = one_log(result, paths, check=True, options=storage) if replicas == MERGE else None
     if merged is not None:
         report.findings += [decision.as_finding() for decision in merged.decisions]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from kafkaframes.jobs.analyze.traffic import Task
+    from kafkaframes.jobs.job import Runner
 
 
 _Task = TypeVar("_Task")
@@ -54,7 +55,7 @@ def in_order(
 @contextmanager
 def staying(
     *, size_of: Callable[[Any], int], workers: int | None = None, most: int | None = None, label: str = "reading"
-) -> Iterator[Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]]:
+) -> Iterator[Runner]:
     """Give what does ``in_order`` step after step with the same processes: to start some takes a second.
 
     Args:
@@ -75,6 +76,31 @@ def staying(
             return _with_bar(answers, sizes, sum(sizes), label)
 
         yield run
+
+
+@contextmanager
+def runner(master: str | None, jobs: int | None, *, label: str, small: bool = False) -> Iterator[Runner]:
+    """Give what carries a job's tasks out: processes of this machine, or Spark.
+
+    Args:
+        small: tasks may be many and small: neighbours then go into one task of Spark's.
+    """
+    if master is None:
+        with staying(size_of=_size, workers=jobs, label=label) as run:
+            yield run
+        return
+    if jobs is not None:
+        raise OptionError("--workers are processes of this machine; with --master, Spark decides")
+    from kafkaframes.spark import jobs as spark_jobs
+    from kafkaframes.spark.job_session import session_at
+
+    with session_at(f"kafkaframes {label}", master) as spark:
+        yield spark_jobs.runner(spark, size_of=_size if small else None)
+
+
+def _size(task: Any) -> int:
+    size = getattr(task, "size_bytes", None)
+    return int((getattr(task, "segment", None) or task.partition).size_bytes if size is None else size)
 
 
 def _processes(count: int) -> Executor:
@@ -211,8 +237,5 @@ def measured(
     """
     if not on_spark:
         return in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
-    from kafkaframes.spark.job_session import session_at
-    from kafkaframes.spark.jobs import run_on_spark
-
-    with session_at("analyze", f"local[{jobs or os.cpu_count() or 1}]") as spark:
-        return list(run_on_spark(spark, function, tasks))
+    with runner(f"local[{jobs or os.cpu_count() or 1}]", None, label="analyze") as run:
+        return list(run(function, tasks))

@@ -57,12 +57,11 @@ def export_topics(
     """
     from kafkaframes.errors import OptionError
     from kafkaframes.jobs.export.settings import Settings
-    from kafkaframes.jobs.tables.files import write_data_file
     from kafkaframes.jobs.tables.live import live_plan
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.spark.jobs import spark_run
+    from kafkaframes.spark.jobs import runner
     from kafkaframes.spark.topic_options import reader_settings
 
     if format not in FORMATS:
@@ -75,7 +74,7 @@ def export_topics(
         _openers()[format](place),
         settings,
         table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
-        run=spark_run(spark, write_data_file),
+        run=runner(spark),
     )
     return _result_of(export.export(live_plan(names, read.client, allow_loss=allow_loss), incremental=True), place)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.job import Runner
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -58,15 +59,6 @@ def run_on_spark(
         raise KafkaframesError(reason) from None
 
 
-def spark_run(spark: SparkSession, worker: Callable[[Any], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Return what has jobs done by Spark's workers: by ``export_group``, or by another ``worker`` (of tables)."""
-
-    def run(jobs: Sequence[Any]) -> Iterator[Any]:
-        return run_on_spark(spark, worker, jobs)
-
-    return run
-
-
 def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     """Return among how many of Spark's tasks our tasks are shared out."""
     if total_bytes is None:
@@ -84,14 +76,18 @@ def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_b
     settle()
 
 
-def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]:
-    """Return what the rewrites of ``rewrite`` take as ``run``: an error of ours keeps its class and its place.
+def runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) -> Runner:
+    """Return what jobs take as ``run``: an error of ours keeps its class and its place.
 
     Such an error is an answer to Spark, not a failure: trying again would not help.
+
+    Args:
+        size_of: a task's bytes, where many are small: neighbours then go into one task of Spark's.
     """
 
     def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-        answers = list(run_on_spark(spark, partial(_attempt, function), tasks))
+        total_bytes = None if size_of is None else sum(map(size_of, tasks))
+        answers = list(run_on_spark(spark, partial(_attempt, function), tasks, total_bytes=total_bytes))
         for answer in answers:
             if isinstance(answer, KafkaframesError):
                 raise answer

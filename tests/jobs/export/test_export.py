@@ -19,7 +19,7 @@ from kafkaframes.jobs.export import run, sharing, writers
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import Dropped, ExportTask, Settings
 from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
-from kafkaframes.jobs.export.task import export_file, export_group
+from kafkaframes.jobs.export.task import export_file
 
 START = 1_700_000_000_000
 
@@ -252,8 +252,8 @@ def test_a_segment_that_vanished_or_was_cut_fails_alone(tasks, settings):
 def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
     monkeypatch.setattr(run, "GROUP_BYTES", 1)
 
-    def one_then_nothing(jobs):
-        yield export_group(jobs[0])
+    def one_then_nothing(function, jobs):
+        yield function(jobs[0])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -313,9 +313,9 @@ def test_a_destination_that_cannot_be_written_ends_the_export(tasks, tmp_path, s
         export(tasks, Settings(str(tmp_path / "mine")), overwrite=True)
     assert (tmp_path / "mine" / "precious").exists()
 
-    def gone(jobs):
+    def gone(function, jobs):
         shutil.rmtree(Path(settings.to, "_kafkaframes", "tmp"))
-        return map(export_group, jobs)
+        return map(function, jobs)
 
     with pytest.raises(OptionError, match="cannot be written"):
         export(tasks, settings, run=gone)
@@ -323,10 +323,10 @@ def test_a_destination_that_cannot_be_written_ends_the_export(tasks, tmp_path, s
 
 
 def test_two_exports_into_one_place_are_kept_apart(tasks, settings):
-    def second(jobs):
+    def second(function, jobs):
         with pytest.raises(OptionError, match="another export is writing"):
             export(tasks, settings)
-        return map(export_group, jobs)
+        return map(function, jobs)
 
     assert export(tasks, settings, run=second).exported == 3
 

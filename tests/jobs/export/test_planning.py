@@ -10,18 +10,17 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.export import run
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import Settings
-from kafkaframes.jobs.export.task import export_group
 
 
 @pytest.mark.spark
 def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GROUP_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.spark.jobs import spark_run
+    from kafkaframes.spark.jobs import runner
     from kafkaframes.spark.log_options import log_options
 
     tasks, _ = plan_export(log_options({"path": str(SHOP), "subscribe": "orders,payments"}))
-    outcome = export(tasks, Settings(str(tmp_path / "spark")), run=spark_run(spark, export_group))
+    outcome = export(tasks, Settings(str(tmp_path / "spark")), run=runner(spark))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
     export(tasks, Settings(str(tmp_path / "here")))
     assert files(tmp_path / "spark") == files(tmp_path / "here")
@@ -40,15 +39,15 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
 @pytest.mark.spark
 def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.spark.jobs import spark_run
+    from kafkaframes.spark.jobs import runner
     from kafkaframes.spark.log_options import log_options
 
     tasks, _ = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"}))
     to = tmp_path / "out"
 
-    def broken(jobs):
+    def broken(function, jobs):
         shutil.rmtree(to / "_kafkaframes" / "tmp")
-        return spark_run(spark, export_group)(jobs)
+        return runner(spark)(function, jobs)
 
     with pytest.raises(KafkaframesError, match=r"`to` .*/out: cannot be written: [^\n]*$"):
         export(tasks, Settings(str(to)), run=broken)

@@ -15,7 +15,7 @@ from kafkaframes.jobs.export import sharing
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import ExportTask, Settings
 from kafkaframes.jobs.export.sharing import Done, files_of
-from kafkaframes.jobs.export.task import SegmentResult, export_group
+from kafkaframes.jobs.export.task import SegmentResult
 
 NOTHING = Done({}, {}, frozenset())
 
@@ -98,8 +98,8 @@ def test_a_file_that_is_gone_or_cut_is_made_from_what_is_left(tasks, settings):
 
 @pytest.mark.parametrize("kept", [0, 1], ids=["log whole", "first segment gone"])
 def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy(tasks, settings, kept):
-    def killed(jobs):
-        yield from map(export_group, jobs)
+    def killed(function, jobs):
+        yield from map(function, jobs)
         for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
             path.write_bytes(path.read_bytes()[:40])
         raise KeyboardInterrupt

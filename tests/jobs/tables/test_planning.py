@@ -14,10 +14,10 @@ import kafkaframes
 from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.dump.filters import Filter
 from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables import run as running
-from kafkaframes.jobs.tables.files import write_data_file
 from kafkaframes.jobs.tables.planning import table_plan
-from kafkaframes.jobs.tables.run import TableExport, one_by_one
+from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import RacedError, table_settings
 from kafkaframes.scan.where import where_of
 from kafkaframes.spark.log_options import log_options
@@ -158,7 +158,7 @@ def export(
     *,
     incremental=True,
     overwrite=False,
-    run=one_by_one,
+    run=run_here,
     keep=None,
     offsets=None,
     commit_bytes=1 << 30,
@@ -484,12 +484,12 @@ def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, 
 
         patch.setattr(owner, "commit", commit)
 
-        def write_one(jobs):
-            yield write_data_file(jobs[0])
+        def write_one(function, jobs):
+            yield function(jobs[0])
             raise KilledError
 
         with pytest.raises(KilledError):
-            export(kind, log, run=write_one if step == "after one file" else one_by_one)
+            export(kind, log, run=write_one if step == "after one file" else run_here)
     left = set(data_files(kind)) - set(before)
     assert len(left) == (1 if step == "after one file" else 2)
     landed = step == "after the commit"
@@ -535,8 +535,8 @@ def test_a_run_of_another_machine_is_dead_after_a_week(kind, log, monkeypatch):
 
 
 def test_a_file_that_is_gone_before_the_commit_stops_it(kind, log):
-    def lost(jobs):
-        for file in one_by_one(jobs):
+    def lost(function, jobs):
+        for file in map(function, jobs):
             Path(file.path).unlink()
             yield file
 
@@ -548,8 +548,8 @@ def test_a_file_that_is_gone_before_the_commit_stops_it(kind, log):
 def test_files_of_a_run_that_is_alive_are_left_alone(kind, log):
     export(kind, log, offsets=(None, 50))
 
-    def with_another(jobs):
-        files = list(one_by_one(jobs))
+    def with_another(function, jobs):
+        files = list(map(function, jobs))
         assert export(kind, SHOP, subscribe="customers").table["removed_orphans"] == []
         assert all(Path(file.path).exists() for file in files)
         yield from files
@@ -567,8 +567,8 @@ def test_two_exporters_cannot_both_add_the_same_offsets(kind, log, first):
     if not first:
         export(kind, log, offsets=(None, 50))
 
-    def with_another(jobs):
-        files = list(one_by_one(jobs))
+    def with_another(function, jobs):
+        files = list(map(function, jobs))
         export(kind, log)
         yield from files
 

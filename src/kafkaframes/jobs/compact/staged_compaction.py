@@ -11,7 +11,7 @@ broker writes one) is left to one worker, which looks keys up one by one; so is 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from kafkaframes.jobs.compact.stages import (
     WalkTask,
     run_stage,
 )
+from kafkaframes.jobs.job import Runner
 from kafkaframes.storage.cleaner.exchange import RUN_ENTRIES, Secret, buckets_for
 from kafkaframes.storage.cleaner.filter import Tally
 from kafkaframes.storage.cleaner.plan import RoundPlan, group_segments
@@ -46,7 +47,6 @@ from kafkaframes.storage.files.filesystem import FileSystem
 
 SCRATCH = ".kafkaframes-exchange"
 _WORTH_OF_AN_ENTRY = 16 // 4  # in bytes of the log to walk through: to judge one of an entry's 16 takes a quarter
-Run = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Split:
         shared = max(-(-amount // (most * self.workers)), 1) * self.workers
         return min(shared, max(16 * amount // most, 1))
 
-    def carried_out(self, tasks: Sequence[Stage], run: Run) -> list[Any]:
+    def carried_out(self, tasks: Sequence[Stage], run: Runner) -> list[Any]:
         """Have the tasks of a step carried out, little ones here; return their answers in order."""
         sizes = [task.size_bytes for task in tasks]
         alone = len(tasks) == 1 or sum(sizes) <= self.here_bytes
@@ -315,7 +315,7 @@ _STEPS = ("divide", "collect", "follow_first", "walk", "judge", "rewrite", "asse
 
 
 def clean_partitions(
-    jobs: Sequence[Job], settings: CleanerSettings, split: Split, run: Run
+    jobs: Sequence[Job], settings: CleanerSettings, split: Split, run: Runner
 ) -> list[StagedRound | None]:
     """Clean partitions, or count what that would do; ``None``: that partition cannot be cleaned like this.
 
@@ -347,7 +347,7 @@ def _make_directories(staged: StagedRound) -> None:
             directory.mkdir(parents=True)
 
 
-def _step(step: str, rounds: Sequence[StagedRound], split: Split, run: Run) -> None:
+def _step(step: str, rounds: Sequence[StagedRound], split: Split, run: Runner) -> None:
     """Carry out one step of all partitions together."""
     tasks = [(staged, task) for staged in rounds for task in getattr(staged, step)()]
     answers = split.carried_out([task for _, task in tasks], run)

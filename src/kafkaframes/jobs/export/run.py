@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,12 @@ from kafkaframes.jobs.export import journal
 from kafkaframes.jobs.export.settings import CodecSummary, Dropped, ExportTask, Settings, Summary, TopicSummary
 from kafkaframes.jobs.export.sharing import done_before, files_of, part_bytes, remove_unrecorded
 from kafkaframes.jobs.export.tally import Counts
-from kafkaframes.jobs.export.task import FileTasks, SegmentResult, check_rows, copy_segment, export_group, writing
+from kafkaframes.jobs.export.task import FileTasks, Job, SegmentResult, check_rows, copy_segment, export_group, writing
 from kafkaframes.jobs.export.writers import Output, row_batch
+from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.storage.files.atomic import PART
 
-Job = tuple[Settings, tuple[FileTasks, ...]]
-Run = Callable[[Sequence[Job]], Iterator[list[SegmentResult]]]
 GROUP_BYTES = 32 << 20  # small files go to a worker together
 OPEN_COST = 64 << 10  # bytes that are exported in the time it takes to open a segment and its output
 
@@ -90,16 +89,11 @@ class Outcome:
         }
 
 
-def one_by_one(jobs: Sequence[Job]) -> Iterator[list[SegmentResult]]:
-    """Export in this process."""
-    return map(export_group, jobs)
-
-
 def export(
     tasks: Sequence[ExportTask],
     settings: Settings,
     *,
-    run: Run = one_by_one,
+    run: Runner = run_here,
     overwrite: bool = False,
     internal_topics: tuple[str, ...] = (),
 ) -> Outcome:
@@ -108,7 +102,7 @@ def export(
     Args:
         tasks: the segments, partition by partition, by offset.
         settings: what holds for all.
-        run: has the jobs done, in any order: here, by a pool, by Spark.
+        run: carries tasks out.
         overwrite: remove an earlier export first.
         internal_topics: named in the summary.
 
@@ -123,7 +117,9 @@ def export(
         if files:
             success.unlink(missing_ok=True)
         remove_unrecorded(settings, done, files)
-        fresh = {result.task.name: result for results in run(groups(files, settings)) for result in results}
+        fresh = {
+            result.task.name: result for results in run(export_group, groups(files, settings)) for result in results
+        }
         results = tuple(fresh[task.name] if task.name in fresh else done.results[task.name] for task in tasks)
         summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
         size_bytes = sum({result.output: result.output_bytes for result in results}.values())
@@ -145,11 +141,11 @@ def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
     size_bytes = 0
     for tasks, cost in costs.items():
         if current and size_bytes + cost > limit:
-            jobs.append((settings, tuple(current)))
+            jobs.append(Job(settings, tuple(current)))
             current, size_bytes = [], 0
         current.append(tasks)
         size_bytes += cost
-    return [*jobs, (settings, tuple(current))] if current else jobs
+    return [*jobs, Job(settings, tuple(current))] if current else jobs
 
 
 def summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,8 +85,20 @@ class SegmentResult:
         return cls(**(values | parsed))
 
 
-def export_group(job: tuple[Settings, tuple[FileTasks, ...]]) -> list[SegmentResult]:
-    """Export some files and record each in the journal: what a worker process is given.
+class Job(NamedTuple):
+    """Some files to write: what a worker process is given."""
+
+    settings: Settings
+    files: tuple[FileTasks, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes of log are read."""
+        return sum(task.size_bytes - task.start for tasks in self.files for task in tasks)
+
+
+def export_group(job: Job) -> list[SegmentResult]:
+    """Export some files and record each in the journal.
 
     Raises:
         OptionError: the destination cannot be written.

@@ -7,11 +7,12 @@ segments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.report import totals
 from kafkaframes.jobs.report.copies import Joined, copy_reports, joined_copies
 from kafkaframes.jobs.report.measure import Loss, Measure, Measured, Task, measure_segment
@@ -24,8 +25,6 @@ from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
 
-Run = Callable[[Sequence[Task]], Iterator[Measured]]
-
 
 @dataclass(slots=True)
 class Survey:
@@ -36,11 +35,6 @@ class Survey:
     findings: list[Finding] = field(default_factory=list)
 
 
-def one_by_one(tasks: Sequence[Task]) -> Iterator[Measured]:
-    """Measure segments in this process, in their order."""
-    return map(measure_segment, tasks)
-
-
 def make_report(
     directories: Iterable[LogDirectory],
     *,
@@ -48,7 +42,7 @@ def make_report(
     version: str,
     generated_at: int,
     options: Mapping[str, Any] | None = None,
-    run: Run = one_by_one,
+    run: Runner = run_here,
 ) -> Report:
     """Read everything that was discovered and report it.
 
@@ -58,7 +52,7 @@ def make_report(
         version: of kafkaframes.
         generated_at: what time it is, in milliseconds; the report of the same files is otherwise the same.
         options: of the stores.
-        run: measures segments, in order; a process pool's ordered map, for one.
+        run: carries tasks out, in their order.
 
     Raises:
         OptionError: there is no partition.
@@ -91,7 +85,7 @@ def make_report(
     )
 
 
-def _pass(directories: list[LogDirectory], joined: list[Joined], run: Run) -> Survey:
+def _pass(directories: list[LogDirectory], joined: list[Joined], run: Runner) -> Survey:
     """Verify every segment, in the order in which ``verify`` asks for them; measure each log once.
 
     A log of which there is one copy is measured in the same pass. One that was merged follows after all: its bytes lie
@@ -104,15 +98,15 @@ def _pass(directories: list[LogDirectory], joined: list[Joined], run: Run) -> Su
     merged = [Task(one.filesystem, segment) for one in views for segment in one.partition.segments]
     results: Iterator[Measured] = iter(())
 
-    def measured(asked: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
+    def measured(_: object, requested: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
         nonlocal results
         chosen = (
             one.directory in alone and place < len(one.segments)
             for one in partitions
             for place in range(len(one.segments) + len(one.kraft_snapshots))
         )
-        tasks = [Task(filesystem, one, want) for (filesystem, one, *_), want in zip(asked, chosen, strict=True)]
-        results = iter(run(tasks + merged))
+        tasks = [Task(filesystem, one, want) for (filesystem, one, *_), want in zip(requested, chosen, strict=True)]
+        results = iter(run(measure_segment, tasks + merged))
         for partition in partitions:
             result = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
             if partition.directory in alone:

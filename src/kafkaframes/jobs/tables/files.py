@@ -73,6 +73,11 @@ class FileJob:
     dead: DeadPlace | None = None
 
     @property
+    def size_bytes(self) -> int:
+        """How many bytes of log are read."""
+        return sum(task.size_bytes - task.start for task in self.tasks)
+
+    @property
     def topic_partition(self) -> tuple[str, int]:
         """Whose records these are."""
         return self.tasks[0].topic, self.tasks[0].partition

@@ -24,6 +24,7 @@ from kafkaframes.jobs.export.run import Outcome, summed_up
 from kafkaframes.jobs.export.settings import ExportTask, Settings
 from kafkaframes.jobs.export.sharing import part_bytes
 from kafkaframes.jobs.export.task import SegmentResult
+from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.tables import claims
 from kafkaframes.jobs.tables.committing import Committer, DeadLetters
 from kafkaframes.jobs.tables.content import RAW, Content
@@ -33,8 +34,6 @@ from kafkaframes.scan.ranges import nested
 
 COMMIT_BYTES = 512 << 20  # of log: what a kill may cost
 FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
-
-Run = Callable[[Sequence[FileJob]], Iterator[DataFile]]
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,6 @@ class TablePlan:
 Plan = Callable[[TableState | None], TablePlan]
 
 
-def one_by_one(jobs: Sequence[FileJob]) -> Iterator[DataFile]:
-    """Write in this process."""
-    return map(write_data_file, jobs)
-
-
 class TableExport:
     """One run into one table.
 
@@ -71,7 +65,7 @@ class TableExport:
         table: where to.
         settings: of the files; ``to`` is what messages call the destination.
         chosen: which records the table holds (``state.table_settings``).
-        run: has the files written, in order: here, by a pool, by Spark.
+        run: carries tasks out, in their order.
         content: how rows are made of records.
         dead_letters: the table of records that make no row; without one they end the run.
         commit_bytes: of log, at most, that one commit brings; a segment is never cut.
@@ -83,7 +77,7 @@ class TableExport:
         settings: Settings,
         chosen: Mapping[str, Any],
         *,
-        run: Run = one_by_one,
+        run: Runner = run_here,
         content: Content = RAW,
         dead_letters: Table | None = None,
         commit_bytes: int = COMMIT_BYTES,
@@ -166,7 +160,7 @@ class TableExport:
             for group in neighbours(task for task in tasks if (task.topic, task.partition) not in self._broken)
         ]
         try:
-            for file in self._run(jobs):
+            for file in self._run(write_data_file, jobs):
                 files.append(file)
         except BaseException:
             self._discard(run, files)

@@ -7,12 +7,13 @@ against markers, the small files. Nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.verify.verify_segment import PRODUCER_COLUMNS, SegmentFacts, verify_segment
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.storage.files import names
@@ -25,10 +26,16 @@ from kafkaframes.storage.files.txn_index import AbortedTransaction, read_txn_ind
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
-Task = tuple[FileSystem, Segment, bool]
-Run = Callable[[Iterable[Task]], Iterator[SegmentFacts]]
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator writes for the producers, each time with sequence 0
 _SEQUENCES = 2**31
+
+
+class Task(NamedTuple):
+    """A segment to verify; ``deep``: its records, too."""
+
+    filesystem: FileSystem
+    segment: Segment
+    deep: bool
 
 
 @dataclass(slots=True)
@@ -59,14 +66,8 @@ class Report:
 
 
 def run_task(task: Task) -> SegmentFacts:
-    """Verify one segment: what a worker process is given."""
-    filesystem, segment, deep = task
-    return verify_segment(filesystem, segment, deep=deep)
-
-
-def one_by_one(tasks: Iterable[Task]) -> Iterator[SegmentFacts]:
-    """Verify segments in this process, in their order."""
-    return map(run_task, tasks)
+    """Verify one segment."""
+    return verify_segment(task.filesystem, task.segment, deep=task.deep)
 
 
 def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iterator[Task]:
@@ -74,22 +75,22 @@ def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iter
     for directory in directories:
         for partition in directory.partitions:
             for segment in (*partition.segments, *partition.kraft_snapshots):
-                yield directory.filesystem, segment, deep
+                yield Task(directory.filesystem, segment, deep)
 
 
-def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Run = one_by_one) -> Report:
+def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runner = run_here) -> Report:
     """Verify everything that was discovered.
 
     Args:
         directories: from ``discover``.
         deep: decompress and read every record of format 2, too.
-        run: verifies segments, in order; a process pool's ordered map, for one.
+        run: carries tasks out, in their order.
 
     Returns:
         What was seen. Nothing raises for what is damaged.
     """
     listed = list(directories)
-    results = run(tasks_of(listed, deep=deep))
+    results = iter(run(run_task, list(tasks_of(listed, deep=deep))))
     report = Report()
     for directory in listed:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
