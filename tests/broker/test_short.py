@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import tracemalloc
 from functools import cache
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.direct import BEGAN_MS
 
-from kafkaframes.broker import short_produce
+from kafkaframes.broker import produce, short_produce
 from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.assembly import open_broker
@@ -26,6 +27,8 @@ from kafkaframes.broker.short import ShortWay
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records
+from kafkaframes.storage.files import headers
+from kafkaframes.storage.partition import appending
 from kafkaframes.storage.partition.stretch import Stretch
 
 IDS = [f"{number:032x}" for number in range(1, 100)]
@@ -419,6 +422,29 @@ def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(versio
     for records in (damaged, damaged[:-1], b"", of_format(version) * 2, batch(2, record_format=1), bytes(70)):
         pair.ask(repeated(version, records), session=session)
     assert pair.ask(repeated(version), session=session)[0]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["the first time", "in the same words"])
+def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read_once(tmp_path, monkeypatch, again):
+    state = opened(str(tmp_path))
+    short, session = ShortWay(Dispatcher(state)), Session()
+    records = batch(value=random.Random(1).randbytes(900_000))
+    frame = memoryview(bytearray(produce_frame(9, [("orders", [(0, records)])])))
+    for _ in range(2 if again else 1):
+        assert short(memoryview(produce_frame(9, [("orders", [(0, batch())])])), session) is not None
+    read = []
+    for name in ("first_header", "parse_header", "headers_from"):
+        for module in (headers, produce, appending):
+            original = getattr(module, name, None)
+            if original is not None:
+                monkeypatch.setattr(module, name, lambda *a, f=original, **k: read.append(f) or f(*a, **k))
+    tracemalloc.start()
+    assert short(frame, session) is not None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(read) == 1
+    assert len(records) < peak < 1.2 * len(records)
+    assert state.topics["orders"].partitions[0].log.log_end_offset == (3 if again else 2)
 
 
 def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():

@@ -77,3 +77,17 @@ def test_a_read_only_array_is_refused_where_a_kernel_writes():
     hashes.setflags(write=False)
     with pytest.raises(TypeError, match="a writable C-contiguous numpy array of 64-bit integers"):
         found["hash_keys"](BYTES, np.zeros(1, np.int64), np.ones(1, np.int32), hashes)
+
+
+def test_a_kernel_that_writes_to_bytes_takes_a_bytearray_and_no_other_takes_one():
+    taking = ready.load("kafkaframes.records.append._kernels")
+    wrapping = ready.load("kafkaframes.records.append._kernels_rebuild")
+    if not taking or not wrapping:
+        pytest.skip("not compiled on this machine")
+    context = np.zeros(64, np.int64)
+    assert taking["take"](bytearray(40), 0, context)[0] == 0
+    for other in (bytes(40), memoryview(bytearray(40)), None):
+        with pytest.raises(TypeError, match=r"take\(\): argument 1 is not a bytearray"):
+            taking["take"](other, 0, context)
+    with pytest.raises(TypeError, match=r"wrap\(\): argument 2 is not bytes"):
+        wrapping["wrap"](bytearray(40), bytearray(40), 0, 0, context)

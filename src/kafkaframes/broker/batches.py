@@ -51,7 +51,7 @@ def build_batch(
     control: bool = False,
     leader_epoch: int = -1,
     base_offset: int = 0,
-) -> bytes:
+) -> bytearray:
     """Return one uncompressed batch of format 2; every record has the same timestamp, and no headers.
 
     Args:
@@ -79,12 +79,12 @@ def build_batch(
     )
     batch = header + body
     struct.pack_into(">I", batch, _BEFORE_CRC - 4, crc32c(memoryview(batch)[_BEFORE_CRC:]))
-    return bytes(batch)
+    return batch
 
 
 def build_marker(
     *, commit: bool, timestamp_ms: int, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
-) -> bytes:
+) -> bytearray:
     """Return the control batch that ends a transaction: one record, COMMIT or ABORT (KIP-98)."""
     record = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
     return build_batch(

@@ -157,7 +157,7 @@ class FaultyFile:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
         return self._file.read(position, length)
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
 
         def part(count: int) -> None:

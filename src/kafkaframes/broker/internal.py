@@ -88,7 +88,7 @@ class InternalTopics:
         )
         return self._append(partition, data)
 
-    def _append(self, partition: Partition, data: bytes) -> int:
+    def _append(self, partition: Partition, data: bytearray) -> int:
         log = partition.log
         info = log.append_as_leader(
             data, leader_epoch=partition.leader_epoch, now_ms=self._now_ms(), origin=COORDINATOR

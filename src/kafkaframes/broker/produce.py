@@ -9,6 +9,7 @@ from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
+from kafkaframes.records.append.result import Raw
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT, ApartError, ContentBudget
@@ -44,10 +45,11 @@ class Produced(NamedTuple):
     """The records of one partition of a request, and the header of the batch that they begin with, read once.
 
     Attributes:
+        records: a bytearray is the log's from the append on, which writes offsets into it.
         header: of format 2, else None; what a batch that ends inside it does not have is -1.
     """
 
-    records: bytes
+    records: Raw
     header: BatchHeader | None
 
     @property
@@ -57,7 +59,7 @@ class Produced(NamedTuple):
         return header is not None and len(records) >= BATCH_V2.size and bool(header.attributes & TRANSACTIONAL)
 
 
-def produced(records: bytes | None) -> Produced:
+def produced(records: Raw | None) -> Produced:
     """Return records with the header that they begin with; null is as good as none."""
     records = records or b""
     return Produced(records, first_header(records))
@@ -96,7 +98,7 @@ class Turns:
         self.content = ContentBudget(request_bytes, opens_apart=True)
         self._appended_bytes = self._seen_bytes = 0
 
-    def is_due(self, records: bytes) -> bool:
+    def is_due(self, records: Raw) -> bool:
         """Return whether the work since the last turn, with these records that were appended, is enough for one."""
         self._appended_bytes += len(records)
         is_due = (

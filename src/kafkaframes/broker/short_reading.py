@@ -58,12 +58,16 @@ class Cursor:
             shift += 7
         raise OddError
 
-    def _bytes(self, length: int) -> bytes:
+    def _pass(self, length: int) -> slice:
+        """Pass bytes; return where they lie."""
         start, end = self.at, self.at + length
         if length < 0 or end > len(self._frame):
             raise OddError
         self.at = end
-        return bytes(self._frame[start:end])
+        return slice(start, end)
+
+    def _bytes(self, length: int) -> bytes:
+        return bytes(self._frame[self._pass(length)])
 
     def text(self) -> tuple[str, bytes]:
         """Return a string that is not null, and its bytes."""
@@ -101,12 +105,15 @@ class Cursor:
         if self._length(_INT32):
             raise OddError
 
-    def blob(self) -> bytes:
-        """Return bytes that are not null, as a copy; ``blob_at`` is where their length is, ``blob_end`` their end."""
+    def blob(self) -> bytearray:
+        """Return bytes that are not null, as a copy, the only one that records get on the way to the disk.
+
+        ``blob_at`` is where their length is, ``blob_end`` their end.
+        """
         self.blob_at = self.at
-        found = self._bytes(self._length(_INT32))
+        blob = self._pass(self._length(_INT32))
         self.blob_end = self.at
-        return found
+        return bytearray(self._frame[blob])
 
     def no_tags(self) -> None:
         """Pass the tagged fields of a struct, if its version has any.

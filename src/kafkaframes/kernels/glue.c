@@ -108,6 +108,16 @@ static int put_truth(int64_t **word, PyObject *value) {
     return truth < 0 ? -1 : 0;
 }
 
+/* A bytearray is the caller's alone while the kernel runs: nothing holds its memory in place. */
+static int put_bytearray(const struct kernel *kernel, Py_ssize_t index, PyObject *value, int64_t **word) {
+    if (!PyByteArray_Check(value)) {
+        return refuse(kernel, index, "a bytearray");
+    }
+    *(*word)++ = (int64_t)(intptr_t)PyByteArray_AsString(value);
+    *(*word)++ = PyByteArray_Size(value);
+    return 0;
+}
+
 static int put_bytes(const struct kernel *kernel, Py_ssize_t index, PyObject *value, int64_t **word) {
     if (!PyBytes_Check(value)) {
         return refuse(kernel, index, "bytes");
@@ -126,7 +136,7 @@ static int put(const struct kernel *kernel, Py_ssize_t index, PyObject *value, i
     case 't':
         return put_truth(word, value);
     case 'b':
-        return put_bytes(kernel, index, value, word);
+        return wanted->writable ? put_bytearray(kernel, index, value, word) : put_bytes(kernel, index, value, word);
     case 'a':
         return put_array(kernel, wanted, index, value, word);
     default:

@@ -34,10 +34,11 @@ class Argument:
     """One argument of a kernel, as ``glue.c`` is told of it.
 
     Attributes:
-        what: ``i`` a number, ``t`` a truth value, ``b`` bytes, ``a`` an array, ``m`` a tuple of arrays.
+        what: ``i`` a number, ``t`` a truth value, ``b`` bytes or, writable, a bytearray, ``a`` an array, ``m`` a tuple
+            of arrays.
         kind, size: of the array's elements: ``i`` or ``u`` as numpy's kind, and their size in bytes.
         dimensions: of the array.
-        writable: whether the kernel writes to the array.
+        writable: whether the kernel writes to it.
         count: how many arrays the tuple has.
     """
 
@@ -220,8 +221,8 @@ def _array(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
 def _argument(kind: Any) -> Argument:
     if isinstance(kind, types.Boolean):
         return Argument("t")
-    if isinstance(kind, types.Bytes):
-        return Argument("b")
+    if isinstance(kind, types.Bytes | types.ByteArray):
+        return Argument("b", writable=bool(kind.mutable))
     if isinstance(kind, types.Array):
         return Argument("a", *_element(kind))
     if isinstance(kind, types.UniTuple):

@@ -68,13 +68,17 @@ def guarded_answer(sent, offset, settings):
     """Call the kernels with just the memory that they ask for, at the edge of forbidden pages."""
     table = context.KernelContext()
     table.use(settings, settings.now_ms)
-    words, needed = table.words, {_kernels_context.NO_ROOM: 0, _kernels_context.NO_OUT: 0}
+    words, sent, untouched = table.words, bytearray(sent), bytes(sent)
+    needed = {_kernels_context.NO_ROOM: 0, _kernels_context.NO_OUT: 0}
     way = _kernels.take
     while True:
         content, out = CONTENT.at_end(needed[_kernels_context.NO_ROOM]), OUT.at_end(needed[_kernels_context.NO_OUT])
         words[_kernels_context.CONTENT_AT], words[_kernels_context.CONTENT_SIZE] = content.ctypes.data, content.size
         words[_kernels_context.OUT_AT], words[_kernels_context.OUT_SIZE] = out.ctypes.data, out.size
         answer, first, *_ = found = way(sent, offset, words)
+        if answer == _kernels_context.IN_PLACE:
+            return answer, bytes(sent)
+        assert sent == untouched
         if answer == _kernels_context.ANEW:
             way = _kernels_rebuild.rewrite
         elif answer in needed:

@@ -271,7 +271,7 @@ class MemoryFile:
     def read(self, position: int, length: int) -> bytes:
         return bytes(self._file.data[position : position + length])
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         self._disk._effect("do_write", self._path, position, bytes(data))
 
     def truncate(self, size_bytes: int) -> None:

@@ -3,12 +3,12 @@
 Start reading at ``entry.py``, not here.
 
 1. ``take`` gets what was sent, and a context (``context.py``): addresses of functions, memory, settings as numbers.
-   If it answers ``IN_PLACE``, nothing at all is odd, and what goes into the log is at OUT_AT; if ``ANEW``, header, CRC
-   and stream are in order, and ``_kernels_rebuild.py`` goes on with the content.
+   If it answers ``IN_PLACE``, nothing at all is odd, and what was sent has its offsets: it goes into the log as it is;
+   if ``ANEW``, header, CRC and stream are in order, and ``_kernels_rebuild.py`` goes on with the content. With every
+   other answer nothing of what was sent has changed.
 2. ``ODD`` is no verdict: the general path (``validator.py``, which is the twin of these kernels) decides what Kafka
-   would say. ``CAREFUL`` asks for the content, decompressed by ``codecs.decompress``; ``NO_ROOM`` and ``NO_OUT`` ask
-   for more memory.
-3. Nothing is written beyond CONTENT_SIZE and OUT_SIZE bytes, nothing read beyond what was sent.
+   would say. ``CAREFUL`` asks for the content, decompressed by ``codecs.decompress``; ``NO_ROOM`` asks for more memory.
+3. Nothing is written beyond CONTENT_SIZE bytes, nothing read or written beyond what was sent.
 """
 
 import numpy as np
@@ -42,7 +42,6 @@ from kafkaframes.records.append._kernels_check import check_batch, check_message
 from kafkaframes.records.append._kernels_context import (
     ANEW,
     APPEND_TIME,
-    BYTES,
     CAREFUL,
     CONTENT_AT,
     CONTENT_GIVEN,
@@ -54,14 +53,12 @@ from kafkaframes.records.append._kernels_context import (
     LEADER_EPOCH,
     MOST_BYTES,
     MOST_MS,
-    NO_OUT,
     NO_ROOM,
     NO_TIMESTAMP,
     NOW_MS,
     ODD,
-    OUT_AT,
-    OUT_SIZE,
     REASSIGN,
+    SENT,
     TO_MAGIC,
     TRUSTED,
 )
@@ -70,7 +67,6 @@ from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_
 from kafkaframes.wire._jit import OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import (
     address_of,
-    copy_bytes,
     crc32_of,
     crc32c_of,
     load_i16,
@@ -155,39 +151,39 @@ def _open(sent, start, end, codec, magic, context):
 
 
 @device
-def _patch_batch(out, size, offset, largest, context):
+def _patch_batch(sent, size, offset, largest, context):
     """Write the offset and the leader epoch; the timestamp, its type and the CRC only if they change."""
-    store_i64(out, 0, offset)
-    store_i32(out, V2_EPOCH, context[LEADER_EPOCH])
-    if context[APPEND_TIME] or largest != load_i64(out, V2_MAX_TIMESTAMP):
+    store_i64(sent, 0, offset)
+    store_i32(sent, V2_EPOCH, context[LEADER_EPOCH])
+    if context[APPEND_TIME] or largest != load_i64(sent, V2_MAX_TIMESTAMP):
         kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0
-        store_i16(out, V2_ATTRIBUTES, load_i16(out, V2_ATTRIBUTES) & _KEPT_FLAGS | kind)
-        store_i64(out, V2_MAX_TIMESTAMP, largest)
-        store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, size))
+        store_i16(sent, V2_ATTRIBUTES, load_i16(sent, V2_ATTRIBUTES) & _KEPT_FLAGS | kind)
+        store_i64(sent, V2_MAX_TIMESTAMP, largest)
+        store_i32(sent, V2_CRC, crc32c_of(sent, V2_CRC_FROM, size))
 
 
 @device
-def _patch_wrapper(out, size, offset, largest, context):
+def _patch_wrapper(sent, size, offset, largest, context):
     """Write the offset, which is the last record's; the timestamp, its type and the CRC only if they change."""
-    store_i64(out, 0, offset)
-    if context[APPEND_TIME] or largest != load_i64(out, OLD_TIMESTAMP):
+    store_i64(sent, 0, offset)
+    if context[APPEND_TIME] or largest != load_i64(sent, OLD_TIMESTAMP):
         kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0
-        store_i8(out, OLD_ATTRIBUTES, load_u8(out, OLD_ATTRIBUTES) & CODEC_MASK | kind)
-        store_i64(out, OLD_TIMESTAMP, largest)
-        store_i32(out, OLD_CRC, crc32_of(out, OLD_CRC_FROM, size))
+        store_i8(sent, OLD_ATTRIBUTES, load_u8(sent, OLD_ATTRIBUTES) & CODEC_MASK | kind)
+        store_i64(sent, OLD_TIMESTAMP, largest)
+        store_i32(sent, OLD_CRC, crc32_of(sent, OLD_CRC_FROM, size))
 
 
 @device
-def _patch_row(out, size, offset, magic, context):
+def _patch_row(sent, size, offset, magic, context):
     """Write each message's offset; where the log gives the time, that, its type and the CRC."""
     position = np.int64(0)
     while position < size:
-        stop = position + OVERHEAD + load_i32(out, position + AT_SIZE)
-        store_i64(out, position, offset)
+        stop = position + OVERHEAD + load_i32(sent, position + AT_SIZE)
+        store_i64(sent, position, offset)
         if magic and context[APPEND_TIME]:
-            store_i8(out, position + OLD_ATTRIBUTES, LOG_APPEND_TIME)
-            store_i64(out, position + OLD_TIMESTAMP, context[NOW_MS])
-            store_i32(out, position + OLD_CRC, crc32_of(out, position + OLD_CRC_FROM, stop))
+            store_i8(sent, position + OLD_ATTRIBUTES, LOG_APPEND_TIME)
+            store_i64(sent, position + OLD_TIMESTAMP, context[NOW_MS])
+            store_i32(sent, position + OLD_CRC, crc32_of(sent, position + OLD_CRC_FROM, stop))
         position = stop
         offset += 1
 
@@ -207,17 +203,16 @@ def _take_in_place(sent, size, magic, codec, content, start, end, offset, contex
         return count, largest
     if magic and context[APPEND_TIME]:
         largest = context[NOW_MS]
-    copy_bytes(context[OUT_AT], 0, sent, 0, size)
     if magic == 2:
-        _patch_batch(context[OUT_AT], size, offset, largest, context)
+        _patch_batch(sent, size, offset, largest, context)
     elif codec == 0:
-        _patch_row(context[OUT_AT], size, offset, magic, context)
+        _patch_row(sent, size, offset, magic, context)
     else:
-        _patch_wrapper(context[OUT_AT], size, offset + count - 1, largest, context)
+        _patch_wrapper(sent, size, offset + count - 1, largest, context)
     return count, largest
 
 
-@kernel(types.UniTuple(types.int64, 4)(BYTES, types.int64, OUT_INT64S))
+@kernel(types.UniTuple(types.int64, 4)(SENT, types.int64, OUT_INT64S))
 def take(data, offset, context):
     """Take a set in place: (answer, records, largest timestamp, size); or what is asked for: (answer, bytes, 0, 0).
 
@@ -227,8 +222,6 @@ def take(data, offset, context):
     header = _header_size(sent, size, context)
     if header < 0 or offset < 0 or offset > MOST_MS:
         return _NO
-    if size > context[OUT_SIZE]:
-        return np.int64(NO_OUT), size, np.int64(0), np.int64(0)
     magic, codec, target = form_of(sent, context)
     status, content, start, end = _open(sent, header, size, codec, magic, context)
     if status < 0:

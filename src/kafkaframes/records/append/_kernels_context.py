@@ -3,8 +3,8 @@
 from kafkaframes.records._kernels_codecs import CALLS
 from kafkaframes.wire._jit import types
 
-# Python's bytes as they are: an array made of them first would cost as much as the call.
-BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
+# Python's bytes as they are, and a bytearray that is written to: an array made of them would cost as much as the call.
+BYTES, SENT = types.Bytes(types.uint8, 1, "C", readonly=True), types.ByteArray(types.uint8, 1, "C")
 # Behind the functions that ``decompress_stream`` calls: memory, the content if it is there already (its size, else -1),
 # the settings, where ``take`` has found the records, and what ``rewrite`` leaves for ``wrap``.
 CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_GIVEN = range(CALLS, CALLS + 5)

@@ -41,6 +41,7 @@ from kafkaframes.records.append._kernels_context import (
     OUT_SIZE,
     PLAIN,
     REASSIGN,
+    SENT,
     TO_MAGIC,
     WRITTEN,
 )
@@ -94,7 +95,7 @@ def _finish_wrapper(codec, size, offset, context):
     return finish_wrapper(context[OUT_AT], 0, magic, attributes, last_offset, context[LARGEST_MS], size)
 
 
-@kernel(types.UniTuple(types.int64, 5)(BYTES, types.int64, OUT_INT64S))
+@kernel(types.UniTuple(types.int64, 5)(SENT, types.int64, OUT_INT64S))
 def rewrite(data, offset, context):
     """Write the records of an opened set: (answer, records, largest timestamp, size, bytes that held them)."""
     sent, content, start, end = address_of(data), context[HELD_AT], context[HELD_START], context[HELD_END]
@@ -148,7 +149,7 @@ def rewrite(data, offset, context):
     )
 
 
-@kernel(types.int64(BYTES, BYTES, types.int64, types.int64, OUT_INT64S))
+@kernel(types.int64(SENT, BYTES, types.int64, types.int64, OUT_INT64S))
 def wrap(data, packed, codec, offset, context):
     """Put the compressed records behind a header; return the size of both, or ``ODD`` where a limit is exceeded.
 

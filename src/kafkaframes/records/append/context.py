@@ -146,11 +146,11 @@ _STARTS = (
 )
 
 
-def start_of_stream(data: bytes) -> int:
+def start_of_stream(data: bytearray) -> int:
     """Return where the compressed records of a whole batch or wrapper start."""
     return _STARTS[data[BYTES_TO_MAGIC - 1]][0]
 
 
-def codec_in(data: bytes) -> Codec:
+def codec_in(data: bytearray) -> Codec:
     """Return the codec of a whole batch or wrapper."""
     return Codec(data[_STARTS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)

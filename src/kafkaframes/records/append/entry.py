@@ -16,7 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append.context import KernelContext, borrow, codec_in, give_back, start_of_stream
-from kafkaframes.records.append.result import Appended, DownConverted, refusal_of_content
+from kafkaframes.records.append.result import Appended, DownConverted, Raw, refusal_of_content
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
@@ -48,7 +48,8 @@ def validate_and_assign(
     settings = settings or AppendSettings()
     if named:
         settings = _with_named(settings, named)
-    return assign_at(bytes(records), offset, settings, settings.now_ms)
+    appended = assign_at(bytearray(records), offset, settings, settings.now_ms)
+    return appended._replace(records=bytes(appended.records))
 
 
 def _with_named(settings: AppendSettings, named: dict[str, Any]) -> AppendSettings:
@@ -58,12 +59,15 @@ def _with_named(settings: AppendSettings, named: dict[str, Any]) -> AppendSettin
     return replace(settings, **named)
 
 
-def assign_at(records: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended:
+def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) -> Appended:
     """Do as ``validate_and_assign`` does, at ``now_ms``: a log's settings are the same for append after append.
+
+    A bytearray is taken over: an ordinary set gets its offsets where it is, and nothing of it is copied.
 
     Raises:
         AppendRefusedError: as ``validate_and_assign``.
     """
+    records = records if isinstance(records, bytearray) else bytearray(records)
     appended = _take(records, offset, settings, now_ms)
     if appended is not None:
         return appended
@@ -88,7 +92,7 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
     return convert_down(records, magic, first_offset=first_offset)
 
 
-def _take(data: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended | None:
+def _take(data: bytearray, offset: int, settings: AppendSettings, now_ms: int) -> Appended | None:
     """Take an ordinary set; ``None`` where it needs a closer look."""
     if not -slots.MOST_MS <= now_ms <= slots.MOST_MS:
         return None
@@ -99,20 +103,19 @@ def _take(data: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Ap
             taken = _again(data, offset, context, settings, taken)
         answer, count, largest, size = taken
         if answer == slots.IN_PLACE:
-            records = bytes(context.out[:size])
-            return Appended(records, offset + count, True, largest, 0, now_ms, size, 0, size)
+            return Appended(data, offset + count, True, largest, 0, now_ms, size, 0, size)
         return None if answer == slots.ODD else _anew(data, offset, context, settings)
     finally:
         give_back(context)
 
 
-def _anew(data: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
+def _anew(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
     from kafkaframes.records.append.fast_rebuild import rebuild  # its kernels are as many again, and often not needed
 
     return rebuild(data, offset, context, settings)
 
 
-def _again(data: bytes, offset: int, context: KernelContext, settings: AppendSettings, taken: Answer) -> Answer:
+def _again(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, taken: Answer) -> Answer:
     """Give the kernel the memory or the content that it asks for, and try again.
 
     Raises:
@@ -130,7 +133,7 @@ def _again(data: bytes, offset: int, context: KernelContext, settings: AppendSet
     return taken
 
 
-def _content(data: bytes, most_bytes: int) -> bytes | bytearray | None:
+def _content(data: bytearray, most_bytes: int) -> Raw | None:
     """Decompress what the kernel would not; ``None`` where it is damaged.
 
     Raises:

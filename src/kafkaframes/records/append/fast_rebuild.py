@@ -14,7 +14,7 @@ from kafkaframes.records.codecs import compress
 from kafkaframes.records.layout import BATCH_V2
 
 
-def rebuild(data: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
+def rebuild(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
     """Write the set anew whose content ``context`` holds; ``None`` where it needs a closer look."""
     taken = kernels.rewrite(data, offset, context.words)
     if taken[0] == slots.NO_OUT:
@@ -31,7 +31,7 @@ def rebuild(data: bytes, offset: int, context: KernelContext, settings: AppendSe
     return Appended(records, offset + count, False, largest, count, context.now_ms, len(data), recompressed, 0)
 
 
-def _wrapped(data: bytes, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
+def _wrapped(data: bytearray, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
     """Compress what the kernel wrote and have it put behind a header; nothing where that is too large."""
     codec = settings.target_codec(codec_in(data))
     packed, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)

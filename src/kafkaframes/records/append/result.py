@@ -9,12 +9,14 @@ from kafkaframes.records import reasons
 from kafkaframes.records.codecs import over_limit
 from kafkaframes.records.decoded import Problem
 
+Raw = bytes | bytearray
+
 
 class Appended(NamedTuple):
     """Records ready for the log.
 
     Attributes:
-        records: their bytes.
+        records: their bytes; those that came, where they stay in place.
         next_offset: the offset after the last.
         in_place: nothing was built anew.
         max_timestamp: the largest timestamp in milliseconds, -1 for none (always in format 0).
@@ -25,7 +27,7 @@ class Appended(NamedTuple):
         kept_bytes: bytes of batches that were taken as they came, but for header fields.
     """
 
-    records: bytes
+    records: Raw
     next_offset: int
     in_place: bool
     max_timestamp: int

@@ -34,7 +34,7 @@ class DiskFile(Protocol):
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
 
     def truncate(self, size_bytes: int) -> None:
@@ -96,7 +96,7 @@ class LocalFile:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
         return os.pread(self._descriptor, length, position)
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
         done = os.pwrite(self._descriptor, data, position)
         while done < len(data):  # a disk that fills up takes a part, then raises
@@ -194,7 +194,7 @@ class _OnlineFile:
         except OSError as error:  # a failed read does not take the directory offline: writes may still succeed
             raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         disk = self._disk
         disk.refuse_if_offline(self._path)  # what ``effect`` does, written out because this is the most frequent effect
         try:

@@ -159,7 +159,7 @@ class HeaderWalk:
         return parse_header(window, at=at, position=self.position, size=size)
 
 
-def parse_header(window: bytes, *, at: int, position: int, size: int) -> BatchHeader:
+def parse_header(window: bytes | bytearray, *, at: int, position: int, size: int) -> BatchHeader:
     """Return the header that starts at ``window[at]``.
 
     Args:
@@ -181,7 +181,7 @@ def parse_header(window: bytes, *, at: int, position: int, size: int) -> BatchHe
     )
 
 
-def first_header(data: bytes) -> BatchHeader | None:
+def first_header(data: bytes | bytearray) -> BatchHeader | None:
     """Return the header of the batch of format 2 that bytes begin with, whatever size it says; None without one.
 
     Of bytes that end inside the header, what is not there is -1.
@@ -195,7 +195,7 @@ def first_header(data: bytes) -> BatchHeader | None:
     return BatchHeader._make(fields)
 
 
-def headers_of(data: bytes) -> list[BatchHeader]:
+def headers_of(data: bytes | bytearray) -> list[BatchHeader]:
     """Return the headers of batches that are known to be whole.
 
     One batch, the usual append of format 2, is parsed in place; more go through the scan's kernel.
@@ -213,7 +213,7 @@ def headers_from(batches: Batches) -> list[BatchHeader]:
     return [BatchHeader(*column) for column in batches.table.T.tolist()]
 
 
-def _parse_v2(header: bytes, position: int, size: int, magic: int) -> BatchHeader:
+def _parse_v2(header: bytes | bytearray, position: int, size: int, magic: int) -> BatchHeader:
     if len(header) == _V2.size:
         base, _, epoch, _, crc, attributes, delta, base_time, max_time, producer, producer_epoch, sequence, count = (
             _V2.unpack(header)

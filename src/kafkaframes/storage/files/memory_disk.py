@@ -29,7 +29,7 @@ class Content:
         paths = bytes(memoryview(self.data)[position:end])
         return paths if len(paths) >= end - position else paths + bytes(end - position - len(paths))
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
         if position > len(self.data):
             self.data += bytes(position - len(self.data))
@@ -54,7 +54,7 @@ class MemoryFile:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
         return self._content.read(position, length)
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
         self._content.write(position, data)
 

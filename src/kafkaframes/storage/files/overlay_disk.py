@@ -74,7 +74,7 @@ class _Backed(Content):
             self.data[:] = self._base.read(self._path, 0, self.size_bytes)
             self._base = None
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``, into memory."""
         self._take_over()
         super().write(position, data)

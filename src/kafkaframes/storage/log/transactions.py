@@ -232,7 +232,7 @@ def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
     return _markers_among(reader.records(header), header)
 
 
-def markers_in(data: bytes | memoryview | Bytes, header: BatchHeader) -> Iterator[Marker]:
+def markers_in(data: bytes | bytearray | memoryview | Bytes, header: BatchHeader) -> Iterator[Marker]:
     """Yield the transaction markers of a control batch that lies in ``data``, where its header says."""
     for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
         yield from _markers_among(batch.records, header)

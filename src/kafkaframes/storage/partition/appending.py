@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
 from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.headers import valid_batches
-from kafkaframes.records.append.result import Appended
+from kafkaframes.records.append.result import Appended, Raw
 from kafkaframes.records.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME, REASSIGN, AppendSettings
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, OVERHEAD_BYTES, PLACE
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
@@ -72,7 +72,7 @@ class LogAppendInfo(NamedTuple):
 
 
 def append_as_leader(
-    state: LogState, records: bytes, sent: BatchHeader | None, *, leader_epoch: int, now_ms: int, origin: str
+    state: LogState, records: Raw, sent: BatchHeader | None, *, leader_epoch: int, now_ms: int, origin: str
 ) -> LogAppendInfo:
     """Append as ``PartitionLog.append_as_leader`` says; ``sent`` is the header that the records begin with."""
     if origin == CLIENT:
@@ -94,14 +94,14 @@ def append_as_leader(
     )
 
 
-def append_as_follower(state: LogState, records: bytes, *, now_ms: int, leader_epoch: int | None) -> LogAppendInfo:
+def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epoch: int | None) -> LogAppendInfo:
     """Append as ``PartitionLog.append_as_follower`` says."""
     data, headers = _analyze(records, log_end_offset=state.log_end_offset, leader_epoch=leader_epoch)
     first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
     return _append(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
 
-def _append_kept(state: LogState, records: bytes, *, now_ms: int) -> LogAppendInfo:
+def _append_kept(state: LogState, records: Raw, *, now_ms: int) -> LogAppendInfo:
     """Append a mirror's batches with the offsets that they have; only headers and CRCs are looked at."""
     data, headers = _analyze_kept(records, log_end_offset=state.log_end_offset, settings=state.settings)
     data, headers = _with_leader_epochs(data, headers, state.epochs.latest)
@@ -130,7 +130,7 @@ def _assigned(appended: Appended, sent: BatchHeader | None, settings: AppendSett
     return headers_of(records) if records else []
 
 
-def _check_client_offset(data: bytes, sent: BatchHeader | None) -> None:
+def _check_client_offset(data: Raw, sent: BatchHeader | None) -> None:
     """Refuse a batch of format 2 that a client has given an offset.
 
     Raises:
@@ -142,7 +142,7 @@ def _check_client_offset(data: bytes, sent: BatchHeader | None) -> None:
         )
 
 
-def _analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> tuple[bytes, list[BatchHeader]]:
+def _analyze(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tuple[Raw, list[BatchHeader]]:
     """Check batches that come with their offsets, and return those to append.
 
     Args:
@@ -169,7 +169,7 @@ def _analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> t
     return data if valid == len(data) else data[:valid], headers
 
 
-def _analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) -> tuple[bytes, list[BatchHeader]]:
+def _analyze_kept(data: Raw, *, log_end_offset: int, settings: LogSettings) -> tuple[Raw, list[BatchHeader]]:
     """Check batches that a mirror sends with the offsets that they have, by their headers and CRCs alone.
 
     They may be of any format: a log that went from format to format has several, and so has its copy.
@@ -179,7 +179,8 @@ def _analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) ->
             end.
     """
     batches, valid = valid_batches(as_array(data))
-    data, headers = data[:valid], headers_from(batches)
+    headers = headers_from(batches)
+    data = data if valid == len(data) else data[:valid]
     for header in headers:
         if header.size > settings.max_message_bytes:
             reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
@@ -188,7 +189,7 @@ def _analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) ->
     return data, headers
 
 
-def _with_leader_epochs(data: bytes, headers: Sequence[BatchHeader], latest: int) -> tuple[bytes, list[BatchHeader]]:
+def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) -> tuple[Raw, list[BatchHeader]]:
     """Return a mirror's batches with leader epochs that can follow ``latest``, which lie outside the CRC.
 
     What has none, or none that is older, keeps its own: the copy answers OffsetsForLeaderEpoch as the original does.
@@ -203,10 +204,10 @@ def _with_leader_epochs(data: bytes, headers: Sequence[BatchHeader], latest: int
             out[at : at + 4] = latest.to_bytes(4, "big", signed=True)
         updated.append(header._replace(leader_epoch=latest) if is_old else header)
         latest = max(latest, header.leader_epoch)
-    return bytes(out) if out else data, updated
+    return out or data, updated
 
 
-def _ordinary(data: bytes) -> list[BatchHeader]:
+def _ordinary(data: Raw) -> list[BatchHeader]:
     """Return the header of one intact batch of format 2, the usual case, without the scan's arrays; else nothing."""
     if len(data) < BATCH_V2.size or data[BYTES_TO_MAGIC - 1] != 2:
         return []
@@ -236,7 +237,7 @@ def _first_or_last_offset(header: BatchHeader) -> int:
     return header.base_offset if header.magic >= 2 else header.last_offset
 
 
-def seen_of(data: bytes, headers: Sequence[BatchHeader]) -> Iterator[Seen]:
+def seen_of(data: Raw, headers: Sequence[BatchHeader]) -> Iterator[Seen]:
     """Yield the batches that have a producer, with the markers of control batches."""
     for header in headers:
         if header.producer_id >= 0 and header.magic >= 2:
@@ -247,7 +248,7 @@ def seen_of(data: bytes, headers: Sequence[BatchHeader]) -> Iterator[Seen]:
 
 
 def _append(
-    state: LogState, data: bytes, headers: Sequence[BatchHeader], *, first_offset: int, now_ms: int, origin: str
+    state: LogState, data: Raw, headers: Sequence[BatchHeader], *, first_offset: int, now_ms: int, origin: str
 ) -> LogAppendInfo:
     """Append batches that have their offsets.
 
@@ -298,7 +299,7 @@ def _unchanged(state: LogState, first_offset: int, last_offset: int, *, valid_by
     return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIME, NO_TIME, *bounds, valid_bytes)
 
 
-def _prepared(state: LogState, data: bytes, headers: Sequence[BatchHeader], origin: str) -> Prepared:
+def _prepared(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> Prepared:
     """Return what the append will change of producers: nothing, where no batch has one."""
     for header in headers:
         if header.producer_id >= 0:
@@ -307,7 +308,7 @@ def _prepared(state: LogState, data: bytes, headers: Sequence[BatchHeader], orig
 
 
 def _segment_for(
-    state: LogState, data: bytes, headers: Sequence[BatchHeader], first_offset: int, largest: int, now_ms: int
+    state: LogState, data: Raw, headers: Sequence[BatchHeader], first_offset: int, largest: int, now_ms: int
 ) -> tuple[LogSegment, bool]:
     """Return the active segment, or a new one if the append must not go into it (UnifiedLog.maybeRoll)."""
     active, last_offset = state.segments.active, headers[-1].last_offset

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaframes.errors import OffsetOutOfRangeError
+from kafkaframes.records.append.result import Raw
 from kafkaframes.storage.files.headers import BatchHeader, first_header
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.lookup import TimedOffset
@@ -127,7 +128,7 @@ class PartitionLog:
 
     def append_as_leader(
         self,
-        records: bytes,
+        records: Raw,
         *,
         leader_epoch: int,
         now_ms: int,
@@ -137,7 +138,8 @@ class PartitionLog:
         """Append a producer's records: checked, with the next offsets (KIP-31).
 
         Args:
-            records: of one partition of a produce request.
+            records: of one partition of a produce request; a bytearray is the log's from now on, which writes offsets
+                into it, while bytes are copied.
             leader_epoch: of this leader; written into batches of format 2.
             now_ms: the clock.
             origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.

@@ -97,7 +97,7 @@ class LogSegment:
         if is_new and settings.preallocate:
             self._file.truncate(settings.segment_bytes)
 
-    def append(self, data: bytes, batches: Sequence[BatchHeader], settings: LogSettings) -> None:
+    def append(self, data: bytes | bytearray, batches: Sequence[BatchHeader], settings: LogSettings) -> None:
         """Append batches that follow what is there.
 
         Args:
