@@ -16,8 +16,8 @@ from kafkaframes.cli.options import json_option_of, opens_batches, ports_option,
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze import tag_header
-from kafkaframes.jobs.analyze.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
+from kafkaframes.jobs.analyze import examples
+from kafkaframes.jobs.analyze.examples import LENGTHS, SCHEMES, TAGS, TEXT_BYTES, HeaderSize, MessageSize, TaggedField
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
@@ -137,7 +137,7 @@ def _summary(totals: list[int], records: int, batches: int, left_out: int) -> st
 @click.option(
     "--text-bytes",
     type=click.IntRange(0, 2**20),
-    default=DEFAULT_TEXT_BYTES,
+    default=TEXT_BYTES,
     show_default=True,
     help="How long strings and bytes are taken to be; arrays have one element.",
 )
@@ -155,12 +155,12 @@ def tag_headers(
     version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
     no byte), and every field tagged. On traffic: kafkaframes spec propose tag-header.
     """
-    headers = tag_header.header_sizes(lengths or LENGTHS, tags or TAGS)
+    headers = examples.header_sizes(lengths or LENGTHS, tags or TAGS)
     specs = [catalog.load(name) for name in names or catalog.names()]
     newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
-    fields = [one for spec, version in flexible for one in tag_header.tagged_fields(spec, version, text_bytes)]
-    sizes = [tag_header.message_size(spec, version, text_bytes) for spec, version in flexible]
+    fields = [one for spec, version in flexible for one in examples.tagged_fields(spec, version, text_bytes)]
+    sizes = [examples.message_size(spec, version, text_bytes) for spec, version in flexible]
     if as_json:
         _print_json(headers, fields, sizes)
         return
@@ -179,22 +179,20 @@ def _newest(spec: MessageSpec, *, named: bool) -> int | None:
     return None
 
 
-def _print_json(
-    headers: Sequence[tag_header.HeaderSize], fields: Sequence[TaggedField], sizes: Sequence[MessageSize]
-) -> None:
+def _print_json(headers: Sequence[HeaderSize], fields: Sequence[TaggedField], sizes: Sequence[MessageSize]) -> None:
     for kind, rows in (("header", headers), ("field", fields), ("message", sizes)):
         for row in rows:
             click.echo(json.dumps({"kind": kind, **dataclasses.asdict(row)}, default=bytes.hex))
 
 
-def _print_headers(headers: Sequence[tag_header.HeaderSize], lengths: Sequence[int], tags: Sequence[int]) -> None:
+def _print_headers(headers: Sequence[HeaderSize], lengths: Sequence[int], tags: Sequence[int]) -> None:
     click.echo("Header in bytes, interleaved/adopted (* the draft's is smaller)\n")
     cells = iter(headers)
     rows = [[str(length), *(_pair(next(cells)) for _ in tags)] for length in lengths]
     print_table(["length", *(f"tag {tag}" for tag in tags)], rows)
 
 
-def _pair(entry: tag_header.HeaderSize) -> str:
+def _pair(entry: HeaderSize) -> str:
     return f"{entry.interleaved}/{entry.adopted}" + ("*" if entry.interleaved < entry.adopted else "")
 
 
@@ -208,7 +206,7 @@ def _print_tagged(fields: Sequence[TaggedField]) -> None:
     click.echo(f"{len(fields)} tagged fields: the draft's header is smaller for {smaller}, {won} bytes in all")
 
 
-def _numbers(header: tag_header.HeaderSize) -> tuple[int, int, int, int]:
+def _numbers(header: HeaderSize) -> tuple[int, int, int, int]:
     return header.tag, header.length, header.interleaved, header.adopted
 
 

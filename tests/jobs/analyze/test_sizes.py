@@ -53,6 +53,16 @@ def test_sections_by_hand():
     assert by_header["typed"][1] == {"sections": 2, "empty sections": 1, "tagged fields": 2}
 
 
+def test_what_the_kip_rejects_by_hand():
+    """The same two messages: 8 bytes of body, null among them, and 8 with tags of 5 + 203 bytes (and their headers)."""
+    cls = message("HeartbeatRequest")
+    values = cls(unknown_tags=[(5, b"abc"), (99, b"x" * 200)]), cls()
+    assert measured("HeartbeatRequest", 4, "adopted", *values)[0] == [8 + 5 + 203, 8]
+    assert measured("HeartbeatRequest", 4, "escape", *values)[0] == [8 + 5 + 203 + 1, 7]
+    alone = 1 + 2 + (2 + 4) + 2 + 2
+    assert measured("HeartbeatRequest", 4, "all tagged", *values)[0] == [alone + 5 + 203, alone]
+
+
 def test_a_value_at_its_default_is_not_written():
     cls = message("ApiVersionsResponse")
     feature = cls.SupportedFeatureKey(name="f", min_version=0, max_version=1)

@@ -1,35 +1,24 @@
 """From weights to a cluster that was not captured: calls a second by API and version give bytes a second and a day.
 
 A mix is a CSV file with ``api,version,calls_per_second``, or recorded traffic, whose calls are counted. What a call
-takes is the mean of those weighed at its version; where there is none, an example stands for it: no tagged field, one
-element in each array, texts of ten bytes, nothing null, numbers that are not 0 and no error.
+takes is the mean of those weighed at its version; where there is none, an example stands for it (``examples.py``).
 """
 
 from __future__ import annotations
 
-import base64
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
-from kafkaframes.errors.sensitive import REQUEST
+from kafkaframes.jobs.analyze.examples import example_messages
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Outcome, Weight
-from kafkaframes.jobs.analyze.proposals import Form, Question
-from kafkaframes.jobs.analyze.traffic import Messages
+from kafkaframes.jobs.analyze.proposals import Question
 from kafkaframes.jobs.analyze.weigh import Bench
-from kafkaframes.protocol.messages.columns import decode_columns
-from kafkaframes.protocol.messages.framed import plan_frame
-from kafkaframes.protocol.messages.headers import encode_request, encode_response
-from kafkaframes.protocol.messages.objects import class_of
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
-from kafkaframes.protocol.spec.layout import Slot, layout
 
-TEXT_BYTES: Final = 10
 SECONDS_A_DAY: Final = 86_400
 MEASURED, EXAMPLE = "measured", "example"
 
@@ -127,33 +116,3 @@ def _example_weights(question: Question, rate: Rate) -> dict[tuple[str, str], We
         if form.spec.valid_versions.contains(rate.api_version):
             bench.weigh(example_messages(form, direction))
     return {(group.direction, group.kind): weight for group, weight in bench.outcome.weights.items()}
-
-
-def example_messages(form: Form, direction: str) -> Messages:
-    """Return one message of a form as traffic."""
-    spec, version = form.spec, form.version
-    value: Any = class_of(spec).from_json(_example(layout(spec, version)), version)
-    frame = encode_request(value, version, client_id="x" * TEXT_BYTES) if direction == REQUEST else None
-    data = encode_response(value, version) if frame is None else frame
-    columns = decode_columns(plan_frame(*form), [data])
-    key = -1 if spec.api_key is None else spec.api_key
-    return Messages(key, version, direction, columns, None, np.zeros(1, np.int64), [(None, None, None)])
-
-
-def _example(slots: Sequence[Slot]) -> dict[str, Any]:
-    mandatory = (slot for slot in slots if slot.tag is None)
-    return {f"{slot.name[:1].lower()}{slot.name[1:]}": _example_value(slot) for slot in mandatory}
-
-
-def _example_value(slot: Slot) -> Any:
-    text, name = "x" * TEXT_BYTES, slot.type.name
-    if slot.type.is_struct:
-        value: Any = _example(slot.children)
-    elif slot.name == "ErrorMessage" and slot.is_nullable:
-        value = None
-    else:
-        packed = base64.b64encode(text.encode()).decode()
-        uuid = base64.urlsafe_b64encode(b"x" * 16).decode().rstrip("=")
-        special = {"bool": True, "float64": 7.5, "string": text, "bytes": packed, "records": packed, "uuid": uuid}
-        value = special.get(name, 0 if slot.name.endswith("ErrorCode") else 7)
-    return [value] if slot.type.is_array else value

@@ -6,6 +6,12 @@ Headers of tagged fields, in bytes before the value:
 * interleaved: one unsigned varlong of both (the KIP's earlier draft, ``wire/tag_header.py``).
 * typed: the tag and a type, as the KIP rejects it; the value says itself where it ends. The KIP gives no layout: here a
   type is one byte, which has room for every type of the protocol and an array of each.
+* escape: as adopted, but an empty section takes no byte. A model, for the KIP rejects it without a layout: an escape
+  byte before the struct says that a section follows, so a section that is there takes one byte more. That a struct
+  which itself begins with the escape byte has to double it is left out: one in 256, were first bytes random.
+* all tagged: no mandatory fields. Each has a header as adopted, whose length is also that of strings and bytes; they
+  are numbered in their order, tagged fields after them. Mandatory fields are all written, for the KIP speaks of fields
+  that are always used; null takes what an empty text takes.
 
 Exact: the value of each tagged field is encoded again, and a section within a tagged field shortens the length that
 stands before it. A message may be a body, or a frame: header and body (``messages.framed``), each with its sections.
@@ -23,17 +29,19 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkaframes.protocol.messages._program import UNKNOWN_TAGS
 from kafkaframes.protocol.messages.columns import encode_columns
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.records.scan import Ints
+from kafkaframes.wire.primitives import FIXED_SIZE
 from kafkaframes.wire.tag_header import TAG_HEADERS
 from kafkaframes.wire.varint import size_of_unsigned_varint
 
 HeaderSize: TypeAlias = Callable[[int, int], int]  # of a tag and the length of its value
 MakeColumn: TypeAlias = Callable[[pa.StructArray, FieldPlan], pa.Array]  # for the structs that get the field
-ADOPTED: Final = "adopted"
+ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED = "adopted", "interleaved", "escape", "all tagged"
 HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
     **{name: header.size for name, header in TAG_HEADERS.items()},
     "typed": lambda tag, _: size_of_unsigned_varint(tag) + 1,
@@ -46,7 +54,7 @@ def sizes(plan: MessagePlan, array: pa.StructArray, header: str = ADOPTED, count
     Args:
         plan: of the messages.
         array: a row each, as ``decode_columns`` gives them.
-        header: of tagged fields, a name of ``HEADER_SIZES``.
+        header: of tagged fields, a name of ``HEADER_SIZES``, or ``escape`` or ``all tagged``.
         counts: takes the tag sections, the empty ones and the fields in them, where ``header`` is not the adopted one.
 
     Raises:
@@ -57,22 +65,32 @@ def sizes(plan: MessagePlan, array: pa.StructArray, header: str = ADOPTED, count
     taken = ends[1:] - ends[:-1]
     if header == ADOPTED:
         return taken
-    return taken - _Sections(HEADER_SIZES[header], Counter() if counts is None else counts).saved(array, plan.root)
+    return taken - _Sections(header, Counter() if counts is None else counts).saved(array, plan.root)
 
 
 class _Sections:
-    """What another header than the adopted one saves."""
+    """What another scheme than the adopted one saves."""
 
-    def __init__(self, header: HeaderSize, counts: Counter[str]) -> None:
-        self.header = header
+    def __init__(self, scheme: str, counts: Counter[str]) -> None:
+        self.scheme = scheme
+        self.header = HEADER_SIZES.get(scheme, HEADER_SIZES[ADOPTED])
         self.counts = counts
 
     def saved(self, array: pa.StructArray, plan: StructPlan) -> Ints:
         """Return what is saved in each of some structs; none of these is null."""
         saved = np.zeros(len(array), np.int64)
-        for field in plan.fields:
-            saved += self.inside(array.field(field.json_name), field)
-        if not plan.flexible or not len(array):
+        if not len(array):
+            return saved
+        mandatory = plan.fields if self.scheme == ALL_TAGGED and plan.flexible else ()
+        for tag, field in enumerate(plan.fields):
+            child = array.field(field.json_name)
+            less = self.inside(child, field)
+            if mandatory:
+                lengths = alone_sizes(field, child, tagged=False)
+                less += self.prefixes(child, field, lengths)
+                saved -= _each(self.header, np.full(len(child), tag), lengths - less)
+            saved += less
+        if not plan.flexible:
             return saved
         fields = np.zeros(len(array), np.int64)
         for field in plan.tagged:
@@ -82,9 +100,14 @@ class _Sections:
                 child = child.take(pa.array(written))
                 lengths = alone_sizes(field, child, tagged=False)
                 tags = np.full(len(written), field.tag, np.int64)
-                saved[written] += self.headers(tags, lengths, self.inside(child, field))
+                less = self.inside(child, field) + self.prefixes(child, field, lengths)
+                saved[written] += self.headers(tags, lengths, less, first=len(mandatory))
                 fields[written] += 1
-        saved += self.unknown(array, fields)
+        saved += self.unknown(array, fields, first=len(mandatory))
+        if self.scheme == ESCAPE:
+            saved += np.where(fields == 0, 1, -1)
+        if mandatory:
+            saved += _each(_count_size, fields, fields) - _each(_count_size, fields + len(mandatory), fields)
         self.counts.update(
             {"sections": len(array), "empty sections": int((fields == 0).sum()), "tagged fields": int(fields.sum())}
         )
@@ -97,7 +120,14 @@ class _Sections:
         inner, owners = elements(child, field)
         return _summed(self.saved(inner, field.struct), owners, len(child))
 
-    def unknown(self, array: pa.StructArray, fields: Ints) -> Ints:
+    def prefixes(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
+        """Return what strings and bytes of some lengths save where a header has their length."""
+        if self.scheme != ALL_TAGGED or field.array or field.type not in ("string", "bytes", "records"):
+            return np.zeros(len(child), np.int64)
+        texts: Ints = pc.binary_length(child).fill_null(0).to_numpy(zero_copy_only=False)
+        return lengths - texts
+
+    def unknown(self, array: pa.StructArray, fields: Ints, *, first: int) -> Ints:
         """Return what is saved at the fields that no spec declares, and count them."""
         if array.type.get_field_index(UNKNOWN_TAGS) < 0:
             return np.zeros(len(array), np.int64)
@@ -109,13 +139,13 @@ class _Sections:
         tags = inner.field(0).to_numpy(zero_copy_only=False).astype(np.int64)
         lengths = np.array([len(data) for data in inner.field(1).to_pylist()], np.int64)
         fields += counts
-        saved = self.headers(tags, lengths, np.zeros(len(tags), np.int64))
+        saved = self.headers(tags, lengths, np.zeros(len(tags), np.int64), first=first)
         return _summed(saved, np.repeat(np.arange(len(array)), counts), len(array))
 
-    def headers(self, tags: Ints, lengths: Ints, inside: Ints) -> Ints:
-        """Return what the headers of some fields save, with what is saved within their values."""
-        shorter = _each(self.header, tags, lengths - inside)
-        return inside + _each(HEADER_SIZES[ADOPTED], tags, lengths) - shorter
+    def headers(self, tags: Ints, lengths: Ints, less: Ints, *, first: int) -> Ints:
+        """Return what the headers of some fields save, with what their values save (``less``); tags begin at first."""
+        shorter = _each(self.header, tags + first, lengths - less)
+        return less + _each(HEADER_SIZES[ADOPTED], tags, lengths) - shorter
 
 
 def elements(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
@@ -133,6 +163,10 @@ def _summed(values: Ints, owners: Ints, count: int) -> Ints:
     return sums
 
 
+def _count_size(count: int, _: int) -> int:
+    return size_of_unsigned_varint(count)
+
+
 def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
     """Return the size of each header; one that comes often is computed once."""
     pairs, which = np.unique(np.stack([tags, lengths], axis=1), axis=0, return_inverse=True)
@@ -141,6 +175,8 @@ def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
 
 def alone_sizes(field: FieldPlan, child: pa.Array, *, tagged: bool) -> Ints:
     """Return what a field takes: as the only tag of a section (1: it is at its default), or mandatory."""
+    if not tagged and not field.array and field.type in FIXED_SIZE:
+        return np.full(len(child), FIXED_SIZE[field.type], np.int64)
     return sizes(_alone(field, tagged=tagged), pa.StructArray.from_arrays([child], [field.json_name]))
 
 
