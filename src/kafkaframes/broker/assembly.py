@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
 from kafkaframes.broker import coordinators
@@ -17,6 +18,7 @@ from kafkaframes.broker.metadata_file import (
     read_metadata,
 )
 from kafkaframes.broker.nodes import Nodes
+from kafkaframes.broker.opening import MEMORY_DIRECTORY, served_of
 from kafkaframes.broker.security.mechanisms import Credentials
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import DELETING, LOG, MEMORY, BrokerState, id_of_text, text_of_id
@@ -24,6 +26,7 @@ from kafkaframes.broker.stored_settings import check_static, leave_out_unreadabl
 from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.storage.copies.decisions import MERGE
 from kafkaframes.storage.copies.served import Served
 from kafkaframes.storage.files.checkpoints import MetaProperties, read_meta_properties
 from kafkaframes.storage.files.disk import Disk, online
@@ -33,14 +36,15 @@ from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
 from kafkaframes.storage.files.overlay_disk import OverlayDisk
 from kafkaframes.storage.partition import LogManager, LogSettings, ManagerSettings, open_log_directory
 
-MEMORY_DIRECTORY = "/memory"
 NOBODY = -1
 
 
 def open_broker(
     *,
     data_dir: str | None = None,
-    serve: Served | None = None,
+    serve: Sequence[str] = (),
+    replicas: str = MERGE,
+    storage: Mapping[str, Any] | None = None,
     settings: BrokerSettings | None = None,
     clock: Clock | None = None,
     nodes: Nodes | None = None,
@@ -56,8 +60,9 @@ def open_broker(
 
     Args:
         data_dir: a Kafka log directory; None for one in memory.
-        serve: a log directory, of whatever origin, that is only read; what groups commit stays in memory
-            (``copies.served``).
+        serve: paths of log directories and stores, of whatever origin, that are only read; what groups commit stays in
+            memory (``copies.served``).
+        replicas, storage: as in ``serve_paths``.
         settings: the broker's.
         clock: its clock.
         nodes: its virtual nodes.
@@ -74,15 +79,16 @@ def open_broker(
         OptionError: settings that exclude each other.
         StorageError: the disk fails.
     """
-    if serve is not None and (data_dir is not None or durability not in (None, MEMORY)):
+    if serve and (data_dir is not None or durability not in (None, MEMORY)):
         raise OptionError("a directory that is served is only read: no data_dir and no durability beside it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
     check_static(settings)
-    path = data_dir or MEMORY_DIRECTORY if serve is None else serve.path
-    beneath = disk or _disk_of(data_dir, serve)
+    served, store = served_of(serve, replicas=replicas, options=storage)
+    path = data_dir or MEMORY_DIRECTORY if served is None else served.path
+    beneath = disk or _disk_of(data_dir, served)
     there = online(beneath if disk_faults is None else disk_faults.over(beneath))
     problems: list[LogDirError] = []
-    if serve is None:
+    if served is None:
         _check_owner(there, path, data_dir=data_dir, adopt=adopt)
     else:
         problems = _leave_out_unreadable(there, path)
@@ -122,8 +128,8 @@ def open_broker(
         settings=ManagerSettings(log_retention_check_interval_ms=settings.number("log.retention.check.interval.ms")),
         meta=identity,
         disk=there,
-        was_clean={} if serve is None else serve.was_clean,
-        skips_unreadable=serve is not None,
+        was_clean={} if served is None else served.was_clean,
+        skips_unreadable=served is not None,
     )
     logs.problems = (*problems, *logs.problems)
     state = BrokerState(
@@ -133,7 +139,9 @@ def open_broker(
         metadata=metadata,
         nodes=nodes,
         durability=durability or (MEMORY if data_dir is None else LOG),
-        is_read_only=serve is not None,
+        is_read_only=served is not None,
+        store=store,
+        remarks=() if served is None else served.remarks,
         access=access or EverybodyMay(),
         credentials=credentials or Credentials(),
         new_id=new_id,
@@ -146,15 +154,15 @@ def open_broker(
     adopt_logs(state, logs, stored, is_ours=not is_new)
     if is_new:
         state.save()
-    elif serve is None:
+    elif served is None:
         protect_metadata(logs.disk, logs.path)
     coordinators.attach(state)
     return state
 
 
-def _disk_of(data_dir: str | None, serve: Served | None) -> Disk | None:
-    if serve is not None:
-        return OverlayDisk(serve.filesystem)
+def _disk_of(data_dir: str | None, served: Served | None) -> Disk | None:
+    if served is not None:
+        return OverlayDisk(served.filesystem)
     return MemoryDisk() if data_dir is None else None
 
 

@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker import controls
+from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.clock import BrokerClock, Clock
 from kafkaframes.broker.controls import append_records
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
@@ -31,7 +33,15 @@ from kafkaframes.broker.loop_thread import Beside, LoopThread
 from kafkaframes.broker.maintenance import Cleaning, Maintenance
 from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.nodes import Node, Nodes
-from kafkaframes.broker.opening import Opening, Paths, Snapshot, not_served, paths_of, put_snapshot, take_snapshot
+from kafkaframes.broker.opening import (
+    Paths,
+    Snapshot,
+    not_served,
+    open_in_thread,
+    paths_of,
+    put_snapshot,
+    take_snapshot,
+)
 from kafkaframes.broker.ports import Ports, checked_listeners
 from kafkaframes.broker.request import class_in_catalog
 from kafkaframes.broker.request_log import RequestLog
@@ -146,17 +156,21 @@ class Broker:
             self._served = play(broker_release, self._settings)
         self._faults = Faults(self._clock, lambda: self._state)
         self._disk_faults = DiskFaults()
-        self._opening = Opening(
-            data_dir=None if data_dir is None else fspath(data_dir),
-            serve=paths_of(serve),
+        self._security = security
+        self._data_dir = None if data_dir is None else fspath(data_dir)
+        self._serve = paths_of(serve)
+        self._durability = durability or (MEMORY if data_dir is None else LOG)
+        self._open_state = partial(
+            open_broker,
+            data_dir=self._data_dir,
+            serve=self._serve,
             replicas=replicas,
-            storage=storage or {},
+            storage=storage,
             adopt=adopt,
             durability=durability,
             settings=self._settings,
             clock=self._clock,
             nodes=self._nodes,
-            security=security,
             disk_faults=self._disk_faults if journal else None,
         )
         self._loop = LoopThread()
@@ -232,11 +246,13 @@ class Broker:
 
     async def _open(self) -> None:
         snapshot, self._snapshot = self._snapshot, None
-        if self._opening.serve:
-            self._state, self._remarks = await self._opening.open_in_thread()
+        access, credentials = self._security.access(self._settings), self._security.credentials()
+        open_state = partial(self._open_state, access=access, credentials=credentials)
+        if self._serve:
+            self._state = await open_in_thread(open_state)
         else:
-            disk = None if snapshot is None else put_snapshot(snapshot, self._opening.data_dir)
-            self._state, self._remarks = self._opening.open(disk)
+            self._state = open_state(disk=None if snapshot is None else put_snapshot(snapshot, self._data_dir))
+        self._remarks = self._state.remarks
         settings = self._settings
         self._server = Server(
             self._dispatcher(self._state),
@@ -365,7 +381,7 @@ class Broker:
     @property
     def durability(self) -> str:
         """What an ack means: ``memory``, ``log`` or ``fsync``."""
-        return self._opening.durability or (MEMORY if self._opening.data_dir is None else LOG)
+        return self._durability
 
     # ---------------------------------------------------------------------------------------------- for tests
 
@@ -442,7 +458,7 @@ class Broker:
         Raises:
             OptionError: the broker does not run in a thread of its own, or serves somebody's directory.
         """
-        if not self._loop.is_own or self._opening.serve:
+        if not self._loop.is_own or self._serve:
             raise OptionError("only a broker in a thread of its own, that serves nobody's directory, can be set back")
         self.kill()
         self._snapshot = snapshot
@@ -565,9 +581,9 @@ class Broker:
         Raises:
             OptionError: the broker runs, has no ``data_dir``, or there are not that many bytes.
         """
-        if self._server is not None or self._opening.data_dir is None:
+        if self._server is not None or self._data_dir is None:
             raise OptionError("a tail is torn in the data_dir of a broker that does not run: kill() it first")
-        return controls.tear_tail(self._opening.data_dir, topic, partition, count)
+        return controls.tear_tail(self._data_dir, topic, partition, count)
 
     def clear_faults(self) -> None:
         """Remove every rule, of requests and of the disk."""

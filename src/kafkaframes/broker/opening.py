@@ -5,18 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import Any
 
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.disk_faults import DiskFaults
 from kafkaframes.broker.metadata_file import FILE_NAME
-from kafkaframes.broker.nodes import Nodes
-from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import StoreReads
 from kafkaframes.errors import OptionError
@@ -70,6 +64,19 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
     return show_as_one(found, named, merge=replicas == MERGE, options=storage, root_files=root_files)
 
 
+def served_of(
+    paths: Sequence[str], *, replicas: str, options: Mapping[str, Any] | None
+) -> tuple[Served | None, StoreReads | None]:
+    """Return what ``serve_paths`` shows, None of no paths; a store is read in threads, and returned, too."""
+    if not paths:
+        return None, None
+    served = serve_paths(paths, replicas=replicas, options=options)
+    if isinstance(served.filesystem, LocalFileSystem):
+        return served, None
+    store = StoreReads(served.filesystem)
+    return replace(served, filesystem=store), store
+
+
 def not_served(logs: LogManager) -> tuple[Remark, ...]:
     """Say what lies in a log directory and is not served: logs that cannot be read, what recovery cuts off, and what a
     reader has met since; then which small files are treated as missing, because they cannot be read.
@@ -97,70 +104,23 @@ def _is_of_store(directory: LogDirectory) -> bool:
     return any(VIEW_MARK in one.directory for one in directory.partitions)
 
 
-class Opened(NamedTuple):
-    """A broker's state, and what was decided about copies that it serves."""
+async def open_in_thread(open_state: Callable[[], BrokerState]) -> BrokerState:
+    """Open what is served in a thread: a store may take long, and the loop may be somebody's.
 
-    state: BrokerState
-    remarks: tuple[Remark, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """How a broker's state is opened; the attributes are those of ``Broker``."""
-
-    data_dir: str | None
-    serve: Sequence[str]
-    replicas: str
-    storage: Mapping[str, Any]
-    adopt: bool
-    durability: str | None
-    settings: BrokerSettings
-    clock: Clock
-    nodes: Nodes
-    security: Security
-    disk_faults: DiskFaults | None
-
-    def open(self, disk: Disk | None = None) -> Opened:
-        """Open it, on a disk of a snapshot or on its own."""
-        served = serve_paths(self.serve, replicas=self.replicas, options=self.storage) if self.serve else None
-        remarks = () if served is None else served.remarks
-        store = None
-        if served is not None and not isinstance(served.filesystem, LocalFileSystem):
-            store = StoreReads(served.filesystem)
-            served = replace(served, filesystem=store)
-        state = open_broker(
-            disk=disk,
-            data_dir=self.data_dir,
-            serve=served,
-            adopt=self.adopt,
-            settings=self.settings,
-            clock=self.clock,
-            nodes=self.nodes,
-            durability=self.durability,
-            access=self.security.access(self.settings),
-            credentials=self.security.credentials(),
-            disk_faults=self.disk_faults,
-        )
-        state.store = store
-        return Opened(state, remarks)
-
-    async def open_in_thread(self) -> Opened:
-        """Open what is served in a thread: a store may take long, and the loop may be somebody's.
-
-        What is opened when nobody waits any more is let go.
-        """
-        opening = asyncio.get_running_loop().run_in_executor(None, self.open)
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_let_go_at_once)
-            raise
+    What is opened when nobody waits any more is let go.
+    """
+    opening = asyncio.get_running_loop().run_in_executor(None, open_state)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go_at_once)
+        raise
 
 
-def _let_go_at_once(opening: asyncio.Future[Opened]) -> None:
+def _let_go_at_once(opening: asyncio.Future[BrokerState]) -> None:
     """Let go what was opened for somebody who waits no more."""
     if not opening.cancelled() and opening.exception() is None:
-        state = opening.result().state
+        state = opening.result()
         state.logs.abandon()
         if state.store is not None:
             state.store.close()

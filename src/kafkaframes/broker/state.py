@@ -35,6 +35,7 @@ from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.share_state import ShareCoordinator
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator
 from kafkaframes.errors import KafkaframesError, OptionError, StorageError
+from kafkaframes.storage.copies.served import Remark
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
 
@@ -96,6 +97,7 @@ class BrokerState:
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
         counters: what is counted for the metrics, by name.
         store: what is served, if reading it may take long; None for disks of this machine.
+        remarks: what was decided about copies that are served.
         waits: the clock of long polls: real time, whatever a test does with ``clock``, and whoever sets
             the system's.
         changes: of topics, one after the other, with turns for others between their steps.
@@ -123,6 +125,7 @@ class BrokerState:
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     store: StoreReads | None = None
+    remarks: tuple[Remark, ...] = ()
     waits: Clock = field(default_factory=lambda: Clock(monotonic_ms))
     changes: Changes = field(default_factory=Changes)
     in_change: dict[str, Topic] = field(default_factory=dict)
