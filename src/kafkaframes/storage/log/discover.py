@@ -87,18 +87,25 @@ class Checkpointed(NamedTuple):
     offsets: Mapping[str, int] = {}
 
 
-def discover_partition(filesystem: FileSystem, path: str, checkpointed: Checkpointed | None = None) -> LogDirectory:
+def discover_partition(
+    filesystem: FileSystem,
+    path: str,
+    checkpointed: Checkpointed | None = None,
+    *,
+    entries: list[FileInfo] | None = None,
+) -> LogDirectory:
     """Return one partition's directory, even an empty one, with the checkpoints of the log directory above it.
 
     Args:
         filesystem: that it is in.
         path: of the directory.
         checkpointed: what the checkpoints say; they are read by default, which for each of many partitions takes long.
+        entries: of the directory, if it was listed already.
 
     Raises:
         LogDirError: it does not exist, or cannot be read.
     """
-    entries = filesystem.list_directory(path)
+    entries = filesystem.list_directory(path) if entries is None else entries
     if checkpointed is not None:
         above, (is_clean, offsets) = split(path)[0], checkpointed
         partition = replace(partition_of_entries(filesystem, path, entries, above, {}), checkpointed=offsets)

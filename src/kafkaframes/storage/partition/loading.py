@@ -86,11 +86,12 @@ def open_log(
         StorageError: the disk fails.
     """
     there, chosen = online(disk), settings or LogSettings()
+    entries = there.list_directory(directory)
     if checkpointed is not None:
-        state = open_ordinary(there, directory, checkpointed, settings=chosen, now_ms=now_ms)
+        state = open_ordinary(there, directory, entries, checkpointed, settings=chosen, now_ms=now_ms)
         if state is not None:
             return PartitionLog(state)
-    log_directory = discover_partition(there, directory, checkpointed)
+    log_directory = discover_partition(there, directory, checkpointed, entries=entries)
     _drop_unfinished_metadata(there, log_directory)
     plan = _planned(log_directory)
     _refuse_a_damaged_end(plan, directory)

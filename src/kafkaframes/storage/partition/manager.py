@@ -8,7 +8,7 @@ appends, new logs, retention and checkpoints: what was half done is undone, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkaframes.errors import LogDirError, OptionError
@@ -353,17 +353,18 @@ def _manager(
 
 def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, skips_unreadable: bool) -> LogManager:
     problems: list[LogDirError] = []
+    listed = tuple(_partitions(manager.disk.list_directory(manager.path)))
     paths = {name: join(manager.path, name) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: _checkpoint(manager.disk, path, problems) for name, path in paths.items()}
     try:
-        _open_logs(manager, offsets, was_clean, skips_unreadable=skips_unreadable)
+        _open_logs(manager, listed, offsets, was_clean, skips_unreadable=skips_unreadable)
     except BaseException:
         for log in manager.logs.values():
             log.abandon()
         raise
-    deleted = {name.topic_partition for _, name in _partitions(manager.disk.list_directory(manager.path))}
     points = offsets[names.RECOVERY_POINT_CHECKPOINT]
-    manager.written = frozenset(key for key, offset in points.items() if offset > 0) - deleted
+    has_directory = {name.topic_partition for _, name in listed}
+    manager.written = frozenset(key for key, offset in points.items() if offset > 0) - has_directory
     cleaned = offsets[names.CLEANER_CHECKPOINT]
     manager.cleaner_offsets = {key: offset for key, offset in cleaned.items() if key in manager.logs}
     manager.problems = tuple(problems)
@@ -372,13 +373,14 @@ def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, sk
 
 def _open_logs(
     manager: LogManager,
+    listed: Iterable[tuple[FileInfo, DirectoryName]],
     offsets: Mapping[str, Mapping[TopicPartition, int]],
     was_clean: Mapping[TopicPartition, bool],
     *,
     skips_unreadable: bool,
 ) -> None:
     settings_of, now_ms = manager.settings_of, manager.now_ms
-    for entry, name in _partitions(manager.disk.list_directory(manager.path)):
+    for entry, name in listed:
         key = name.topic_partition
         if name.state == "delete":
             manager._to_delete.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))

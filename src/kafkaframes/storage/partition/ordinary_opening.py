@@ -70,16 +70,21 @@ class _Opened(NamedTuple):
 
 
 def open_ordinary(
-    disk: OnlineDisk, directory: str, checkpointed: Checkpointed, *, settings: LogSettings, now_ms: int
+    disk: OnlineDisk,
+    directory: str,
+    entries: list[FileInfo],
+    checkpointed: Checkpointed,
+    *,
+    settings: LogSettings,
+    now_ms: int,
 ) -> LogState | None:
-    """Return the state of a log; None where anything about its directory is not ordinary.
+    """Return the state of a log, whose directory has ``entries``; None where anything about it is not ordinary.
 
     Raises:
-        LogDirError: the directory cannot be read.
         StorageError: the disk fails.
     """
     name = DirectoryName.parse(split(directory)[1])
-    files = _files_of(disk.list_directory(directory), is_clean=checkpointed.is_clean)
+    files = _files_of(entries, is_clean=checkpointed.is_clean)
     if settings.record_format < 2 or name is None or name.state or files is None:
         return None
     point, known_start, high_watermark = (
