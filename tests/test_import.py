@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def test_importing_the_package_loads_neither_numba_nor_pyarrow_nor_pyspark():
     code = "import sys, kafkaframes; print(*sorted({'numba', 'numpy', 'pyarrow', 'pyspark'} & set(sys.modules)))"
@@ -10,8 +12,15 @@ def test_importing_the_package_loads_neither_numba_nor_pyarrow_nor_pyspark():
     assert loaded == []
 
 
-def test_what_is_public_is_there_after_the_import_alone():
-    code = "import kafkaframes; [getattr(kafkaframes, name) for name in kafkaframes.__all__]; print(dir(kafkaframes))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert all(f"'{name}'" in shown for name in ("Producer", "errors", "describe_log", "__version__"))
-    assert "importlib" not in shown
+@pytest.mark.parametrize(
+    ("module", "some"),
+    [
+        ("kafkaframes", {"Producer", "errors", "describe_log", "__version__"}),
+        ("kafkaframes.client", {"Producer", "NewTopic", "LATEST", "TopicPartition"}),
+    ],
+)
+def test_what_is_public_is_there_after_the_import_alone_and_shown_by_dir(module, some):
+    code = f"import kafkaframes, {module} as m; shown = dir(m); [getattr(m, name) for name in m.__all__]; print(*shown)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert some <= set(shown)
+    assert not {"importlib", "import_module", "TYPE_CHECKING"} & set(shown)

@@ -371,14 +371,11 @@ class Fetcher:
         position.replica_until = time.monotonic() + self._settings.metadata_max_age_ms / 1000
 
     def _refused(self, partition: TopicPartition, position: Position, number: int) -> None:
-        if number == ErrorCode.OFFSET_OUT_OF_RANGE and position.replica != _NO_REPLICA:
-            position.replica = _NO_REPLICA  # a follower may not have come so far: the leader decides
-            position.replica_until = 0.0
-            position.not_before = time.monotonic() + self._cluster.backoff_s(0)
-            return
         if number == ErrorCode.OFFSET_OUT_OF_RANGE:
             position.not_before = time.monotonic() + self._cluster.backoff_s(0)
-            self._out_of_range(partition, position.offset)
+            position.replica_until = 0.0  # a follower may not have come so far: the leader decides
+            if position.replica == _NO_REPLICA:
+                self._out_of_range(partition, position.offset)
             return
         error = broker_error(number, f"fetch of {partition} from offset {position.offset}")
         if number == ErrorCode.CORRUPT_MESSAGE or not is_retriable(error):  # a retry reads the same corrupt bytes

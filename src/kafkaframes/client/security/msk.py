@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from kafkaframes.errors import MissingExtraError, OptionError
 
-MECHANISM: Final = "AWS_MSK_IAM"
-MODULE: Final = "IAMLoginModule"
-HANDLERS: Final = ("IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler")
+_MECHANISM: Final = "AWS_MSK_IAM"
+_HANDLERS: Final = ("IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler")
 _REGION_OF_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
 _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _SIGNER: Final = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
@@ -59,7 +58,7 @@ class IamToken:
         try:
             signer = import_module(_SIGNER)
         except ImportError as error:
-            raise MissingExtraError(f"sasl.mechanism {MECHANISM}", "msk") from error
+            raise MissingExtraError(f"sasl.mechanism {_MECHANISM}", "msk") from error
         made: tuple[str, int]
         if self.role is not None:
             made = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)
@@ -85,7 +84,7 @@ def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str
     regions += [environ[name] for name in _REGION_VARIABLES if environ.get(name)]
     if not regions:
         raise OptionError(
-            f"sasl.mechanism {MECHANISM}: no region in the names of the bootstrap servers, nor in "
+            f"sasl.mechanism {_MECHANISM}: no region in the names of the bootstrap servers, nor in "
             f"{' or '.join(_REGION_VARIABLES)}"
         )
     profile, role = options.get("awsProfileName"), options.get("awsRoleArn")
@@ -95,4 +94,4 @@ def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str
 def is_iam(settings: Any) -> bool:
     """Return whether settings of a client name Amazon's login, by its mechanism or its handler."""
     handler = (settings.sasl_login_callback_handler_class or "").rpartition(".")[2]
-    return settings.sasl_mechanism == MECHANISM or handler in HANDLERS
+    return settings.sasl_mechanism == _MECHANISM or handler in _HANDLERS
