@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from tests.under_mypy import said_by_mypy
 
 from kafkaframes.broker.table import all_apis
 
-REPOSITORY = Path(__file__).parents[2]
 MESSAGES = "kafkaframes.protocol.messages.kafka"
 WRONG = """\
 from kafkaframes.broker.request import RequestOf
@@ -24,14 +20,6 @@ def handle(request: RequestOf[HeartbeatRequest, HeartbeatResponse]) -> None:
     request.response.Member
     request.response(error_code="1")
 """
-
-
-def said_by_mypy(path: Path) -> list[str]:
-    """Return what mypy says of a module, each with its line; with the settings and the cache of `make check`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", str(path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=540
-    )
-    return [line.rpartition(f"{path.name}:")[2] for line in done.stdout.splitlines() if f"{path.name}:" in line]
 
 
 @pytest.mark.timeout(600)

@@ -91,7 +91,7 @@ class AsyncAdmin:
         Args:
             bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
                 ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ClientSettings``.
+            options: see ``ClientOptions``.
 
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.

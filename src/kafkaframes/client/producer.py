@@ -65,7 +65,7 @@ class AsyncProducer:
         Args:
             bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
                 ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ProducerSettings``.
+            options: see ``ProducerOptions``.
 
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.

@@ -1,7 +1,7 @@
 """What a client is told: typed settings under Kafka's property names, as keywords or as properties.
 
 ``bootstrap_servers`` here is ``bootstrap.servers`` there; durations are milliseconds, sizes bytes, as in Kafka's own
-clients, and so are the defaults unless a comment says otherwise.
+clients. What each means stands below its name in ``options``, where editors look.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ class ClientSettings:
     client: ClassVar[str] = "admin"
     bootstrap_servers: str | Sequence[str] = ()
     client_id: str = "kafkaframes"
-    api_version: str | Sequence[int] | None = (
-        None  # a release ("0.8.2", "2.8") whose versions are taken; None asks the broker
-    )
+    api_version: str | Sequence[int] | None = None
     request_timeout_ms: int = 30_000
     retries: int = _LARGEST_INT32
     retry_backoff_ms: int = 100
@@ -45,7 +43,7 @@ class ClientSettings:
     default_api_timeout_ms: int = 60_000
     metadata_max_age_ms: int = 300_000
     socket_connection_setup_timeout_ms: int = 10_000
-    max_response_bytes: int = 104_857_600  # a larger answer closes the connection
+    max_response_bytes: int = 104_857_600
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
@@ -54,7 +52,7 @@ class ClientSettings:
     sasl_jaas_config: str | None = field(default=None, repr=False)
     sasl_login_callback_handler_class: str | None = None
     sasl_kerberos_service_name: str | None = None
-    sasl_oauthbearer_token_provider: str | None = None  # module:function
+    sasl_oauthbearer_token_provider: str | None = None
     sasl_oauthbearer_token_endpoint_url: str | None = None
     sasl_oauthbearer_client_credentials_client_id: str | None = None
     sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
@@ -65,7 +63,7 @@ class ClientSettings:
     ssl_keyfile: str | None = None
     ssl_password: str | None = field(default=None, repr=False)
     ssl_check_hostname: bool = True
-    ssl_endpoint_identification_algorithm: str = "https"  # empty: a certificate may name another host
+    ssl_endpoint_identification_algorithm: str = "https"
     ssl_truststore_location: str | None = None
     ssl_truststore_type: str = "JKS"
     ssl_truststore_password: str | None = field(default=None, repr=False)
@@ -75,12 +73,12 @@ class ClientSettings:
     ssl_keystore_password: str | None = field(default=None, repr=False)
     ssl_keystore_key: str | None = field(default=None, repr=False)
     ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
-    ssl_enabled_protocols: str | Sequence[str] = ()  # such as TLSv1.2,TLSv1.3; empty is what OpenSSL takes
+    ssl_enabled_protocols: str | Sequence[str] = ()
     ssl_context: Any = field(default=None, repr=False)
-    send_buffer_bytes: int = -1  # of a socket; -1 is the system's
+    send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     specs: Specs | None = field(default=None, repr=False)
-    header_tags: Sequence[tuple[int, bytes]] = ()  # for the header of every request of a flexible version (KIP-482)
+    header_tags: Sequence[tuple[int, bytes]] = ()
 
     def __post_init__(self) -> None:
         """Check what can be known at once.
@@ -171,11 +169,11 @@ class ProducerSettings(ClientSettings):
     max_request_size: int = 1_048_576
     max_in_flight_requests_per_connection: int = 5
     delivery_timeout_ms: int = 120_000
-    max_block_ms: int = 60_000  # how long ``send`` may wait for metadata and memory
-    enable_idempotence: bool | None = None  # None: where acks is all and the brokers can (0.11 and later)
+    max_block_ms: int = 60_000
+    enable_idempotence: bool | None = None
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
-    record_format: int | None = None  # 0, 1 or 2; None is the newest that the broker takes
+    record_format: int | None = None
 
     def __post_init__(self) -> None:
         """Check what can be known at once."""
@@ -206,7 +204,7 @@ class ConsumerSettings(ClientSettings):
     group_instance_id: str | None = None
     group_protocol: str = "classic"
     group_remote_assignor: str | None = None
-    client_rack: str = ""  # brokers that choose by it name a replica near by to read from (KIP-392)
+    client_rack: str = ""
     partition_assignment_strategy: str | Sequence[str] = ("range", "cooperative-sticky")
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -221,7 +219,7 @@ class ConsumerSettings(ClientSettings):
     max_partition_fetch_bytes: int = 1_048_576
     max_poll_records: int = 500
     check_crcs: bool = True
-    formats: Sequence[int] = (0, 1, 2)  # record formats this consumer reads; another raises
+    formats: Sequence[int] = (0, 1, 2)
 
     def __post_init__(self) -> None:
         """Check what can be known at once."""

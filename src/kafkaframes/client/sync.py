@@ -38,7 +38,7 @@ class Producer:
         Args:
             bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
                 ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ProducerSettings``.
+            options: see ``ProducerOptions``.
 
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
@@ -179,7 +179,7 @@ class Consumer:
         Args:
             bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
                 ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ConsumerSettings``.
+            options: see ``ConsumerOptions``.
 
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
@@ -351,7 +351,7 @@ class Admin:
         Args:
             bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
                 ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ClientSettings``.
+            options: see ``ClientOptions``.
 
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.

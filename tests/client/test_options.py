@@ -1,0 +1,56 @@
+"""Keywords of the clients are typed: mypy names one that does not exist, or whose value is of a wrong type."""
+
+import ast
+import inspect
+import re
+from dataclasses import fields
+
+import pytest
+from tests.under_mypy import said_by_mypy
+
+from kafkaframes.client import options
+from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+
+RIGHT = """\
+Producer({"bootstrap.servers": "a:1"}, acks="all", linger_ms=5)
+AsyncProducer("a:1", enable_idempotence=None)
+Consumer(["a:1", "b:2"], group_id="g", auto_offset_reset="earliest", formats=(2,))
+AsyncConsumer("a:1", api_version=(2, 8))
+Admin("a:1", sasl_oauthbearer_token=lambda: "token")
+AsyncAdmin("a:1", client_id="me")
+"""
+WRONG = {
+    'Producer("a:1", nonsense=3)': 'Unexpected keyword argument "nonsense"',
+    'AsyncProducer("a:1", nonsense=3)': 'Unexpected keyword argument "nonsense"',
+    'Producer("a:1", linger_ms="5")': 'incompatible type "str"; expected "int"',
+    'Consumer("a:1", group_id=3)': 'incompatible type "int"; expected "str | None"',
+    'AsyncConsumer("a:1", linger_ms=5)': 'Unexpected keyword argument "linger_ms"',
+    'Admin("a:1", acks=1)': 'Unexpected keyword argument "acks"',
+    'AsyncAdmin("a:1", retries="all")': 'incompatible type "str"; expected "int"',
+}
+
+
+@pytest.mark.timeout(600)
+def test_mypy_finds_names_and_types_that_do_not_fit(tmp_path):
+    path = tmp_path / "clients_under_mypy.py"
+    path.write_text("from kafkaframes.client import *\n" + RIGHT + "\n".join(WRONG) + "\n")
+    errors = [line for line in said_by_mypy(path) if " error: " in line]
+    first = 2 + RIGHT.count("\n")
+    for number, (error, (call, reason)) in enumerate(zip(errors, WRONG.items(), strict=True), first):
+        assert error.startswith(f"{number}: error: "), call
+        assert reason in error
+
+
+def test_each_option_says_what_it_means_and_what_it_is_by_default():
+    """Editors show what stands below a name (Pylance and pyright do, for keywords of an ``Unpack``)."""
+    tree = ast.parse(inspect.getsource(options))
+    for name, settings in (("Client", ClientSettings), ("Producer", ProducerSettings), ("Consumer", ConsumerSettings)):
+        (body,) = (node.body for node in tree.body if getattr(node, "name", None) == f"{name}Options")
+        defaults = {field.name: field.default for field in fields(settings)}
+        for field, text in zip(body[1::2], body[2::2], strict=True):
+            said = ast.literal_eval(text.value)
+            assert re.fullmatch(r"[^.\n].*\.", said), field.target.id
+            default = defaults[field.target.id]
+            shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
+            stated = re.search(r" Default: (.*)\.$", said)
+            assert (stated[1] if stated else None) == (None if shown in (None, "") else str(shown)), field.target.id
