@@ -48,6 +48,21 @@ def _element(info: Any, version: int, inner: Path, number: int, count: int) -> A
     return {"string": f"name-{number}", "uuid": UUID(int=number + 2), "bytes": b"x"}.get(kind, number)
 
 
+def with_long_texts(struct: Any, version: int, text: str) -> Any:
+    """Return a message or struct whose strings are as long as Kafka's can be, with an element in each list."""
+    values: dict[str, Any] = {}
+    for info in struct._fields:
+        if not info.spec.versions.contains(version):
+            continue
+        kind = str(info.spec.type)
+        of_element: Any = text if kind.endswith("string") else None
+        if info.struct is not None:
+            of_element = with_long_texts(info.struct, version, text)
+        if of_element is not None:
+            values[info.attribute] = [of_element] if kind.startswith("[]") else of_element
+    return struct(**values)
+
+
 CASES = [
     (api.name, api.range[1], path)
     for api in all_apis().values()

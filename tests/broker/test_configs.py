@@ -186,7 +186,16 @@ def test_a_stored_setting_that_cannot_be_read_is_named_and_left_out(make_asker, 
         assert name in caplog.text
 
 
-@pytest.mark.parametrize(("name", "value"), [("max.connections", "x"), ("log.cleaner.backoff.ms", "-1")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max.connections", "x"),
+        ("log.cleaner.backoff.ms", "-1"),
+        ("connections.max.reauth.ms", "soon"),
+        ("listener.name.outside.connections.max.reauth.ms", "soon"),
+        ("listener.name.outside.scram-sha-256.connections.max.reauth.ms", "1.5"),
+    ],
+)
 def test_a_broker_does_not_start_with_a_wrong_setting_of_its_own(name, value):
     with pytest.raises(OptionError, match=name):
         Broker(config={name: value}).start()

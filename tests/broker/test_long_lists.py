@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker
-from tests.broker.long_lists import CASES, request_of
+from tests.broker.long_lists import CASES, request_of, with_long_texts
 from tests.soak.broker_bounds import batch, connect, fetch, frame, metadata, read
 
 from kafkaframes import Broker
-from kafkaframes.broker.api import CloseConnection
+from kafkaframes.broker import state
+from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.request import Session
+from kafkaframes.broker.table import all_apis
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
@@ -65,6 +67,9 @@ IN_TURNS = {
     ("DescribeTransactions", ("transactional_ids",)),
     ("DescribeProducers", ("topics",)),
     ("AlterClientQuotas", ("entries",)),
+    ("AlterConfigs", ("resources",)),
+    ("IncrementalAlterConfigs", ("resources",)),
+    ("FindCoordinator", ("coordinator_keys",)),
     ("AlterUserScramCredentials", ("upsertions",)),
     ("DescribeUserScramCredentials", ("users",)),
     ("DescribeQuorum", ("topics", "partitions")),
@@ -95,6 +100,71 @@ def test_an_answer_of_many_rows_gives_turns_and_is_the_same(name, version, path)
         broker.state.logs.abandon()
     assert turns == count // 500
     assert answers[0].encode(version) == answers[1].encode(version)
+
+
+@pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
+@pytest.mark.parametrize(("kind", "setting"), [(16, "interval.ms"), (32, "consumer.session.timeout.ms")])
+def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, setting):
+    """All that is stored was written for each of them: 2,000 took 10 s, 20,000 a hundred times as long."""
+    broker, written = DirectBroker(), []
+    monkeypatch.setattr(state, "write_metadata", lambda *_: written.append(1))
+    types = message(f"{api}Request")
+    rows = [
+        types.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=f"n-{number}",
+            configs=[types.AlterableConfig(name=setting, value="45000")],
+        )
+        for number in range(60)
+    ]
+    answer = broker.send(api, 1, resources=rows)
+    assert [one.error_code for one in answer.responses] == [0] * 60
+    broker.send(api, 1, resources=rows, validate_only=True)
+    assert len(written) == 1
+    broker.state.logs.abandon()
+
+
+@pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
+def test_texts_as_long_as_strings_can_be_are_answered(api):
+    """A message of an error that repeats what was sent is longer than a string may be: nothing was answered."""
+    broker, version = DirectBroker(), api.range[1]
+    body = with_long_texts(message(f"{api.name}Request"), version, "x" * 32_767)
+    try:
+        request = broker.dispatcher.request_of(encode_request(body, version, client_id="test"), broker.session)
+        answer = broker.dispatcher.answer(request)
+    except CloseConnection:
+        return
+    finally:
+        broker.state.logs.abandon()
+    if isinstance(answer, Later) and answer.is_done:
+        answer = answer.answer
+    if answer is not None and not isinstance(answer, Later):
+        assert broker.dispatcher.encode(request, answer)
+
+
+@pytest.mark.parametrize(
+    ("api", "fields"),
+    [
+        ("DescribeClientQuotas", {"components": ("ComponentData", {"entity_type": "name-{}"})}),
+        ("AlterClientQuotas", {"entity": ("EntityData", {"entity_type": "name-{}", "entity_name": "x"})}),
+    ],
+)
+def test_quotas_of_many_entity_types_are_refused_in_words(api, fields):
+    broker, types = DirectBroker(), message(f"{api}Request")
+    ((field, (struct, values)),) = fields.items()
+    rows = [
+        getattr(types, struct)(**{name: value.format(number) for name, value in values.items()})
+        for number in range(20_000)
+    ]
+    if api == "AlterClientQuotas":
+        answer = broker.send(api, 1, entries=[types.EntryData(entity=rows, ops=[])]).entries[0]
+        assert (answer.error_code, len(answer.entity)) == (42, 20_000)
+    else:
+        answer = broker.send(api, 1, **{field: rows})
+        assert answer.error_code == 35
+    assert "name-0" in answer.error_message
+    assert len(answer.error_message) < 2_000
+    broker.state.logs.abandon()
 
 
 @pytest.mark.parametrize(("version", "session_epoch"), [(11, -1), (11, 0), (12, -1)])

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kafkaframes.broker.api import Answer
-from kafkaframes.broker.changes import once
 from kafkaframes.broker.config_values import DYNAMIC, LIST, list_of, normalized, type_of
 from kafkaframes.broker.configs import (
     BROKER,
@@ -32,7 +32,6 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode, OptionError
-from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
 
 _OPERATIONS = SET, DELETE, APPEND, SUBTRACT = tuple(range(4))
@@ -59,16 +58,10 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         change_of: makes a change of a resource's rows.
     """
     resources = request.body.resources
-    return broker.changes.run(once(lambda: _altered(request, broker, resources, change_of)))
-
-
-def _altered(
-    request: Request, broker: BrokerState, resources: list[Any], change_of: Callable[[list[Any]], Change]
-) -> Message:
-    rows = []
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     fails = any(_fails(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
-    for asked in resources:
+
+    def row(asked: Any) -> Any:
         kind, name = asked.resource_type, asked.resource_name
         code: int = ErrorCode.INVALID_REQUEST
         message: str | None = "an operation of the request is not known"
@@ -76,13 +69,25 @@ def _altered(
             message = f"{name} is named twice"
         elif not fails or kind not in _CHANGERS:  # else Kafka's controller fails, and answers -1 for all
             code, message = _change(request, broker, asked, change_of(asked.configs))
-        rows.append(
-            request.response.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=kind, resource_name=name
-            )
+        return request.response.AlterConfigsResourceResponse(
+            error_code=code, error_message=message, resource_type=kind, resource_name=name
         )
-    answer: Message = request.response(responses=rows)
-    return answer
+
+    def answer(rows: list[Any]) -> Answer:
+        if not request.body.validate_only and any(one.error_code == ErrorCode.NONE for one in rows):
+            broker.save()  # once: it is as long as all that is stored
+        whole: Answer = request.response(responses=rows)
+        return whole
+
+    return broker.changes.rows(resources, row, answer, is_change=True, size=partial(_size, broker))
+
+
+def _size(broker: BrokerState, row: Any) -> int:
+    """Return how many ordinary rows a changed resource weighs: every log that follows it is configured anew."""
+    if row.resource_type == BROKER:
+        return 1 + len(broker.topics)
+    topic = broker.topics.get(row.resource_name) if row.resource_type == TOPIC else None
+    return 1 if topic is None else 1 + len(topic.partitions)
 
 
 def _change(request: Request, broker: BrokerState, resource: Any, make: Change) -> tuple[int, str | None]:
@@ -188,7 +193,6 @@ def _change_stored(
         stored[name] = configs
         if not configs:
             del stored[name]
-        broker.save()
     return ErrorCode.NONE, None
 
 

@@ -56,6 +56,7 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
         raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
     state.configure_topic(topic, checked_topic(state.settings, topic.configs | _texts(configs)))
+    state.save()
 
 
 def node_of(state: BrokerState, node_id: int) -> Node:

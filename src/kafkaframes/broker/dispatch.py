@@ -9,10 +9,11 @@ from typing import Final, Protocol
 
 from kafkaframes.broker.access import refused
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Handler, Later
+from kafkaframes.broker.failures import shorten_texts
 from kafkaframes.broker.request import ClassOf, Request, RequestOf, Session, class_in_catalog
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
-from kafkaframes.errors import DecodeError, ErrorCode
+from kafkaframes.errors import DecodeError, EncodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header, response_header_class
 from kafkaframes.wire.primitives import Part
@@ -130,13 +131,26 @@ class Dispatcher:
         Raises:
             EncodeError: the answer cannot be written at the request's version.
         """
-        parts = answer.parts if isinstance(answer, Encoded) else answer.encode_parts(request.version)
+        parts = answer.parts if isinstance(answer, Encoded) else encode_answer(answer, request.version)
         size = _ID_BYTES + sum(map(len, parts))
         head = b""
         _, header_version = request.api.catalog.header_versions[request.version]
         if header_version:
             head = _tag_section(request.answer_tags)
         return together([_SIZE_AND_ID.pack(size + len(head), request.correlation_id), head, *parts])
+
+
+def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
+    """Encode an answer in parts; texts of errors that no string can hold are cut.
+
+    Raises:
+        EncodeError: the answer cannot be written at the version.
+    """
+    try:
+        return answer.encode_parts(version)
+    except EncodeError:
+        shorten_texts(answer)
+        return answer.encode_parts(version)
 
 
 def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:

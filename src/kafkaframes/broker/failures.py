@@ -8,6 +8,7 @@ from kafkaframes.broker.api import Answer, Later
 from kafkaframes.broker.request import Request
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
+_LONGEST_TEXT = 1_000
 _AT_CRC = 17  # a byte of the CRC in formats 2 (17 to 20); in formats 0 and 1 it is one of the timestamp or the key
 
 
@@ -84,6 +85,17 @@ class _Plain:
 
 
 _KEYS = frozenset({"name", "topic", "topic_name", "partition_index", "partition", "index", "group_id", "key", "user"})
+
+
+def shorten_texts(answer: Struct) -> None:
+    """Cut the texts of errors: one that repeats what a client sent may be longer than Kafka's strings."""
+    for info in type(answer)._fields:
+        value = getattr(answer, info.attribute)
+        if isinstance(value, str) and info.attribute.endswith("error_message") and len(value) > _LONGEST_TEXT:
+            setattr(answer, info.attribute, f"{value[:_LONGEST_TEXT]}...")
+        for inner in value if isinstance(value, list) else (value,):
+            if isinstance(inner, Struct):
+                shorten_texts(inner)
 
 
 def flip_bytes(answer: Answer) -> Answer:

@@ -15,7 +15,7 @@ from kafkaframes.storage.files.checkpoints import read_meta_properties
 # Keys that are understood beside those of settings.py.
 _OTHERS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | KEYS
 # Those that a listener, or a mechanism of one, may have for itself.
-_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?connections\.max\.reauth\.ms")
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?(connections\.max\.reauth\.ms)")
 _KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHERS
 # Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
 _TIMES = {
@@ -63,6 +63,16 @@ def read_properties(text: bytes, *, file: str) -> Properties:
 def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` has a meaning here."""
     return key in _KNOWN or key in _TIMES or _OF_LISTENER.fullmatch(key) is not None
+
+
+def general_name(key: str) -> str:
+    """Return the key without the listener, and the mechanism, that it holds for.
+
+    >>> general_name("listener.name.outside.plain.connections.max.reauth.ms"), general_name("node.id")
+    ('connections.max.reauth.ms', 'node.id')
+    """
+    found = _OF_LISTENER.fullmatch(key)
+    return key if found is None else found[1]
 
 
 def _add_time(known: dict[str, str], key: str, value: str, *, given: Iterable[str]) -> None:

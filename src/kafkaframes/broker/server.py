@@ -17,7 +17,7 @@ from itertools import count
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded, Later
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.commit import GroupCommit
-from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
+from kafkaframes.broker.dispatch import Buffers, Dispatcher, encode_answer, together
 from kafkaframes.broker.outbox import CAN_SEND_FILES, Outbox
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             later.fail(error)
         elif isinstance(answer, Message):
             message, version = answer, request.version
-            encoding = self._server.loop.run_in_executor(None, lambda: together(message.encode_parts(version)))
+            encoding = self._server.loop.run_in_executor(None, lambda: together(encode_answer(message, version)))
             encoding.add_done_callback(encoded)
         else:
             assert not isinstance(answer, Later)

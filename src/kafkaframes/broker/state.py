@@ -301,7 +301,7 @@ class BrokerState:
                 call(topic)
 
     def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
-        """Replace a topic's own settings.
+        """Replace a topic's own settings; the caller saves what several have become.
 
         Raises:
             OptionError: a value is none.
@@ -311,10 +311,12 @@ class BrokerState:
         for partition in topic.partitions:
             partition.log.configure(settings)
             self.note_settings(topic, partition)
-        self.save()
 
     def configure_broker(self, configs: dict[str, str]) -> None:
-        """Replace the settings that clients have set for the broker; topics without their own follow them."""
+        """Replace the settings that clients have set for the broker; topics without their own follow them.
+
+        The caller saves them.
+        """
         settings = self.settings
         for key in settings.dynamic - configs.keys():
             settings.given.pop(key, None)
@@ -328,7 +330,6 @@ class BrokerState:
             for partition in topic.partitions:
                 partition.log.configure(log_settings)
                 self.note_settings(topic, partition)
-        self.save()
 
     def note_settings(self, topic: Topic, partition: Partition) -> None:
         """Put the settings that handlers ask often on the partition; internal topics have one replica and need none."""

@@ -13,6 +13,7 @@ from functools import partial
 from kafkaframes.broker.config_changes import check_broker, check_group, check_metrics, checked_topic
 from kafkaframes.broker.config_values import TYPES, normalized
 from kafkaframes.broker.metadata_file import StoredMetadata
+from kafkaframes.broker.properties import general_name
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.errors import OptionError
 
@@ -26,8 +27,13 @@ def check_static(settings: BrokerSettings) -> None:
         OptionError: names the first.
     """
     for name, value in settings.given.items():
-        if name in TYPES:
-            normalized(name, value)
+        key = general_name(name)
+        if key not in TYPES:
+            continue
+        try:
+            normalized(key, value)
+        except OptionError as error:
+            raise OptionError(f"{name.removesuffix(key)}{error}") from None
 
 
 def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:

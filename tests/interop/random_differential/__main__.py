@@ -56,6 +56,7 @@ def both(against: str | None) -> Iterator[Judge]:
         broker = stack.enter_context(Broker(config=OURS, broker_release="4.3"))
         ours, theirs = ("127.0.0.1", broker.port), (host, int(port))
         judge = Judge(ours, theirs, served_by_both(ours, theirs))
+        stack.callback(judge.close)
         judge.prepare()
         yield judge
 

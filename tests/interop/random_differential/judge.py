@@ -75,6 +75,11 @@ class Judge:
             prepare(address)
         self.wait_for_kafka()
 
+    def close(self) -> None:
+        """Close the connection beside the episodes, so that a test that fails does so for a difference."""
+        if self._aside is not None:
+            self._aside.connection.close()
+
     # ------------------------------------------------------------------------------------------------ an episode
 
     def episode(

@@ -46,15 +46,14 @@ def _find_coordinator(request: _FindCoordinator, broker: BrokerState) -> Answer:
     if request.version < _FIRST_WITH_LIST:
         code, node_id, host, port = _find(request, broker, body.key)
         return request.response(error_code=code, error_message=None, node_id=node_id, host=host, port=port)
-    found = []
-    for key in body.coordinator_keys:
+
+    def row(key: str) -> kafka.FindCoordinatorResponse.Coordinator:
         code, node_id, host, port = _find(request, broker, key)
-        found.append(
-            request.response.Coordinator(
-                key=key, error_code=code, error_message=None, node_id=node_id, host=host, port=port
-            )
+        return request.response.Coordinator(
+            key=key, error_code=code, error_message=None, node_id=node_id, host=host, port=port
         )
-    return request.response(coordinators=found)
+
+    return broker.changes.rows(body.coordinator_keys, row, lambda rows: request.response(coordinators=rows))
 
 
 def _find(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int, int, str, int]:

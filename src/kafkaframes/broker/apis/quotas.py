@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 EXACT, DEFAULT, ANY = range(3)
 TYPES = ("user", "client-id", "ip")
 Entity = dict[str, str | None]
-_TYPES = ("user", "client-id", "ip")
 # Of users and clients, and of addresses; whether a value is a whole number.
 _KEYS = {
     "producer_byte_rate": True,
@@ -47,10 +46,10 @@ def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
 )
 def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
-    kinds = [one.entity_type for one in body.components]
-    code = _code(body.components)
-    if code != ErrorCode.NONE:
-        return request.response(error_code=code, error_message=f"entity types {kinds}", entries=None)
+    try:
+        _check(body.components)
+    except RefusedError as refused:
+        return request.response(error_code=refused.code, error_message=refused.reason, entries=None)
     rows = []
     for stored in broker.metadata.entities.get("quotas", []):
         entity: Entity = stored["entity"]
@@ -64,18 +63,22 @@ def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState)
     return request.response(error_message=None, entries=rows)
 
 
-def _code(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> int:
-    """Return the error of the first component that is wrong, or of two that do not go together."""
+def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> None:
+    """Refuse the first component that is wrong, or two that do not go together."""
     seen: set[str] = set()
-    for one in components:
-        if one.entity_type in ("", *seen):
-            return ErrorCode.INVALID_REQUEST
-        if one.entity_type not in TYPES:
-            return ErrorCode.UNSUPPORTED_VERSION
-        if one.match_type not in (EXACT, DEFAULT, ANY) or (one.match is None) == (one.match_type == EXACT):
-            return ErrorCode.INVALID_REQUEST
-        seen.add(one.entity_type)
-    return ErrorCode.INVALID_REQUEST if "ip" in seen and len(seen) > 1 else ErrorCode.NONE
+    for component in components:
+        kind = component.entity_type
+        if kind in ("", *seen):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"an entity type is empty, or comes twice: {kind!r}")
+        if kind not in TYPES:
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"there is no entity type {kind!r}")
+        if component.match_type not in (EXACT, DEFAULT, ANY) or (component.match is None) == (
+            component.match_type == EXACT
+        ):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} and its match of {kind}")
+        seen.add(kind)
+    if "ip" in seen and len(seen) > 1:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "an ip has no user and no client-id")
 
 
 def _matches(
@@ -164,7 +167,7 @@ def _change(
 
 def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
     """Return why an entity's quotas cannot be changed so; None if they can."""
-    if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
+    if not entity or not set(entity).issubset(TYPES) or ("ip" in entity and len(entity) > 1):
         return f"no such entity: {', '.join(entity) or 'nobody'}"
     if "ip" in entity and not _is_address(entity["ip"]):
         return f"{entity['ip']} is no address"
