@@ -26,6 +26,10 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.storage.log.lookups import find_offset
+
 from kafkaframes import build_records
 from kafkaframes.records.scan import check_crcs
 from kafkaframes.storage.files.directory import Partition
@@ -34,7 +38,7 @@ from kafkaframes.storage.files.indexes import OffsetIndex, TimeIndex, write_offs
 from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import find_offset, offset_for_timestamp
+from kafkaframes.storage.log.lookup import offset_for_timestamp
 
 START_MS = 1_760_000_000_000
 SEGMENT_BYTES = 1 << 30

@@ -13,12 +13,13 @@ import time
 from pathlib import Path
 
 from tests.storage.log.delivered import delivered_offsets
+from tests.storage.log.lookups import find_offset
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import find_offset, list_offsets, offset_for_timestamp
+from kafkaframes.storage.log.lookup import list_offsets, offset_for_timestamp
 from kafkaframes.storage.log.transactions import ISOLATIONS, transactions_of
 from kafkaframes.storage.recovery.plan import plan_recovery
 

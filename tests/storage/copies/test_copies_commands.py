@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.storage.copies.cluster import Batch, write_partition
+from tests.storage.log.lookups import find_offset
 
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.storage.copies.one_log import one_log_of
 from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import find_offset, log_end_offset
+from kafkaframes.storage.log.lookup import log_end_offset
 
 SOURCE = Path(__file__).parents[2] / "data" / "logs" / "kraft-4x-transactions"
 BATCHES = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(8)]
@@ -62,7 +63,7 @@ def test_the_view_is_a_log_directory_like_any_other(copies):
     assert partition.segments[1].path == str(copies[0] / "orders-0" / f"{15:020}.log")
     filesystem = pickle.loads(pickle.dumps(directory.filesystem))
     assert log_end_offset(filesystem, partition) == 40
-    assert find_offset(filesystem, partition, 12).header.base_offset == 10
+    assert find_offset(filesystem, partition, 12).base_offset == 10
     whole = b"".join(batch.raw() for batch in BATCHES)
     read = b"".join(filesystem.read(segment.path) for segment in partition.segments)
     assert read == whole

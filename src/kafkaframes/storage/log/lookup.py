@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP, TIME_ENTRY, TimestampOffset, read_time_index
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 
@@ -43,44 +42,12 @@ class TimedOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentBatch:
-    """The batch that holds an offset, or the first one above it.
-
-    Attributes:
-        segment: where it is.
-        header: the batch; its ``position`` is the byte in the segment.
-    """
-
-    segment: Segment
-    header: BatchHeader
-
-
-@dataclass(frozen=True, slots=True)
 class ListedOffsets:
     """What ListOffsets answers for a partition."""
 
     earliest: TimedOffset
     latest: TimedOffset
     max_timestamp: TimedOffset
-
-
-def find_offset(
-    filesystem: FileSystem, partition: Partition, offset: int, *, use_indexes: bool = True
-) -> SegmentBatch | None:
-    """Return the batch that holds ``offset``; if no batch does (compaction, a hole), the next one above.
-
-    Returns:
-        None at or above the log's end.
-
-    Raises:
-        LogDirError: a segment cannot be read.
-    """
-    for segment in partition.segments[_segment_index(partition, offset) :]:
-        with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
-            header = reader.find_batch(offset)
-            if header is not None:
-                return SegmentBatch(segment, header)
-    return None
 
 
 def log_end_offset(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> int:
