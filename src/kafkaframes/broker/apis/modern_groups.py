@@ -4,8 +4,8 @@ ShareGroupHeartbeat, ShareGroupDescribe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkaframes.broker.access import all_denied, denied, viewer_of
 from kafkaframes.broker.api import Answer, Api, Right
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     _ConsumerDescribe: TypeAlias = RequestOf[kafka.ConsumerGroupDescribeRequest, kafka.ConsumerGroupDescribeResponse]
     _ShareHeartbeat: TypeAlias = RequestOf[kafka.ShareGroupHeartbeatRequest, kafka.ShareGroupHeartbeatResponse]
     _ShareDescribe: TypeAlias = RequestOf[kafka.ShareGroupDescribeRequest, kafka.ShareGroupDescribeResponse]
+    _MemberRow: TypeAlias = kafka.ConsumerGroupDescribeResponse.Member | kafka.ShareGroupDescribeResponse.Member
+
+_GroupT = TypeVar("_GroupT", ConsumerGroup, ShareGroup)
 
 _FIRST_WITH_CLIENT_IDS = 1
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
@@ -160,16 +163,17 @@ def _beaten(request: Request, beat: Callable[[], Beaten]) -> Answer:
     ),
 )
 def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) -> Answer:
-    def member_row(group: ConsumerGroup, member: ConsumerMember) -> kafka.ConsumerGroupDescribeResponse.Member:
-        return request.response.Member(
-            **_member_fields(request, broker, member),
-            instance_id=member.instance_id,
-            subscribed_topic_regex=member.regex or "",
-            target_assignment=_assignment(request, broker, group.targets.get(member.member_id, NOTHING)),
-            member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
-        )
+    def members(group: ConsumerGroup) -> Iterator[_MemberRow]:
+        for member in tuple(group.members.values()):
+            yield request.response.Member(
+                **_member_fields(request, broker, member),
+                instance_id=member.instance_id,
+                subscribed_topic_regex=member.regex or "",
+                target_assignment=_assignment(request, broker, group.targets.get(member.member_id, NOTHING)),
+                member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+            )
 
-    return _descriptions(request, broker, broker.groups.consumer_group, member_row)
+    return _descriptions(request, broker, broker.groups.consumer_group, members)
 
 
 @Api(
@@ -185,20 +189,24 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
 def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
 
-    def member_row(_: ShareGroup, member: ShareMember) -> kafka.ShareGroupDescribeResponse.Member:
-        return request.response.Member(**_member_fields(request, broker, member))
+    def members(group: ShareGroup) -> Iterator[_MemberRow]:
+        for member in tuple(group.members.values()):
+            yield request.response.Member(**_member_fields(request, broker, member))
 
-    return _descriptions(request, broker, broker.groups.share_group, member_row)
+    return _descriptions(request, broker, broker.groups.share_group, members)
 
 
 def _descriptions(
-    request: Request, broker: BrokerState, find: Callable[[str], Any], member_row: Callable[[Any, Any], Any]
+    request: Request,
+    broker: BrokerState,
+    find: Callable[[str], _GroupT],
+    members_of: Callable[[_GroupT], Iterator[_MemberRow]],
 ) -> Answer:
     """Describe each group of a request, with turns for others where there are many groups or members.
 
     Args:
         find: returns a group by its name.
-        member_row: makes the row of a group's member.
+        members_of: yields the rows of a group's members.
     """
     row = request.response.DescribedGroup
 
@@ -211,8 +219,8 @@ def _descriptions(
         except RefusedError as error:
             return row(group_id=name, error_code=error.code, error_message=error.reason)
         members = []
-        for number, member in enumerate(tuple(group.members.values()), 1):
-            members.append(member_row(group, member))
+        for number, member in enumerate(members_of(group), 1):
+            members.append(member)
             if number % ROWS_OF_A_TURN == 0:
                 yield
         code = all_denied(request, broker.access, "TOPIC", _topics_of(broker, members))
@@ -262,7 +270,7 @@ def _assignment(request: Request, broker: BrokerState, assigned: Assigned) -> An
     return request.response.Assignment(topic_partitions=rows)
 
 
-def _topics_of(broker: BrokerState, members: list[Any]) -> set[str]:
+def _topics_of(broker: BrokerState, members: list[_MemberRow]) -> set[str]:
     """Return the topics that members of an answer have, are to have, or subscribe to; none that there is not."""
     names = {name for member in members for name in member.subscribed_topic_names if name in broker.topics}
     for member in members:
