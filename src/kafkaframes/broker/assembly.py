@@ -24,7 +24,7 @@ from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import DELETING, LOG, MEMORY, BrokerState, id_of_text, text_of_id
 from kafkaframes.broker.stored_settings import check_static, leave_out_unreadable
 from kafkaframes.broker.table import all_apis
-from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.broker.topics import Partition, Replicas, Topic
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.copies.decisions import MERGE
 from kafkaframes.storage.copies.served import Served
@@ -258,7 +258,8 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
             _check_missing(logs, name, missing, is_ours=is_ours)
         text = known.topic_id if known is not None else _topic_id(logs, keys)
         topic = Topic(name, id_of_text(text) if text else state.new_id(), dict(known.configs) if known else {})
-        topic.partitions += [_adopted(state, logs, topic, index) for index in range(count)]
+        replicas = _replicas(state, name, count, known)
+        topic.partitions += [_adopted(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
         known_count = known.partitions if known is not None and is_ours else 0
         for index in missing:
             if state.is_read_only and (index >= known_count or logs.has_lost(TopicPartition(name, index))):
@@ -267,11 +268,22 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
         state.topics_by_id[topic.topic_id] = topic
 
 
-def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int) -> Partition:
+def _replicas(state: BrokerState, name: str, count: int, known: StoredTopic | None) -> Replicas:
+    """Return the replicas of a topic's partitions: as they are stored, as far as those nodes are there."""
+    stored = known.replicas if known is not None else []
+    factor = min(map(len, stored), default=state.default_factor)
+    replicas = list(state.assignment(name, count, max(factor, 1)))
+    for index, nodes in enumerate(stored[:count]):
+        if state.nodes.are_replicas(nodes):
+            replicas[index] = tuple(nodes)
+    return replicas
+
+
+def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
     """Return a partition with its log; where there is none, with a new one."""
     key = TopicPartition(topic.name, index)
     log = logs.logs.get(key) or logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=state.clock.now_ms)
     log.update_high_watermark(log.log_end_offset)
-    partition = Partition(key, log, state.nodes.leader_of(topic.name, index), max(log.leader_epochs.latest, 0))
+    partition = Partition(key, log, replicas, leader_epoch=max(log.leader_epochs.latest, 0))
     state.note_settings(topic, partition)
     return partition

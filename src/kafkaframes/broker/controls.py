@@ -92,19 +92,6 @@ def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> N
     state.nodes.coordinators[_KINDS[kind], key] = node_id
 
 
-def stop_leading(state: BrokerState, node_id: int) -> None:
-    """Take a node out: what it led goes to the others, or is led by nobody until it is back.
-
-    Raises:
-        OptionError: there is no such node.
-    """
-    node_of(state, node_id).is_up = False
-    others = state.nodes.ids
-    for place, partition in enumerate(one for one in state.partitions() if one.leader_id == node_id):
-        if others:
-            state.move_leader(partition, others[place % len(others)])
-
-
 def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:
     """Cut a partition's log as an unclean election does, in a new leader epoch.
 

@@ -56,12 +56,13 @@ def led_here(
 ) -> tuple[Partition | None, int]:
     """Return a partition of a topic that the node of this connection leads, or None and an error code.
 
-    With ``or_follower`` any node will do: it serves a partition to consumers (KIP-392).
+    With ``or_follower`` any node that has a replica will do (KIP-392).
     """
     partition = topic.partition(index)
     if partition is None:
         return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.leader_id != request.session.node_id and not or_follower:
+    node_id = request.session.node_id
+    if partition.leader_id != node_id and not (or_follower and node_id in partition.replicas):
         return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     code = epoch_code(partition, current_leader_epoch)
     return (None, code) if code else (partition, ErrorCode.NONE)

@@ -16,6 +16,7 @@ from kafkaframes.broker.clock import BrokerClock, Clock
 from kafkaframes.broker.controls import append_records
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
+from kafkaframes.broker.elections import node_down, node_up
 from kafkaframes.broker.faults import Faults, Rule
 from kafkaframes.broker.inspection import (
     GroupInfo,
@@ -63,6 +64,11 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 
+def _defaults_of(nodes: int) -> dict[str, str]:
+    """Return the settings of several nodes that are not Kafka's: a node that goes down takes no topic along."""
+    return {"default.replication.factor": str(nodes)} if nodes > 1 else {}
+
+
 class Broker:
     """One embedded broker: ``with Broker() as b: ...``, or ``async with``.
 
@@ -82,9 +88,9 @@ class Broker:
         replicas: of several copies of a partition: ``merge`` them, as ``read_records`` does, or refuse them (``all``).
         storage: options of the stores that ``serve`` names (fsspec's; ``key_files`` of encrypted segments).
         adopt: take a ``data_dir`` that another broker has made.
-        nodes: how many virtual nodes.
-        racks: of the nodes, in order (``broker.rack``): each serves all partitions to consumers, and a leader sends
-            those with ``client.rack`` to a node of their rack (KIP-392). Empty: consumers read from leaders.
+        nodes: how many virtual nodes. Topics have a replica on each of them, unless a replication factor is given.
+        racks: of the nodes, in order (``broker.rack``): replicas serve consumers, and a leader sends those with
+            ``client.rack`` to a replica in their rack (KIP-392). Empty: consumers read from leaders.
         config: settings under Kafka's names (``num.partitions``).
         kafka_defaults: Kafka's defaults for the settings that are others here so that tests do not wait.
         clock: the broker's time; one of its own by default, which a test can ``advance``.
@@ -131,7 +137,7 @@ class Broker:
             raise OptionError("broker_release serves exactly what a release does: no specs beside it")
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
-        defaults = KAFKA_DEFAULTS if kafka_defaults else {}
+        defaults = KAFKA_DEFAULTS if kafka_defaults else _defaults_of(nodes)
         given = {key: controls.text_of(value) for key, value in (config or {}).items()}
         self._settings = BrokerSettings({**defaults, **given})
         first = self._settings.number("node.id")
@@ -143,7 +149,7 @@ class Broker:
         self._snapshot: Snapshot | None = None
         security = security or Security()
         self._ports = Ports(
-            checked_listeners(listeners, security, host),
+            checked_listeners(listeners, security, host, nodes),
             self._nodes,
             security,
             listeners[0].port if listeners else port,
@@ -216,12 +222,21 @@ class Broker:
         finally:
             self._loop.end()
 
-    def kill(self) -> None:
+    def kill(self, *, node: int | None = None) -> None:
         """Stop as a crash does: connections break, nothing is flushed, no marker is written.
 
         Its ports are kept for it, until it is started again, or stopped.
+
+        Args:
+            node: only this virtual node, as :meth:`stop_node`: there is one log, which the other nodes go on with.
+
+        Raises:
+            OptionError: there is no such node.
         """
-        self._stop(flushes=False)
+        if node is None:
+            self._stop(flushes=False)
+        else:
+            self.stop_node(node)
 
     def restart(self) -> Self:
         """Stop it if it runs, and start it again on the same ports, which nobody else is given meanwhile."""
@@ -521,16 +536,16 @@ class Broker:
         self.call(lambda state: controls.move_coordinator(state, key, node_id, kind))
 
     def stop_node(self, node_id: int) -> None:
-        """Take a virtual node down: its connections break, its port is closed, what it led goes to the others.
+        """Take a virtual node down: its connections break, its port is closed, what it led goes to other replicas.
 
-        With no other node up, its partitions have no leader until it is back.
+        A partition of which no other replica is up and in sync has no leader until the node is back.
 
         Raises:
             OptionError: there is no such node.
         """
 
         def stop(state: BrokerState) -> None:
-            controls.stop_leading(state, node_id)
+            node_down(state, controls.node_of(state, node_id).node_id)
             assert self._server is not None
             self._server.stop_listening(node_id)
 
@@ -540,7 +555,7 @@ class Broker:
             self._ports.hold(node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Bring a virtual node back, on its port; it leads again what is moved to it.
+        """Bring a virtual node back, on its port; it leads again what a preferred election, or a test, moves to it.
 
         Raises:
             OptionError: there is no such node, or the broker does not run in a thread of its own.
@@ -550,7 +565,7 @@ class Broker:
         node = self.call(lambda state: controls.node_of(state, node_id))
         if not node.is_up and self._server is not None:
             self._loop.call(self._ports.open(self._server, node))
-            self.call(lambda state: setattr(node, "is_up", True))
+            self.call(lambda state: node_up(state, node_id))
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Cut a partition's log as an unclean election does: what follows ``offset`` is lost, in a new leader epoch.

@@ -148,7 +148,7 @@ _CREDENTIAL = _object(
 )
 _TOPIC = _object(
     {"topic_id": _topic_id, "partitions": _number(0, MOST_PARTITIONS)},
-    optional={"configs": _CONFIGS},
+    optional={"configs": _CONFIGS, "replicas": _list(_list(_number(0, _LARGEST_INT32)))},
 )
 # Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.
 _ACL = _row(_SMALL, _text, _SMALL, _text, _text, _SMALL, _SMALL)
@@ -183,11 +183,16 @@ PRODUCER_ID_BLOCK = 1_000
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic in the file."""
+    """A topic in the file.
+
+    Attributes:
+        replicas: the nodes of each partition, the preferred leader first; none where the broker has one node.
+    """
 
     topic_id: str
     partitions: int
     configs: dict[str, str] = field(default_factory=dict)
+    replicas: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -232,7 +237,11 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
     Raises:
         StorageError: the disk fails.
     """
-    values = vars_of(metadata) | {"topics": {name: vars_of(topic) for name, topic in metadata.topics.items()}}
+    topics = {name: vars_of(topic) for name, topic in metadata.topics.items()}
+    for topic in topics.values():
+        if not topic["replicas"]:  # most brokers have one node
+            del topic["replicas"]
+    values = vars_of(metadata) | {"topics": topics}
     raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # with an indent it takes ten times as long
     keep_file(disk, join(directory, FILE_NAME), raw, is_private=True)
 

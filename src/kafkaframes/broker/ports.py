@@ -6,6 +6,7 @@ import contextlib
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
@@ -48,17 +49,24 @@ class HeldPorts:
 
 
 def checked_listeners(
-    listeners: Sequence[ListenerOptions], security: Security, host: str
+    listeners: Sequence[ListenerOptions], security: Security, host: str, nodes: int
 ) -> tuple[ListenerOptions, ...]:
     """Return the listeners; by default one, secured as ``security`` says.
 
     Raises:
-        OptionError: two of a name, or one that needs TLS without a certificate.
+        OptionError: two of a name, one that needs TLS without a certificate, or ports of further nodes that are
+            another listener's.
     """
     if len({one.name for one in listeners}) < len(listeners):
         raise OptionError("each listener has a name of its own")
     if any(one.needs_tls for one in listeners) and security.tls is None:
         raise OptionError("a listener of SSL needs security with a certificate")
+    for one, other in pairwise(sorted((one for one in listeners if one.port), key=lambda one: one.port)):
+        if one.port + nodes > other.port:
+            raise OptionError(
+                f"listeners {one.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
+                f" {nodes} are needed from {one.port} on, before {other.port}"
+            )
     return tuple(listeners) or (ListenerOptions(protocol=security.listener_name, host=host),)
 
 

@@ -145,8 +145,9 @@ def _append(broker: BrokerState, partition: Partition, sent: Produced, *, acks: 
     log = partition.log
     if log.is_closed:
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
-    if acks == ALL_REPLICAS and partition.min_insync_replicas > 1:
-        return refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {partition.min_insync_replicas}")
+    if acks == ALL_REPLICAS and partition.is_under_min_isr:
+        reason = f"min.insync.replicas is {partition.min_insync_replicas}, in sync are {len(partition.in_sync)}"
+        return refused(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
         return refused(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
     try:

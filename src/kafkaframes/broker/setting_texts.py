@@ -32,7 +32,7 @@ _OF_TOPICS: Mapping[str, str] = {
     "message.timestamp.type": "Whose time records have: the client's (CreateTime) or the broker's (LogAppendTime).",
     "min.cleanable.dirty.ratio": "How much of a log has to be new before it is compacted, as a ratio of its bytes.",
     "min.compaction.lag.ms": "For how many milliseconds a record is not compacted.",
-    "min.insync.replicas": "Kept without effect: there is one replica here.",
+    "min.insync.replicas": "How many replicas have to be in sync for a write with acks=all.",
     "preallocate": "Kept without effect: segments grow as they are written.",
     "remote.storage.enable": "Kept without effect: there is no tiered storage here.",
     "retention.bytes": "How large a partition grows before its oldest segments go, in bytes; -1: without limit.",
@@ -41,7 +41,7 @@ _OF_TOPICS: Mapping[str, str] = {
     "segment.index.bytes": "How large an index file grows before the next segment is begun, in bytes.",
     "segment.jitter.ms": "Kept without effect: all segments are rolled after the same time.",
     "segment.ms": "After how many milliseconds the next segment is begun, however small this one is.",
-    "unclean.leader.election.enable": "Kept without effect: there is one replica here.",
+    "unclean.leader.election.enable": "Whether a replica may lead that was down when the last one in sync went down.",
 }
 _OF_BROKERS: Mapping[str, str] = {
     "advertised.listeners": "The addresses that clients get.",

@@ -29,6 +29,7 @@ from kafkaframes.broker.topics import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
     Partition,
+    Replicas,
     Topic,
 )
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
@@ -171,18 +172,28 @@ class BrokerState:
         for topic in self.topics.values():
             yield from topic.partitions
 
+    def assignment(self, name: str, count: int, factor: int, *, first: int = 0) -> Replicas:
+        """Return the replicas of the partitions of a topic, from number ``first`` on, ``count`` of them."""
+        return [self.nodes.replicas_for(name, index, factor) for index in range(first, first + count)]
+
+    @property
+    def default_factor(self) -> int:
+        """``default.replication.factor``, as far as there are nodes for it."""
+        return min(self.settings.number("default.replication.factor"), len(self.nodes.by_id))
+
     def create_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
-        """Make a topic; the caller has checked that there is none and that its settings are right.
+        """Make a topic of the default replication factor; the caller has checked its settings, and that there is none.
 
         Raises:
             OptionError: a name or a setting that Kafka refuses.
             StorageError: the disk fails.
         """
-        topic = finished(self.making_topic(name, partitions, configs))
+        replicas = self.assignment(name, partitions, self.default_factor)
+        topic = finished(self.making_topic(name, replicas, configs))
         self.keep([topic])
         return topic
 
-    def making_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Steps[Topic]:
+    def making_topic(self, name: str, replicas: Replicas, configs: dict[str, str] | None = None) -> Steps[Topic]:
         """Make the logs of a topic, a partition at a step; it is there once it is kept (:meth:`keep`).
 
         A failure leaves a topic with those that were made.
@@ -193,7 +204,7 @@ class BrokerState:
         topic = Topic(name, self.new_id(), dict(configs or {}))
         self.settings.log_settings(topic.configs)  # refuses before anything is made
         try:
-            yield from self.adding_partitions(topic, partitions)
+            yield from self.adding_partitions(topic, replicas)
         except KafkaframesError:
             if topic.partitions:
                 self._show(topic)
@@ -232,24 +243,16 @@ class BrokerState:
         finally:
             del self.in_change[topic.name]
 
-    def _create_partition(self, topic: Topic, index: int) -> Partition:
+    def _create_partition(self, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
         key = TopicPartition(topic.name, index)
         log = self.logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=self.clock.now_ms)
-        partition = Partition(key, log, leader_id=self.nodes.leader_of(topic.name, index))
+        partition = Partition(key, log, replicas)
+        self.nodes.let_lead(partition)
         self.note_settings(topic, partition)
         return partition
 
-    def add_partitions(self, topic: Topic, count: int) -> None:
-        """Give a topic more partitions, ``count`` in all.
-
-        Raises:
-            StorageError: the disk fails.
-        """
-        finished(self.adding_partitions(topic, count))
-        self.save()
-
-    def adding_partitions(self, topic: Topic, count: int) -> Steps[None]:
-        """Do as :meth:`add_partitions`, a partition at a step; the new ones are seen when all of them are there.
+    def adding_partitions(self, topic: Topic, replicas: Replicas) -> Steps[None]:
+        """Give a topic more partitions, one at a step; they are seen when all of them are there.
 
         A failure leaves the topic with those that were made. The caller saves what several topics have become.
 
@@ -259,10 +262,10 @@ class BrokerState:
         made: list[Partition] = []
         with self._changing(topic):
             try:
-                for index in range(len(topic.partitions), count):
+                for index, of_partition in enumerate(replicas, len(topic.partitions)):
                     if made:
                         yield
-                    made.append(self._create_partition(topic, index))
+                    made.append(self._create_partition(topic, index, of_partition))
             finally:
                 topic.partitions += made
                 self.topics_version += 1
@@ -363,7 +366,8 @@ class BrokerState:
         return name in INTERNAL_TOPICS
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
-        """Let another node lead a partition, in a new leader epoch."""
+        """Let another node lead a partition, in a new leader epoch; one without a replica gets the leader's."""
+        partition.take_in(node_id)
         partition.leader_id = node_id
         partition.leader_epoch += 1
         partition.notify()
@@ -449,11 +453,15 @@ class BrokerState:
             return
         self.is_unsaved = True
         self.metadata.topics = {
-            name: StoredTopic(text_of_id(topic.topic_id), len(topic.partitions), topic.configs)
+            name: StoredTopic(text_of_id(topic.topic_id), len(topic.partitions), topic.configs, self._replicas(topic))
             for name, topic in self.topics.items()
         }
         write_metadata(self.logs.disk, self.logs.path, self.metadata)
         self.is_unsaved = False
+
+    def _replicas(self, topic: Topic) -> list[list[int]]:
+        """Return the replicas of a topic's partitions as they are stored: not at all, where there is one node."""
+        return [list(one.replicas) for one in topic.partitions] if len(self.nodes.by_id) > 1 else []
 
     def _save_or_later(self) -> None:
         """Write what is kept beside the logs; where there is no space, maintenance does it when there is."""

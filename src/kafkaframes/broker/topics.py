@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from kafkaframes.storage.partition.epochs import UNDEFINED, EpochEnd
 GROUP_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
+Replicas = Sequence[tuple[int, ...]]  # nodes of each of some partitions, the preferred leader first
 INTERNAL_TOPICS = (GROUP_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 
 
@@ -22,22 +23,42 @@ class Partition:
 
     Attributes:
         log: its log.
-        leader_id: the node that leads it.
+        replicas: the nodes that have it, the preferred leader first; all of them on the one log.
+        in_sync: those of them that were up with a leader (ISR); the last one stays.
+        leader_id: the node that leads it, if it is up.
         leader_epoch: grows with each change of leader; written into batches of format 2.
         waiting: called when something was appended, its last stable offset moved, or it went.
         is_offline: deleted, or its disk has failed.
-        min_insync_replicas: ``min.insync.replicas``; more than the one that there is refuses acks=all, as in Kafka.
+        min_insync_replicas: ``min.insync.replicas``; with fewer in sync, acks=all is refused, unless all replicas are.
         may_down_convert: ``message.downconversion.enable``.
     """
 
     topic_partition: TopicPartition
     log: PartitionLog
-    leader_id: int = 1
+    replicas: tuple[int, ...] = (1,)
+    in_sync: tuple[int, ...] = field(init=False)
+    leader_id: int = field(init=False)
     leader_epoch: int = 0
     waiting: dict[object, Callable[[], None]] = field(default_factory=dict)
     is_offline: bool = False
     min_insync_replicas: int = 1
     may_down_convert: bool = True
+
+    def __post_init__(self) -> None:
+        """Begin with every replica in sync, led by the preferred one."""
+        self.in_sync, self.leader_id = self.replicas, self.replicas[0]
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether acks=all is refused; all replicas are enough, where there are fewer than the minimum."""
+        return len(self.in_sync) < min(self.min_insync_replicas, len(self.replicas))
+
+    def take_in(self, node_id: int) -> None:
+        """Let a node have a replica in sync; one that has none gets the leader's."""
+        if node_id not in self.replicas:
+            self.replicas = tuple(node_id if one == self.leader_id else one for one in self.replicas)
+            self.in_sync = tuple(one for one in self.in_sync if one in self.replicas)
+        self.in_sync = tuple(one for one in self.replicas if one == node_id or one in self.in_sync)
 
     @property
     def index(self) -> int:

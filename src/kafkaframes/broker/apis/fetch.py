@@ -184,7 +184,7 @@ class Fetch:
         """Return the node that a leader sends a consumer to; a follower sends nobody."""
         if partition.leader_id != self._request.session.node_id:
             return None
-        return self._broker.nodes.preferred_replica(partition.leader_id, self._request.body.rack_id)
+        return self._broker.nodes.read_replica(partition, self._request.body.rack_id)
 
     def _row(self, index: int, read: Read, partition: Partition | None) -> kafka.FetchResponse.PartitionData:
         types = self._request.response

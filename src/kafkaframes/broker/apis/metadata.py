@@ -11,7 +11,7 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.topics import Topic
+from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
@@ -89,7 +89,8 @@ def _making(broker: BrokerState, name: str, failed: dict[str, int]) -> Steps[Top
     try:
         if broker.is_internal(name):
             return broker.create_internal(name)
-        return (yield from broker.making_topic(name, broker.settings.number("num.partitions")))
+        replicas = broker.assignment(name, broker.settings.number("num.partitions"), broker.default_factor)
+        return (yield from broker.making_topic(name, replicas))
     except KafkaframesError as error:
         failed[name] = code_of(error)
         return None
@@ -187,22 +188,8 @@ def _missing(
 
 def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.MetadataResponse.MetadataResponseTopic:
     """Return a topic as Metadata answers it."""
-    up = set(broker.nodes.ids)
-    partitions = []
-    for one in topic.partitions:
-        replicas = broker.nodes.replicas_of(one.leader_id)
-        is_led = one.leader_id in up and not one.is_offline
-        partitions.append(
-            request.response.MetadataResponsePartition(
-                error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=one.index,
-                leader_id=one.leader_id if is_led else -1,
-                leader_epoch=one.leader_epoch,
-                replica_nodes=replicas,
-                isr_nodes=[number for number in replicas if number in up] if is_led else [],
-                offline_replicas=[number for number in replicas if number not in up] if is_led else replicas,
-            )
-        )
+    up, row = set(broker.nodes.ids), request.response.MetadataResponsePartition
+    partitions = [row(**_state_of(one, up)) for one in topic.partitions]
     return request.response.MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
     )
@@ -278,17 +265,20 @@ def _int32(value: int) -> int:
 def _partition(
     request: _DescribeTopicPartitions, broker: BrokerState, topic: Topic, index: int
 ) -> kafka.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
-    one = topic.partitions[index]
-    is_led = one.leader_id in broker.nodes.ids
-    replicas = [one.leader_id]
     return request.response.DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=index,
-        leader_id=one.leader_id if is_led else -1,
-        leader_epoch=one.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=replicas if is_led else [],
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[] if is_led else replicas,
+        **_state_of(topic.partitions[index], set(broker.nodes.ids)), eligible_leader_replicas=[], last_known_elr=[]
     )
+
+
+def _state_of(partition: Partition, up: set[int]) -> dict[str, Any]:
+    """Return the fields that Metadata and DescribeTopicPartitions share; ``up`` has the nodes that are."""
+    is_led = partition.leader_id in up and not partition.is_offline
+    return {
+        "error_code": ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": partition.index,
+        "leader_id": partition.leader_id if is_led else -1,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.in_sync),
+        "offline_replicas": [one for one in partition.replicas if one not in up or partition.is_offline],
+    }

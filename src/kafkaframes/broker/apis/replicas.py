@@ -4,10 +4,11 @@ ListPartitionReassignments, AlterReplicaLogDirs, DescribeLogDirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.elections import elect
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     _DescribeLogDirs: TypeAlias = RequestOf[kafka.DescribeLogDirsRequest, kafka.DescribeLogDirsResponse]
 
 _PREFERRED, _UNCLEAN = 0, 1
+_REASONS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
+    ErrorCode.ELECTION_NOT_NEEDED: "the replica leads already",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is down",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is up",
+}
 # The directory of a partition on its way is its name, an id and "-future".
 _LONGEST_FUTURE = len(".") + 32 + len("-future")
 _LONGEST_NAME = 255
@@ -47,7 +54,7 @@ def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
 @Api(
     name="ElectLeaders",
     tier="T3",
-    behaviour="Each partition has one replica: no election is needed, or its node is down.",
+    behaviour="The preferred leader, or with an unclean election any replica that is up, leads at once.",
     notes={
         "v0": "preferred elections only",
         "v1+": "unclean ones, and an error of its own",
@@ -61,27 +68,29 @@ def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
         return request.response()
     if body.election_type not in (_PREFERRED, _UNCLEAN):
         return _refuse_elections(request, ErrorCode.INVALID_REQUEST)
+    is_unclean = body.election_type == _UNCLEAN
+    wanted: Iterable[tuple[str, Iterable[int]]]
+    if body.topic_partitions is None:
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in broker.topics.values()]
+    else:
+        wanted = [(one.topic, one.partitions) for one in body.topic_partitions]
     results = []
-    if body.topic_partitions is None:  # Kafka names every topic, and no partition that needed no election
-        every = [request.response.ReplicaElectionResult(topic=name) for name in broker.topics]
-        return request.response(replica_election_results=every)
-    for asked in body.topic_partitions:
-        rows: list[Any] = [_row(request, broker, asked.topic, index) for index in asked.partitions]
-        results.append(request.response.ReplicaElectionResult(topic=asked.topic, partition_result=rows))
+    for topic, indexes in wanted:
+        rows: list[Any] = [_row(request, broker, topic, index, is_unclean=is_unclean) for index in indexes]
+        if body.topic_partitions is None:  # Kafka names every topic then, and no partition that needed no election
+            rows = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results.append(request.response.ReplicaElectionResult(topic=topic, partition_result=rows))
     return request.response(replica_election_results=results)
 
 
 def _row(
-    request: _ElectLeaders, broker: BrokerState, topic: str, index: int
+    request: _ElectLeaders, broker: BrokerState, topic: str, index: int, *, is_unclean: bool
 ) -> kafka.ElectLeadersResponse.PartitionResult:
     partition = broker.partition(topic, index)
-    code, message = ErrorCode.ELECTION_NOT_NEEDED, "the replica leads already"
-    if partition is None:
-        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
-    elif partition.leader_id not in broker.nodes.ids:
-        is_preferred, message = request.body.election_type == _PREFERRED, "the node is down"
-        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    return request.response.PartitionResult(partition_id=index, error_code=code, error_message=message)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition is not None:
+        code = elect(broker, partition, is_unclean=is_unclean)
+    return request.response.PartitionResult(partition_id=index, error_code=code, error_message=_REASONS.get(code))
 
 
 def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
@@ -91,13 +100,16 @@ def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
 @Api(
     name="AlterPartitionReassignments",
     tier="T3",
-    behaviour="A partition moves to the first node of the list at once; there is nothing to copy.",
-    gaps=("replicas beside the first are nominal", "no move is ever under way, so none can be cancelled"),
+    behaviour="A partition has its new replicas at once, as there is nothing to copy; its leader stays if it is among "
+    "them.",
+    gaps=("no move is ever under way, so none can be cancelled",),
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse_moves,
 )
 def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker: BrokerState) -> Answer:
-    return _moved(request, ErrorCode.NONE, lambda topic, one: _move(broker, topic, one.partition_index, one.replicas))
+    answer = _moved(request, ErrorCode.NONE, lambda topic, one: _move(broker, topic, one.partition_index, one.replicas))
+    broker.save()
+    return answer
 
 
 def _moved(
@@ -124,10 +136,14 @@ def _move(broker: BrokerState, topic: str, index: int, replicas: list[int] | Non
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
     if replicas is None:
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no move is under way"
-    if not replicas or not set(replicas).issubset(broker.nodes.by_id) or len(set(replicas)) < len(replicas):
+    if not broker.nodes.are_replicas(replicas):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {list(replicas)}"
-    if partition.leader_id not in replicas:
-        broker.move_leader(partition, replicas[0])
+    led_by, partition.replicas = partition.leader_id, tuple(replicas)
+    broker.nodes.let_lead(partition)
+    if led_by in partition.in_sync:
+        partition.leader_id = led_by
+    else:
+        broker.move_leader(partition, partition.leader_id)
     return ErrorCode.NONE, None
 
 
@@ -188,7 +204,7 @@ def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int]
 @Api(
     name="DescribeLogDirs",
     tier="T3",
-    behaviour="The one log directory, with the size of each partition.",
+    behaviour="The one log directory, with the size of each partition of which the node has a replica.",
     notes={
         "v3+": "an error of its own",
         "v4+": "the size of the disk and what is free of it; -1 in memory",
@@ -205,7 +221,7 @@ def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer
         rows: list[Any] = [
             types.DescribeLogDirsPartition(partition_index=one.index, partition_size=one.log.size_bytes)
             for one in topic.partitions
-            if wanted is None or (topic.name, one.index) in wanted
+            if (wanted is None or (topic.name, one.index) in wanted) and request.session.node_id in one.replicas
         ]
         if rows:
             topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))

@@ -14,7 +14,7 @@ from kafkaframes.broker.config_changes import checked_topic
 from kafkaframes.broker.configs import topic_rows
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.topics import Topic
+from kafkaframes.broker.topics import Replicas, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, code_of
 from kafkaframes.storage.files.names import check_topic
 
@@ -54,7 +54,7 @@ class _Batch:
         "v5+": "partitions and settings are answered (KIP-525); -1 stands for the defaults",
         "v7+": "the topic's id",
     },
-    gaps=("replicas are nominal: a manual assignment chooses the leader only",),
+    gaps=("replicas share one log: they are in sync as long as their nodes are up",),
     rights=(
         Right("CREATE", "TOPIC", each="each topic", or_cluster="CREATE"),
         Right("DESCRIBE_CONFIGS", "TOPIC", each="the settings in the answer, v5+"),
@@ -105,16 +105,13 @@ def _create(
 ) -> Steps[None]:
     _check(request, broker, asked.name, batch)
     configs = _configs(broker, asked)
-    leaders = _leaders(broker, asked)
-    count = len(leaders) or _count(broker, asked)
+    replicas = _assigned(broker, asked) or broker.assignment(asked.name, *_counts(broker, asked))
     if not request.body.validate_only:
-        topic = yield from broker.making_topic(asked.name, count, configs)
-        for partition, leader in zip(topic.partitions, leaders, strict=False):
-            partition.leader_id = leader
+        topic = yield from broker.making_topic(asked.name, replicas, configs)
         row.topic_id = topic.topic_id
         batch.made[asked.name] = topic
         batch.metrics_names[_metrics_name(asked.name)] = asked.name
-    _describe(request, broker, row, count, configs)
+    _describe(request, broker, row, replicas, configs)
 
 
 def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
@@ -127,9 +124,9 @@ def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     return checked_topic(broker.settings, {config.name: config.value for config in topic.configs})
 
 
-def _count(broker: BrokerState, topic: Any) -> int:
-    """Return how many partitions a topic gets without a manual assignment."""
-    factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.ids)
+def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
+    """Return how many partitions a topic gets without a manual assignment, and how many replicas each has."""
+    factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.by_id)
     if factor != _DEFAULT and factor < 1:
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
     if count == _DEFAULT:
@@ -141,7 +138,7 @@ def _count(broker: BrokerState, topic: Any) -> int:
     if factor > nodes:
         reason = f"the replication factor is {nodes} at most, the number of nodes, not {factor}"
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-    return int(count)
+    return int(count), broker.default_factor if factor == _DEFAULT else int(factor)
 
 
 def _check(request: _CreateTopics, broker: BrokerState, name: str, batch: _Batch) -> None:
@@ -166,8 +163,8 @@ def _metrics_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _leaders(broker: BrokerState, asked: Any) -> list[int]:
-    """Return the leader of each partition of a manual assignment."""
+def _assigned(broker: BrokerState, asked: Any) -> Replicas:
+    """Return the replicas of each partition of a manual assignment."""
     if not asked.assignments:
         return []
     if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
@@ -177,19 +174,21 @@ def _leaders(broker: BrokerState, asked: Any) -> list[int]:
     rows = {one.partition_index: one.broker_ids for one in asked.assignments}
     if sorted(rows) != list(range(len(asked.assignments))):
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
-    known = set(broker.nodes.by_id)
-    for index, ids in rows.items():
-        if not ids or not known.issuperset(ids) or len(set(ids)) < len(ids):
+    replicas = [tuple(rows[index]) for index in range(len(rows))]
+    for index, ids in enumerate(replicas):
+        if not broker.nodes.are_replicas(ids) or len(ids) != len(replicas[0]):
             raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned to {list(ids)}")
-    return [rows[index][0] for index in range(len(rows))]
+    return replicas
 
 
-def _describe(request: _CreateTopics, broker: BrokerState, row: Any, count: int, configs: dict[str, str]) -> None:
+def _describe(
+    request: _CreateTopics, broker: BrokerState, row: Any, replicas: Replicas, configs: dict[str, str]
+) -> None:
     row.topic_config_error_code = denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
     if row.topic_config_error_code != ErrorCode.NONE:
         row.configs = []
         return
-    row.num_partitions, row.replication_factor = count, 1
+    row.num_partitions, row.replication_factor = len(replicas), len(replicas[0])
     row.configs = [
         request.response.CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.source)
         for one in topic_rows(broker.settings, configs)
@@ -200,7 +199,6 @@ def _describe(request: _CreateTopics, broker: BrokerState, row: Any, count: int,
     name="CreatePartitions",
     tier="T3",
     behaviour="Gives a topic more partitions, there when the answer is sent.",
-    gaps=("an assignment chooses the leader only",),
     rights=(Right("ALTER", "TOPIC", each="each topic"),),
 )
 def _create_partitions(request: _CreatePartitions, broker: BrokerState) -> Answer:
@@ -243,17 +241,19 @@ def _add(request: _CreatePartitions, broker: BrokerState, asked: Any) -> Steps[t
     new = asked.assignments
     if new is not None and len(new) != asked.count - have:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(new)} assignments for {asked.count - have} new partitions"
-    if any(len(one.broker_ids) != 1 or one.broker_ids[0] not in broker.nodes.by_id for one in new or ()):
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition has one replica, on a node that there is"
+    factor = len(topic.partitions[0].replicas) if have else broker.default_factor
+    replicas = broker.assignment(asked.name, asked.count - have, factor, first=have)
+    if new is not None:
+        replicas = [tuple(one.broker_ids) for one in new]
+    if any(len(ids) != factor or not broker.nodes.are_replicas(ids) for ids in replicas):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition has {factor} replicas, on nodes that there are"
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     if not request.body.validate_only:
         try:
-            yield from broker.adding_partitions(topic, asked.count)
+            yield from broker.adding_partitions(topic, replicas)
         except KafkaframesError as error:
             return code_of(error), str(error)
-        for partition, one in zip(topic.partitions[have:], new or (), strict=False):
-            partition.leader_id = one.broker_ids[0]
     return ErrorCode.NONE, None
 
 

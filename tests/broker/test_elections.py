@@ -1,0 +1,235 @@
+"""Replicas on virtual nodes: who is in sync, who leads when nodes go and come back, what is stored of it."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from itertools import cycle
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Producer
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.messages import message
+from tests.broker.test_handle import ask, produce
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def create(broker, name, *, version=7, **asked):
+    types = message("CreateTopicsRequest")
+    configs = [types.CreatableTopicConfig(name=key, value=value) for key, value in asked.pop("configs", {}).items()]
+    rows = [types.CreatableReplicaAssignment(**row) for row in asked.pop("assignments", [])]
+    topic = types.CreatableTopic(name=name, configs=configs, assignments=rows, **asked)
+    return ask(first_port(broker), "CreateTopics", version, topics=[topic], timeout_ms=10_000).topics[0]
+
+
+def first_port(broker):
+    """Return the port of a node that is up."""
+    return broker.call(lambda state: next(iter(state.nodes.by_id[state.nodes.ids[0]].endpoints.values())).port)
+
+
+def row(broker, topic="orders", index=0):
+    """Return leader, leader epoch, replicas, ISR and offline replicas, which both requests tell alike."""
+    port, types = first_port(broker), message("DescribeTopicPartitionsRequest")
+    (found,) = ask(port, "DescribeTopicPartitions", 0, topics=[types.TopicRequest(name=topic)]).topics
+    (same,) = (one for one in ask(port, "Metadata", 9, topics=None).topics if one.name == topic)
+    rows = [
+        (one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes, one.offline_replicas)
+        for one in (found.partitions[index], same.partitions[index])
+    ]
+    assert rows[0] == rows[1]
+    return rows[0]
+
+
+def elect(broker, kind, topic="orders", index=0):
+    types = message("ElectLeadersRequest")
+    asked = [types.TopicPartitions(topic=topic, partitions=[index])]
+    answer = ask(first_port(broker), "ElectLeaders", 2, election_type=kind, topic_partitions=asked)
+    return answer.replica_election_results[0].partition_result[0].error_code
+
+
+def on(*nodes):
+    return {"assignments": [{"partition_index": 0, "broker_ids": list(nodes)}], "num_partitions": -1} | {
+        "replication_factor": -1
+    }
+
+
+def test_three_replicas_are_told_and_leaders_move_and_go_home():
+    with Broker(nodes=3) as broker:
+        answer = create(broker, "orders", num_partitions=3, replication_factor=3)
+        assert (answer.error_code, answer.num_partitions, answer.replication_factor) == (0, 3, 3)
+        before = [row(broker, index=index) for index in range(3)]
+        assert {one[0] for one in before} == {1, 2, 3}
+        for leader, epoch, replicas, in_sync, offline in before:
+            assert (epoch, replicas[0], sorted(replicas), in_sync, offline) == (0, leader, [1, 2, 3], replicas, [])
+        broker.kill(node=2)
+        for index, (leader, _, replicas, _, _) in enumerate(before):
+            left = [number for number in replicas if number != 2]
+            moved = leader == 2
+            assert row(broker, index=index) == (left[0], int(moved), replicas, left, [2])
+        led_by_2 = next(index for index, one in enumerate(before) if one[0] == 2)
+        assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        broker.start_node(2)
+        assert row(broker, index=led_by_2)[3:] == (before[led_by_2][2], [])
+        assert row(broker, index=led_by_2)[0] != 2
+        assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.NONE
+        assert row(broker, index=led_by_2)[:2] == (2, 2)
+        assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_one_replica_has_no_leader_while_its_node_is_down():
+    with Broker(nodes=2) as broker:
+        assert create(broker, "orders", **on(2)).error_code == 0
+        broker.kill(node=2)
+        assert row(broker) == (-1, 0, [2], [2], [2])
+        assert elect(broker, UNCLEAN) == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        broker.start_node(2)
+        assert row(broker) == (2, 0, [2], [2], [])
+
+
+def test_topics_without_a_factor_survive_any_node():
+    with Broker(nodes=3) as broker:
+        broker.create_topic("orders", 2)
+        assert len(row(broker)[2]) == 3
+        assert create(broker, "other", num_partitions=1, replication_factor=-1).replication_factor == 3
+    with Broker(nodes=3, kafka_defaults=True) as broker:
+        broker.create_topic("orders")
+        assert len(row(broker)[2]) == 1
+
+
+@pytest.mark.parametrize("is_unclean", [False, True])
+def test_the_last_replica_in_sync_stays_and_others_lead_only_if_that_is_allowed(is_unclean):
+    with Broker(nodes=3) as broker:
+        configs = {"unclean.leader.election.enable": str(is_unclean).lower()}
+        assert create(broker, "orders", configs=configs, **on(2, 3)).error_code == 0
+        broker.kill(node=2)
+        assert row(broker) == (3, 1, [2, 3], [3], [2])
+        broker.kill(node=3)
+        assert row(broker) == (-1, 1, [2, 3], [3], [2, 3])
+        broker.start_node(2)
+        if is_unclean:
+            assert row(broker) == (2, 2, [2, 3], [2], [3])
+        else:
+            assert row(broker) == (-1, 1, [2, 3], [3], [3])
+            assert elect(broker, PREFERRED) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            assert elect(broker, UNCLEAN) == ErrorCode.NONE
+            assert row(broker) == (2, 2, [2, 3], [2], [3])
+        broker.start_node(3)
+        assert row(broker) == (2, 2, [2, 3], [2, 3], [])
+
+
+def test_a_leader_that_comes_back_alone_leads_again():
+    with Broker(nodes=3) as broker:
+        create(broker, "orders", **on(2, 3))
+        broker.kill(node=2)
+        broker.kill(node=3)
+        broker.start_node(3)
+        assert row(broker) == (3, 1, [2, 3], [3], [2])
+        broker.start_node(2)
+        assert row(broker) == (3, 1, [2, 3], [2, 3], [])
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_acks_all_wants_the_minimum_in_sync_as_far_as_there_are_replicas(journal):
+    with Broker(nodes=3, config={"min.insync.replicas": 2}, journal=journal) as broker:
+        create(broker, "orders", **on(1, 2, 3))
+        create(broker, "alone", **on(1))
+        assert produce(broker.port, b"three in sync").error_code == 0
+        broker.kill(node=3)
+        assert produce(broker.port, b"two").error_code == 0
+        broker.kill(node=2)
+        assert produce(broker.port, b"one").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert produce(broker.port, b"all that there are", topic="alone").error_code == 0
+        broker.start_node(2)
+        assert produce(broker.port, b"two again").error_code == 0
+
+
+def test_assignments_are_stored_and_read_again(tmp_path):
+    types = message("AlterPartitionReassignmentsRequest")
+    with Broker(nodes=3, data_dir=tmp_path) as broker:
+        create(broker, "orders", **on(3, 1))
+        create(broker, "moved", **on(3))
+        asked = types.ReassignableTopic(
+            name="moved", partitions=[types.ReassignablePartition(partition_index=0, replicas=[2, 1])]
+        )
+        answer = ask(broker.port, "AlterPartitionReassignments", 0, topics=[asked], timeout_ms=1000)
+        assert answer.responses[0].partitions[0].error_code == 0
+        assert row(broker, "moved") == (2, 1, [2, 1], [2, 1], [])
+    with Broker(nodes=3, data_dir=tmp_path) as broker:
+        assert row(broker)[2:] == ([3, 1], [3, 1], [])
+        assert row(broker, "moved")[2:] == ([2, 1], [2, 1], [])
+    with Broker(nodes=1, data_dir=tmp_path) as broker:
+        assert row(broker)[2:] == ([1], [1], [])
+
+
+def test_new_partitions_have_as_many_replicas_as_the_first():
+    with Broker(nodes=3) as broker:
+        create(broker, "orders", **on(3, 1))
+        types = message("CreatePartitionsRequest")
+
+        def add(count, *assigned):
+            rows = [types.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assigned]
+            asked = types.CreatePartitionsTopic(name="orders", count=count, assignments=rows or None)
+            answer = ask(broker.port, "CreatePartitions", 3, topics=[asked], timeout_ms=1000, validate_only=False)
+            return answer.results[0].error_code
+
+        assert add(2, [2]) == add(2, [2, 2]) == add(2, [2, 9]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert add(2, [2, 3]) == 0
+        assert row(broker, index=1) == (2, 0, [2, 3], [2, 3], [])
+        assert add(3) == 0
+        assert len(row(broker, index=2)[2]) == 2
+
+
+def test_nodes_tell_the_directories_of_their_own_replicas():
+    with Broker(nodes=2) as broker:
+        create(broker, "orders", **on(2))
+        ports = broker.call(
+            lambda state: [next(iter(one.endpoints.values())).port for one in state.nodes.by_id.values()]
+        )
+        told = [ask(port, "DescribeLogDirs", 1, topics=None).results[0].topics for port in ports]
+        assert [[one.name for one in topics] for topics in told] == [[], ["orders"]]
+
+
+def test_groups_of_other_nodes_keep_their_coordinator():
+    with Broker(nodes=3) as broker:
+        port = broker.port  # of node 1
+
+        def coordinator(key):
+            return ask(port, "FindCoordinator", 2, key=key, key_type=0).node_id
+
+        before = {f"g{number}": coordinator(f"g{number}") for number in range(30)}
+        broker.kill(node=2)
+        after = {key: coordinator(key) for key in before}
+        assert {key for key, node in before.items() if node != after[key]} == {
+            k for k, node in before.items() if node == 2
+        }
+        broker.start_node(2)
+        assert {key: coordinator(key) for key in before} == before
+
+
+def test_a_producer_loses_nothing_while_nodes_are_killed_in_turn():
+    with Broker(nodes=3) as broker:
+        create(broker, "orders", num_partitions=6, replication_factor=3)
+        sent, is_over = [], threading.Event()
+
+        def send():
+            with Producer(broker.bootstrap_servers, enable_idempotence=True, linger_ms=1) as producer:
+                while not is_over.is_set() or len(sent) < 500:
+                    number = len(sent)
+                    producer.send("orders", b"%d" % number, partition=number % 6)
+                    sent.append(number)
+                    is_over.wait(0.001)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        for node, _ in zip(cycle([1, 2, 3]), range(6), strict=False):
+            broker.kill(node=node)
+            goal = len(sent) + 20
+            broker.wait_for(partial(lambda goal: len(sent) > goal, goal))
+            broker.start_node(node)
+        is_over.set()
+        sending.join(120)
+        found = [[int(one.value) for one in broker.records("orders", index)] for index in range(6)]
+        assert found == [[number for number in sent if number % 6 == index] for index in range(6)]
