@@ -7,12 +7,12 @@ from functools import partial
 from itertools import cycle
 
 import pytest
+from tests.broker.test_handle import ask, produce
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Producer
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
-from tests.broker.test_handle import ask, produce
 
 PREFERRED, UNCLEAN = 0, 1
 

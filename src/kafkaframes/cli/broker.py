@@ -262,7 +262,7 @@ def _banner(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> 
     lines = [
         meanings["memory"] if durability == "memory" and not flags["serve"] else place,
         f"durability {durability}: {meanings[durability]}" if not flags["serve"] else "consumers may commit, in memory",
-        "one node, for development and tests; SIGTERM or Ctrl-C stops it",
+        "for development and tests; SIGTERM or Ctrl-C stops it",
     ]
     lines += broker.remarks[:MOST_REMARKS]
     if len(broker.remarks) > MOST_REMARKS:
