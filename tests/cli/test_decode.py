@@ -11,6 +11,7 @@ import kafkaframes
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.annotate import annotate_body
+from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.protocol.spec import catalog
 
 HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
@@ -36,6 +37,17 @@ def test_broken_bytes_are_shown_up_to_the_break():
     code, text, error = run("decode", HEARTBEAT[9:] + "ffff")
     assert "2 bytes not understood" in text
     assert "left over" in str(error)
+
+
+def test_the_name_of_an_older_release_stands_beside_a_fields():
+    fetch = message("FetchRequest")
+    topic = fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition=0)])
+    frame = encode_request(fetch(topics=[topic]), 11, client_id="x").hex()
+    code, text, _ = run("decode", frame, "--names-of", "2.6")
+    assert code == 0
+    assert "FetchRequest.Topics[0].Topic = Name in 2.6 " in text
+    assert "FetchRequest.Topics[0].Partitions = FetchPartitions in 2.6 (count)" in text
+    assert run("decode", frame, "--names-of", "4.4")[1] == run("decode", frame)[1]
 
 
 @pytest.mark.parametrize("name", catalog.names())

@@ -31,5 +31,6 @@ def test_import_writes_checks_and_removes_only_its_own_files(release, tmp_path):
         "FetchRequest.json",
         "index.json",
         "mine.json",
+        "names.json",
         "tags.json",
     ]

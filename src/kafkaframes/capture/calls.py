@@ -18,7 +18,7 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, is_known, texts_of
 from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
-from kafkaframes.capture.names import Names
+from kafkaframes.capture.names import NamedBodies, Names
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.streams import Pass, Span
 from kafkaframes.capture.tables import error_column, summary_column
@@ -27,7 +27,9 @@ from kafkaframes.errors.sensitive import has_secrets
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 _ID_AT: Final = 10  # where a client id starts in a request's header
-_NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHeader": RESPONSE, "response": RESPONSE}
+_NEEDS_JSON: Final = {
+    f"{direction}{part}": direction for direction in (REQUEST, RESPONSE) for part in ("Header", "", "Named")
+}
 
 
 class CallMaker:
@@ -42,9 +44,11 @@ class CallMaker:
         typed: ApiTypes | None = None,
         span: Span | None = None,
         apis: Apis = CATALOG,
+        names_of: str | None = None,
     ) -> None:
         self.columns = tuple(columns)
         self.apis = apis
+        self.named = None if names_of is None else NamedBodies(names_of, apis)
         self.typed = typed
         self.span = span
         self.schema = pa.schema([(column.name, column.type) for column in columns])
@@ -187,7 +191,7 @@ class Calls:
         for direction in (REQUEST, RESPONSE):
             if not any(_NEEDS_JSON.get(name) == direction for name in self.wanted):
                 continue
-            headers, bodies, places = [], [], []
+            headers, bodies, named, places = [], [], [], []
             for key, version, rows in self.groups(direction):
                 raw, starts = self.bytes_of(direction, rows)
                 secrets, apis = self.maker.secrets, self.maker.apis
@@ -195,10 +199,14 @@ class Calls:
                 headers.append(found.headers)
                 bodies.append(found.bodies)
                 places.append(rows)
+                if self.maker.named is not None:
+                    named.append(self.maker.named.texts(found.bodies, key, direction))
                 for place, error in found.errors.items():
                     self.add_error(int(rows[place]), error)
             out[f"{direction}Header"] = self.spread(headers, places, pa.string())
             out[direction] = self.spread(bodies, places, pa.string())
+            if named:
+                out[f"{direction}Named"] = self.spread(named, places, pa.string())
         return out
 
     def spread(self, parts: Sequence[pa.Array], places: Sequence[Ints], kind: pa.DataType) -> pa.Array:

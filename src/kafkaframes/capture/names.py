@@ -1,4 +1,4 @@
-"""Who talks to whom: addresses and ports, and the user that a SASL token names."""
+"""Who talks to whom: addresses and ports, and the user that a SASL token names; and what fields were called."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FIRST_NUMBER, PORTS
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
+from kafkaframes.errors.sensitive import REQUEST
+from kafkaframes.protocol.messages.registry import Apis
+from kafkaframes.protocol.spec.catalog.name_ledger import names_of
 
 _V4: Final = 0xFFFF00000000
 _SCRAM_USER: Final = re.compile(rb"^(?:n|y|p=[^,]*),(?:a=[^,]*)?,n=([^,]*),r=")
@@ -48,6 +53,30 @@ def ends_of(row: Ints) -> Ends:
 
 def _joined(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+class NamedBodies:
+    """The bodies of calls with the names that fields had in a release."""
+
+    def __init__(self, release: str, apis: Apis) -> None:
+        """Take a release.
+
+        Raises:
+            OptionError: it is not known, or has no names.
+        """
+        self._names = names_of(release)
+        self._apis = apis
+
+    def text(self, body: str | None, api_key: int, direction: str) -> str | None:
+        """Return the JSON of a request or response."""
+        api = self._apis.table.get(api_key)
+        if api is None:
+            return body
+        return self._names.renamed(api.request if direction == REQUEST else api.response, body)
+
+    def texts(self, bodies: pa.Array, api_key: int, direction: str) -> pa.Array:
+        """Return the same for many of one API."""
+        return pa.array([self.text(body, api_key, direction) for body in bodies.to_pylist()], pa.string())
 
 
 class Names:

@@ -20,7 +20,9 @@ from kafkaframes.capture.streams import Span, Streams
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
 from kafkaframes.capture.typed import ApiTypes, typed_columns
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.protocol.spec.catalog.name_ledger import names_of
 
 Paths = str | Iterable[str]
 
@@ -40,6 +42,7 @@ class CaptureOptions:
         wait_files: how many files a stream waits for what is not whole or not answered, before it is given so.
         window_bytes: how much of a file is looked at at once.
         apis: by whose specs messages are read; the catalog's by default.
+        names_of: a release: ``requestNamed`` and ``responseNamed`` have the names that it gave to fields.
     """
 
     table: str = "calls"
@@ -53,6 +56,7 @@ class CaptureOptions:
     wait_files: int = 1
     window_bytes: int = WINDOW_BYTES
     apis: Apis = CATALOG
+    names_of: str | None = None
 
     def types(self) -> ApiTypes | None:
         """Return the types of the bodies of ``api``, None where it is not set.
@@ -69,6 +73,12 @@ class CaptureOptions:
             OptionError: there is no such table or column.
         """
         columns = choose(self.table, self.columns)
+        if self.names_of is None and any(column.name.endswith(_NAMED) for column in columns):
+            raise OptionError("requestNamed and responseNamed are the names of a release: set `names_of`")
+        if self.names_of is not None:
+            names_of(self.names_of)
+            if self.columns is None and self.table == "calls":
+                columns = choose(self.table, [name for column in columns for name in _with_named(column.name)])
         types = self.types()
         if types is None:
             return columns
@@ -76,6 +86,13 @@ class CaptureOptions:
             raise OptionError(f"api={self.api} is for table=calls, not for {self.table}")
         kinds = {"request": types.request, "response": types.response}
         return tuple(one._replace(type=kinds.get(one.name, one.type)) for one in columns)
+
+
+_NAMED = "Named"
+
+
+def _with_named(column: str) -> list[str]:
+    return [column, f"{column}{_NAMED}"] if column in (REQUEST, RESPONSE) else [column]
 
 
 class CaptureBatches:
@@ -127,6 +144,7 @@ class CaptureBatches:
             typed=options.types(),
             span=self._span(),
             apis=options.apis,
+            names_of=options.names_of,
         )
         for made in self._streams():
             rows = maker.rows(made)  # of none, too: frames that wait for their response may say whose they are
@@ -245,14 +263,15 @@ def _log_batches(path: str, options: CaptureOptions) -> Iterator[pa.RecordBatch]
     if types is not None:
         yield from _typed_batches(path, options, types)
         return
-    rows = log_rows(path, secrets=options.secrets, apis=options.apis)
+    rows = log_rows(path, secrets=options.secrets, apis=options.apis, names_of=options.names_of)
     while some := list(islice(rows, _ROWS)):
         yield batch_of(some, options.chosen())
 
 
 def _typed_batches(path: str, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
     """Yield the calls of one API with their bodies as structs, which are made from the log's JSON."""
-    rows = (row for row in log_rows(path, secrets=True, apis=options.apis) if row["apiKey"] == types.api_key)
+    logged = log_rows(path, secrets=True, apis=options.apis, names_of=options.names_of)
+    rows = (row for row in logged if row["apiKey"] == types.api_key)
     while some := list(islice(rows, _ROWS)):
         made = typed_columns(some, types)
         yield batch_of(some, options.chosen(), made)

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kafkaframes.capture.files import open_bytes
+from kafkaframes.capture.names import NamedBodies
 from kafkaframes.capture.struct_text import parse_struct, typed
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
@@ -49,17 +50,21 @@ def read_lines(path: str) -> Iterator[str]:
             yield line
 
 
-def log_rows(path: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Iterator[Row]:
+def log_rows(path: str, *, secrets: bool = False, apis: Apis = CATALOG, names_of: str | None = None) -> Iterator[Row]:
     """Yield a row for each call of a request log, with the names of the columns of calls; other lines are left out.
 
     Raises:
         DecodeError: none of the lines is of a request log.
     """
+    named = None if names_of is None else NamedBodies(names_of, apis)
     lines = calls = 0
     for lines, line in enumerate(read_lines(path), 1):  # noqa: B007
         row = row_of(line, secrets=secrets, apis=apis)
         if row is not None:
             calls += 1
+            if named is not None and row["apiKey"] is not None:
+                for direction in (REQUEST, RESPONSE):
+                    row[f"{direction}Named"] = named.text(row[direction], row["apiKey"], direction)
             yield row | {"file": path}
     if lines and not calls:
         raise DecodeError("neither a capture nor a request log: no line has a completed request", file=path, position=0)

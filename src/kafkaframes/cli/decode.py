@@ -8,6 +8,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,6 +25,8 @@ from kafkaframes.protocol.messages.annotate import (
     compare,
 )
 from kafkaframes.protocol.messages.registry import Apis, message_of
+from kafkaframes.protocol.spec.catalog import name_ledger
+from kafkaframes.protocol.spec.catalog.name_ledger import ReleaseNames
 from kafkaframes.records.annotate import HEADERS, RECORDS, Drawing, are_records, draw_records
 
 if TYPE_CHECKING:
@@ -72,6 +75,7 @@ def which_message(command: Command) -> Command:
         click.option("--body", is_flag=True, help="with --api: the response's body, without header"),
         click.option("--request", is_flag=True, help="with --api: a request's body, without header"),
         specs_option,
+        click.option("--names-of", metavar="RELEASE", help="also the name that a field had in this release: 2.8"),
         click.option("--mode", type=click.Choice(["reference", "strict"]), default="reference", show_default=True),
     ]
     for option in reversed(options):
@@ -88,6 +92,7 @@ def annotate(
     body: bool,
     request: bool,
     specs: str | None,
+    names_of: str | None,
     mode: str,
 ) -> Annotated:
     """Return the runs of ``data`` as the options say what it is.
@@ -95,6 +100,32 @@ def annotate(
     Raises:
         OptionError: the options do not go together.
     """
+    annotated = _annotated(
+        data, api=api, name=name, version=version, body=body, request=request, specs=specs, mode=mode
+    )
+    if names_of is not None:
+        names = name_ledger.names_of(names_of)
+        annotated.runs = [replace(run, path=_with_former_name(run.path, names, names_of)) for run in annotated.runs]
+    return annotated
+
+
+def _with_former_name(path: str, names: ReleaseNames, release: str) -> str:
+    message, *steps = re.sub(r"\[\d+\]", "", path).split(".")
+    former = names.field(message, steps) if steps else None
+    return path if former is None else f"{path} = {former} in {release}"
+
+
+def _annotated(
+    data: bytes,
+    *,
+    api: str | None,
+    name: str | None,
+    version: int | None,
+    body: bool,
+    request: bool,
+    specs: str | None,
+    mode: str,
+) -> Annotated:
     apis = Apis(specs)
     if api is None and name is None:
         return annotate_request(data, mode=mode, apis=apis)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture.columns import TABLES, choose
+from kafkaframes.capture.columns import TABLES
 from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 from kafkaframes.errors import OptionError
@@ -109,7 +109,7 @@ class CaptureSource(Source):
     @property
     def default_columns(self) -> tuple[str, ...]:
         """Those that the table has by default."""
-        return tuple(column.name for column in choose(self.options.read.table))
+        return tuple(column.name for column in self.options.read.chosen())
 
     def checked(self, columns: Sequence[str], where: Where) -> None:
         """Check names, and that the table has what the conditions are about."""

@@ -172,6 +172,7 @@ def scan_capture(
     ports: Sequence[int] | str = (),
     secrets: bool = False,
     specs: Specs | None = None,
+    names_of: str | None = None,
 ) -> Scan:
     """Return a scan of recorded Kafka traffic, a row for each call by default (docs/captures.md, docs/scans.md).
 
@@ -183,9 +184,11 @@ def scan_capture(
         ports: on which brokers listen; by default the bytes of a connection show whether it is Kafka.
         secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
         specs: your own specs; what they lack (an API, a version) is read by the catalog's.
+        names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
+            ``responseNamed`` have the names that it gave to fields.
 
     Raises:
-        OptionError: a table or API does not exist.
+        OptionError: a table, API or release does not exist.
     """
     from kafkaframes.capture.reader import CaptureOptions
     from kafkaframes.capture.streams import ports_of
@@ -193,7 +196,9 @@ def scan_capture(
     from kafkaframes.scan.capture import CaptureSource, SourceOptions
     from kafkaframes.scan.scan import Scan
 
-    read = CaptureOptions(table=table, api=api, ports=ports_of(ports), secrets=secrets, apis=Apis(specs))
+    read = CaptureOptions(
+        table=table, api=api, ports=ports_of(ports), secrets=secrets, apis=Apis(specs), names_of=names_of
+    )
     read.chosen()
     return Scan(CaptureSource(SourceOptions(_paths(paths), read)))
 
@@ -320,6 +325,7 @@ def read_capture(
     ports: Sequence[int] | str = (),
     secrets: bool = False,
     specs: Specs | None = None,
+    names_of: str | None = None,
 ) -> RecordBatches:
     """Return an iterator over recorded Kafka traffic as Arrow record batches (docs/captures.md).
 
@@ -334,13 +340,15 @@ def read_capture(
         ports: on which brokers listen; by default the bytes of a connection show whether it is Kafka.
         secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
         specs: your own specs; what they lack (an API, a version) is read by the catalog's.
+        names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
+            ``responseNamed`` have the names that it gave to fields.
 
     Returns:
         An iterator with ``schema``, ``read_all()``, ``to_pandas()``, and ``errors``: what is wrong with the files.
 
     Raises:
-        OptionError: a path, table, column or API does not exist.
+        OptionError: a path, table, column, API or release does not exist.
         DecodeError: (while iterating) a file is no capture.
     """
-    scan = scan_capture(source, table=table, api=api, ports=ports, secrets=secrets, specs=specs)
+    scan = scan_capture(source, table=table, api=api, ports=ports, secrets=secrets, specs=specs, names_of=names_of)
     return (scan if columns is None else scan.select(*columns)).to_batches()

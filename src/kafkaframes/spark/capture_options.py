@@ -45,6 +45,13 @@ OPTIONS: Final = (
     ),
     Option("specs", "apis", Apis, "", "your own specs (a file or a folder), read on the driver, before the catalog's"),
     Option(
+        "namesOf",
+        "names_of",
+        str,
+        "",
+        "a release of Kafka: requestNamed and responseNamed have the names that it gave to fields",
+    ),
+    Option(
         "minPartitions",
         "min_partitions",
         positive,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import SpecError
-from kafkaframes.protocol.spec.catalog import tag_ledger
+from kafkaframes.protocol.spec.catalog import name_ledger, tag_ledger
 from kafkaframes.protocol.spec.emit import to_json, to_text
 from kafkaframes.protocol.spec.load import PUBLISHED, load_message
 from kafkaframes.protocol.spec.merge import merge_older
@@ -42,7 +42,7 @@ class _Entry:
 
 
 def import_catalog(published: Iterable[Published]) -> dict[str, str]:
-    """Return the catalog as file name to text: one file a message, ``index.json`` and the ledger of tags.
+    """Return the catalog as file name to text: one file a message, ``index.json`` and the ledgers of tags and names.
 
     Raises:
         SpecError: a file is no spec, or two releases cannot be told in one spec.
@@ -62,6 +62,8 @@ def import_catalog(published: Iterable[Published]) -> dict[str, str]:
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
     out["index.json"] = _index(newest, entries)
     out[tag_ledger.FILE] = tag_ledger.ledger_text(reversed(releases))
+    specs = {name: entry.spec for name, entry in entries.items()}
+    out[name_ledger.FILE] = name_ledger.ledger_text(name_ledger.ledger(reversed(releases), specs))
     return dict(sorted(out.items()))
 
 

@@ -1,0 +1,51 @@
+"""Columns with the names that fields had in a release, beside those of today."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.capture_options import capture_options
+
+DATA = Path(__file__).parents[1] / "data"
+CAPTURE = DATA / "captures" / "mangled-loss.pcapng.zst"
+LOG = DATA / "request-logs" / "broker-3.9.1-trace-old-clients.log.gz"
+
+
+@pytest.mark.parametrize("source", [CAPTURE, LOG])
+def test_the_names_of_a_release_stand_beside_those_of_today(source):
+    table = kafkaframes.read_capture(source, names_of="2.6").read_all()
+    assert [name for name in table.column_names if name.startswith("re") and "S" not in name and "T" not in name] == [
+        *("requestHeader", "request", "requestNamed"),
+        *("responseHeader", "response", "responseNamed", "records"),
+    ]
+    rows = [row for row in table.to_pylist() if row["apiName"] == "Fetch" and row["request"] and row["response"]]
+    assert rows
+    for row in rows:
+        now, then = (json.loads(row[name]) for name in ("request", "requestNamed"))
+        assert then["maxWait"] == now["maxWaitMs"]
+        assert len(then) == len(now)
+        assert [one["name"] for one in then["topics"]] == [one["topic"] for one in now["topics"]]
+        assert "topics" in json.loads(row["responseNamed"])
+    others = [row for row in table.to_pylist() if row["apiName"] == "Metadata"]
+    assert all(row["requestNamed"] == row["request"] for row in others)
+
+
+def test_alone_typed_and_as_an_option_of_spark():
+    alone = kafkaframes.read_capture(CAPTURE, columns=("requestNamed",), names_of="2.6").read_all()
+    both = kafkaframes.read_capture(CAPTURE, names_of="2.6").read_all()
+    assert alone.column(0) == both.column("requestNamed")
+    typed = kafkaframes.read_capture(CAPTURE, api="Fetch", names_of="2.6").read_all()
+    assert {json.loads(text)["maxWait"] for text in typed.column("requestNamed").to_pylist() if text} == {
+        row["maxWaitMs"] for row in typed.column("request").to_pylist() if row
+    }
+    assert capture_options({"path": "x", "namesOf": "2.8"}).read.names_of == "2.8"
+
+
+def test_names_need_a_release_that_is_known():
+    with pytest.raises(OptionError, match="set `names_of`"):
+        kafkaframes.read_capture(CAPTURE, columns=("requestNamed",)).read_all()
+    with pytest.raises(OptionError, match=r"no release '9\.9' is known"):
+        kafkaframes.read_capture(CAPTURE, names_of="9.9")

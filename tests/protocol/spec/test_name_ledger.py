@@ -1,0 +1,71 @@
+"""What releases called the fields of today."""
+
+import json
+
+import pytest
+
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.spec import load_message
+from kafkaframes.protocol.spec.catalog.name_ledger import ReleaseNames, ledger
+
+
+def spec(versions, *fields):
+    text = {"apiKey": 3, "type": "request", "listeners": [], "name": "XRequest", "flexibleVersions": "none"}
+    return load_message(json.dumps(text | {"validVersions": versions, "fields": list(fields)}))
+
+
+def field(name, type_="int32", versions="0+", **more):
+    return {"name": name, "type": type_, "versions": versions, **more}
+
+
+def test_a_field_is_known_by_its_place_in_a_version():
+    old = spec("0-1", field("Index"), field("rows", "[]Row", fields=[field("Name", "string")]))
+    now = spec(
+        "0-2",
+        field("New", versions="2+"),
+        field("Partition"),
+        field("Rows", "[]Row", fields=[field("Topic", "string")]),
+    )
+    assert ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {
+        "XRequest": {
+            "Partition": [["Index", "2.2.2"], ["Partition", "2.3.1"]],
+            "Rows.Topic": [["Name", "2.2.2"], ["Topic", "2.3.1"]],
+        }
+    }
+
+
+def test_a_version_that_changed_its_shape_names_nothing():
+    old, now = spec("0", field("A"), field("B", "string")), spec("0", field("C"))
+    assert ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {}
+
+
+@pytest.mark.parametrize(
+    ("release", "names"),
+    [
+        ("2.2", ["Topics", "Partitions", "Aborted"]),
+        ("2.6.3", ["Topics", "Partitions", "Aborted"]),
+        ("2.7", ["Responses", "PartitionResponses", "AbortedTransactions"]),
+        ("2.8", ["Responses", "PartitionResponses", "AbortedTransactions"]),
+        ("3.0", ["Responses", "Partitions", "AbortedTransactions"]),
+        ("4.4", ["Responses", "Partitions", "AbortedTransactions"]),
+    ],
+)
+def test_names_of_fetch_over_the_releases(release, names):
+    path = ("Responses", "Partitions", "AbortedTransactions")
+    found = [ReleaseNames(release).field("FetchResponse", path[: depth + 1]) for depth in range(3)]
+    assert [name or now for name, now in zip(found, path, strict=True)] == names
+
+
+def test_the_json_of_a_message_in_the_names_of_a_release():
+    text = '{"responses":[{"topic":"t","partitions":[{"recordsSizeInBytes":7,"errorCode":0}]}],"_bytes":"x"}'
+    old = '{"responses":[{"topic":"t","partitionResponses":[{"recordSetSizeInBytes":7,"errorCode":0}]}],"_bytes":"x"}'
+    assert ReleaseNames("2.8").renamed("FetchResponse", text) == old
+    assert ReleaseNames("4.4").renamed("FetchResponse", text) == text
+    assert ReleaseNames("2.8").renamed("GreetRequest", text) == text
+    assert ReleaseNames("2.8").renamed("FetchResponse", None) is None
+
+
+@pytest.mark.parametrize("release", ["2.1", "0.10.2", "9.9", "today"])
+def test_releases_without_names(release):
+    with pytest.raises(OptionError, match=r"2\.2|no release"):
+        ReleaseNames(release)
