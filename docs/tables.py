@@ -9,17 +9,24 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import click
 
 import kafkaframes
 from kafkaframes.broker.api import LEFT_OUT
 from kafkaframes.broker.table import all_apis
 from kafkaframes.capture.redaction import KEPT_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
+from kafkaframes.cli.main import cli
 from kafkaframes.client.properties import java_properties
 from kafkaframes.errors import EncodeError
+from kafkaframes.jobs.mirror.settings import MirrorSettings
+from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.settings import CompactSettings, RewriteSettings
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.layout import CODECS
 from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
@@ -208,6 +215,18 @@ def java_settings_table() -> str:
     return rows(("setting", "clients", "here"), body)
 
 
+def settings_table(command: str, settings: type) -> str:
+    """One row for each setting of a job: its keyword in Python, the flag of the command, its default."""
+    context = click.Context(cli)
+    flags = {option.name: option.opts[-1] for option in cli.get_command(context, command).params}
+    body = []
+    for entry in fields(settings):
+        flag = flags.get(entry.name) or flags.get(entry.name.replace("stamp_ms", ""))
+        default = "" if entry.default in (None, (), MISSING) else f"`{entry.default}`"
+        body.append((f"`{entry.name}`", f"`{flag}`" if flag else "", default, entry.metadata["meaning"]))
+    return rows(("setting", f"flag of `{command}`", "default", "meaning"), body)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -226,6 +245,10 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "migration": (ROOT / "docs" / "migration.md", migration_table),
     "addresses": (ROOT / "docs" / "captures.md", addresses_table),
     "redaction": (ROOT / "docs" / "captures.md", redaction_table),
+    "restore-settings": (ROOT / "docs" / "restore.md", partial(settings_table, "restore", RestoreSettings)),
+    "mirror-settings": (ROOT / "docs" / "mirror.md", partial(settings_table, "mirror", MirrorSettings)),
+    "rewrite-settings": (ROOT / "docs" / "rewriting-logs.md", partial(settings_table, "convert", RewriteSettings)),
+    "compact-settings": (ROOT / "docs" / "rewriting-logs.md", partial(settings_table, "compact", CompactSettings)),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }
 

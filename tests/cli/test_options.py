@@ -10,15 +10,15 @@ from tests.cli.calling import ask
 
 from kafkaframes.cli.options import opens_batches, reads, size, spark_storage, times_of, with_options
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.job import storage_of
+from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.records.limits import current_budget
 
 
 def test_a_store_has_an_option_only_where_one_was_given():
-    assert storage_of(()) == {}
-    found = storage_of(("one.pem", "id=two.pem"), follow_links=True)
+    assert SourceSettings().storage == {}
+    found = SourceSettings(key_files=("one.pem", "id=two.pem"), follow_links=True).storage
     assert found == {"key_files": ("one.pem", "id=two.pem"), "follow_links": True}
     assert spark_storage(found) == {"keyFile": "one.pem,id=two.pem", "followLinks": "true"}
     assert spark_storage({}) == {}

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.jobs.convert.test_fast import Maker, assert_same_bytes, guarded_runs
 from tests.records import mutations
 
-from kafkaframes.jobs.convert.settings import RewriteSettings
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.codecs import Codec
 
 

@@ -111,6 +111,6 @@ def test_damage_is_the_same_error_and_leaves_nothing(spark, tmp_path):
     data = build_records({"value": [b"a"]}) + b"\0" * 40
     (tmp_path / "in-0" / f"{0:020}.log").write_bytes(data)
     with pytest.raises(LogDirError, match="nothing was written") as caught:
-        convert(str(tmp_path / "in-0"), tmp_path / "out", RewriteSettings(codec=1), run=runner(spark))
+        convert(str(tmp_path / "in-0"), tmp_path / "out", RewriteSettings(codec="gzip"), run=runner(spark))
     assert caught.value.file == str(tmp_path / "in-0" / f"{0:020}.log")
     assert {path.name for path in tmp_path.iterdir()} == {"in-0"}

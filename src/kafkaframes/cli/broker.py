@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.options import name_links, replicas_option, store_options, with_options
+from kafkaframes.cli.options import name_links, replicas_option, settings_options
 from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ MOST_REMARKS = 20  # of copies and stores are printed
     help="Serve a log directory of whatever origin, or a tiered store, and never change it; may be repeated.",
 )
 @replicas_option
-@with_options(*store_options)
+@settings_options(SourceSettings)
 @click.option("--adopt", is_flag=True, help="Take a --data-dir that another broker has made, and write to it.")
 @click.option(
     "--durability",
@@ -124,7 +125,6 @@ def command(
     from kafkaframes.broker.request_log import open_request_log
     from kafkaframes.broker.security.given import security_of
     from kafkaframes.broker.security.private_files import token_of_file
-    from kafkaframes.jobs.job import storage_of
     from kafkaframes.storage.files.atomic import refuse_inside
 
     address = None if control is None else _address(control, "--control")
@@ -135,7 +135,7 @@ def command(
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not flags["data_dir"] and not flags["serve"]:
         flags["data_dir"] = directory.partition(",")[0]
-    flags["storage"] = storage_of(key_files, follow_links=follow_links)
+    flags["storage"] = SourceSettings(key_files=key_files, follow_links=follow_links).storage
     flags["listeners"] = listeners = listeners_of(known)
     if sasl is not None:
         known["sasl.enabled.mechanisms"] = sasl

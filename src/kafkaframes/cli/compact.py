@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.options import topic_option
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
-from kafkaframes.storage.files.broker_release import BROKER_RELEASES
+from kafkaframes.jobs.settings import CompactSettings
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.compaction import CompactionReport, Proof
@@ -28,31 +27,19 @@ EXIT_FOUND = 1
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
-@topic_option
-@click.option(
-    "--broker-release",
-    type=click.Choice(BROKER_RELEASES),
-    default="4.x",
-    show_default=True,
-    help="Whose rules.",
-)
-@click.option("--delete-retention-ms", type=click.IntRange(0), default=86_400_000, show_default=True)
-@click.option("--min-compaction-lag-ms", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--scratch", metavar="DIR", help="With --dry-run: where workers leave files for each other.")
 @click.option("--prove-gone", metavar="KEY", help="Then (or alone) read every file and look for this key.")
-@rewriting.run_options
+@rewriting.run_options(CompactSettings)
 def command(
     sources: tuple[str, ...],
     to: str | None,
     dry_run: bool,
-    topics: tuple[str, ...],
     scratch: str | None,
     prove_gone: str | None,
     as_json: bool,
     jobs: int | None,
     master: str | None,
-    storage: dict[str, Any],
-    **options: Any,
+    settings: CompactSettings,
 ) -> None:
     """Compact topics as a broker's cleaner does: of each key the last record stays.
 
@@ -69,7 +56,6 @@ def command(
     from kafkaframes.cli.rewriting import source_of
     from kafkaframes.jobs.compact.compaction import compact
     from kafkaframes.jobs.compact.compaction import prove_gone as prove
-    from kafkaframes.storage.cleaner.settings import CleanerSettings
     from kafkaframes.storage.files.atomic import refuse_inside
 
     if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
@@ -79,13 +65,19 @@ def command(
     report, proof = None, None
     with runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
-            settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
-            how: dict[str, Any] = {"topics": topics, "run": run, "storage": storage}
+            how: dict[str, Any] = {"topics": settings.topics, "run": run, "storage": settings.storage}
             with rewriting.scratch(scratch, master) if dry_run else nullcontext() as directory:
                 split = rewriting.split(master, jobs)
-                report = compact(source_of(sources), to, settings, split=split, scratch=directory, **how)
+                report = compact(
+                    source_of(sources),
+                    to,
+                    settings.cleaner(time.time_ns() // 1_000_000),
+                    split=split,
+                    scratch=directory,
+                    **how,
+                )
         if prove_gone is not None:
-            proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=storage)
+            proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=settings.storage)
     _print(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
         sys.exit(EXIT_FOUND)

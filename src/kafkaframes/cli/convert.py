@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from kafkaframes.cli import rewriting
 from kafkaframes.errors import OptionError
-
-ON_LOSS = ("error", "warn", "drop")
+from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.records.layout import CODECS
 
 
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,28 +21,19 @@ ON_LOSS = ("error", "warn", "drop")
     help="The record format; `--to v2` says it, too.",
 )
 @click.option(
-    "--to", "given", multiple=True, metavar="DIR", help="The new directory; it must not exist, and appears complete."
+    "--to",
+    "directories",
+    multiple=True,
+    metavar="DIR",
+    help="The new directory; it must not exist, and appears complete.",
 )
-@rewriting.codec_option(help="Also another codec; each batch keeps its own by default.")
-@rewriting.level_option
-@click.option(
-    "--on-loss",
-    type=click.Choice(ON_LOSS),
-    default="error",
-    show_default=True,
-    help="What the older format cannot say.",
-)
-@rewriting.output_options
-@rewriting.run_options
+@rewriting.in_place_options
+@rewriting.run_options(RewriteSettings, "record_format", "index_interval_bytes")
 def command(
     sources: tuple[str, ...],
     record_format: str | None,
-    given: tuple[str, ...],
-    codec: str | None,
-    level: int | None,
-    on_loss: str,
-    mode: str,
-    batch_bytes: int,
+    directories: tuple[str, ...],
+    settings: RewriteSettings,
     **options: Any,
 ) -> None:
     """Write a log in another record format: offsets, order, timestamps, keys and values stay.
@@ -52,18 +44,8 @@ def command(
 
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
-    from kafkaframes.jobs.convert.settings import RewriteSettings
-    from kafkaframes.records.codecs import codec_of
-
-    record_format, to = _said(record_format, given)
-    settings = RewriteSettings(
-        record_format=rewriting.RECORD_FORMATS[record_format],
-        codec=None if codec is None else codec_of(codec),
-        level=level,
-        batch_bytes=batch_bytes,
-        on_loss=on_loss,
-        mode=mode,
-    )
+    record_format, to = _said(record_format, directories)
+    settings = replace(settings, record_format=rewriting.RECORD_FORMATS[record_format])
     rewriting.rewrite(sources, settings, to=to, **options)
 
 
@@ -82,14 +64,10 @@ def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str |
 
 @click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@rewriting.codec_option(required=True, help="The codec to write.")
-@rewriting.level_option
 @rewriting.to_option
-@rewriting.output_options
-@rewriting.run_options
-def recompress(
-    sources: tuple[str, ...], codec: str, level: int | None, mode: str, batch_bytes: int, **options: Any
-) -> None:
+@rewriting.in_place_options
+@rewriting.run_options(RewriteSettings, "record_format", "on_loss", "index_interval_bytes")
+def recompress(sources: tuple[str, ...], settings: RewriteSettings, **options: Any) -> None:
     """Compress a log anew; each batch keeps its format, its header and its records.
 
     SRC is a log directory, a topic partition's directory or a segment; several are one
@@ -98,8 +76,6 @@ def recompress(
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
-    from kafkaframes.jobs.convert.settings import RewriteSettings
-    from kafkaframes.records.codecs import codec_of
-
-    settings = RewriteSettings(codec=codec_of(codec), level=level, batch_bytes=batch_bytes, mode=mode)
+    if settings.codec is None:
+        raise OptionError(f"give --codec: {', '.join(CODECS)}")
     rewriting.rewrite(sources, settings, **options)

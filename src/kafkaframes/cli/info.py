@@ -21,13 +21,13 @@ from kafkaframes.cli.options import (
     one_log,
     reads,
     replicas_option,
-    selection_options,
     with_options,
     workers_option,
 )
 from kafkaframes.cli.text import console, printable, show, size_text, time_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
+from kafkaframes.jobs.settings import DescribeSettings
 from kafkaframes.storage.copies.decisions import ROOT, Decision
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -191,22 +191,18 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
 
 @click.command("info", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
-@click.option("--deep", is_flag=True, help="Walk the header of every batch: exact codecs, formats, times and counts.")
 @click.option(
     "--by", type=click.Choice(["topic", "partition"]), help="One line a topic or a partition; many are by topic."
 )
-@with_options(*selection_options, workers_option, json_option, replicas_option)
-@reads("paths")
+@with_options(workers_option, json_option, replicas_option)
+@reads("paths", kind=DescribeSettings)
 def command(
     paths: tuple[str, ...],
-    deep: bool,
     as_json: bool,
     by: str | None,
     jobs: int | None,
     replicas: str,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    storage: dict[str, Any],
+    settings: DescribeSettings,
 ) -> None:
     """Say what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
 
@@ -216,11 +212,12 @@ def command(
 
     Exit status: 0, or 1 where a segment cannot be read.
     """
-    directories, decisions = selected(discover(paths, options=storage), topics, partitions), list[Decision]()
+    discovered, decisions = discover(paths, options=settings.storage), list[Decision]()
+    directories = selected(discovered, settings.topics, settings.partitions)
     if replicas == MERGE and has_copies(directories, paths):
-        merged = one_log(directories, paths, check=False, options=storage)
+        merged = one_log(directories, paths, check=False, options=settings.storage)
         directories, decisions = merged.directories, merged.decisions
-    result = _summaries(directories, deep=deep, jobs=jobs)
+    result = _summaries(directories, deep=settings.deep, jobs=jobs)
     is_unread = any(segment.problem for _, summaries in result for one in summaries for segment in one.segments)
     if as_json:
         for directory, summaries in result:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import HELP, pairs_of, timeout_option
-from kafkaframes.cli.options import json_option, settings_options, topic_option, with_options
+from kafkaframes.cli.options import json_option, settings_options
 from kafkaframes.cli.text import say
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EXIT_INCOMPLETE = 1  # a part of the directory that was copied could not be read
 _ELSEWHERE = (
-    *("topics", "timeout_s", "source_properties", "target_properties"),  # have flags of their own
+    *("timeout_s", "source_properties", "target_properties"),  # have flags of their own
     *("group_interval_s", "topic_interval_s"),
 )
 _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
@@ -27,7 +27,6 @@ _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 @click.command("mirror", context_settings=HELP)
 @click.option("--from", "source", required=True, metavar="A", help="Bootstrap servers (host:port), or a log directory.")
 @click.option("--to", "target", required=True, metavar="B", help="The same; a directory that is missing is made.")
-@with_options(topic_option)
 @settings_options(MirrorSettings, *_ELSEWHERE)
 @click.option("--from-property", "source_properties", multiple=True, metavar="KEY=VALUE", help="Of A's client.")
 @click.option("--to-property", "target_properties", multiple=True, metavar="KEY=VALUE", help="Of B's client.")

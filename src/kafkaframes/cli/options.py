@@ -12,7 +12,7 @@ import click
 
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import choices_of, kinds_of
+from kafkaframes.jobs.settings import SelectionSettings, SourceSettings, choices_of, kinds_of
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.units import parse_size
 
@@ -70,13 +70,6 @@ replicas_option = click.option(
     show_default=True,
     help="Copies of a partition (brokers, disks): one log of them, or all.",
 )
-topic_option = click.option(
-    "-t", "--topic", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable."
-)
-partition_option = click.option(
-    "-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this number; repeatable."
-)
-selection_options = (topic_option, partition_option)
 range_options = (
     click.option("--from-offset", type=click.IntRange(0), help="The first offset, of every partition."),
     click.option("--until-offset", type=click.IntRange(0), help="The end: the first offset that is left out."),
@@ -104,18 +97,6 @@ commit_option = click.option(
     show_default=True,
     metavar="SIZE",
     help="Tables: of log, at most, in one commit; a kill costs the work of one.",
-)
-store_options = (
-    click.option(
-        "--key-file",
-        "key_files",
-        multiple=True,
-        metavar="[ID=]FILE",
-        help="Private RSA key (PEM) of encrypted tiered segments; may be repeated.",
-    ),
-    click.option(
-        "--follow-links", is_flag=True, help="Read what symbolic links lead to; without it they are left out."
-    ),
 )
 
 
@@ -157,6 +138,9 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
     return added
 
 
+_LISTS = (Sequence[str], Sequence[int], tuple[str, ...], tuple[int, ...])
+
+
 def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Command]:
     """Add a flag for each setting of a job: its name, type, default and help are the setting's, some left out."""
     chosen = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
@@ -165,46 +149,54 @@ def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Com
 
 def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     facts, kind = entry.metadata, kinds_of(settings)[entry.name]
-    name = facts["flag"] or f"--{entry.name.replace('_', '-')}"
+    names = (facts["flag"] or f"--{entry.name.replace('_', '-')}").split()
     if kind is bool and entry.default is True:
-        name = f"{name}/--no-{name.removeprefix('--')}"
+        names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
     options: dict[str, Any] = {"help": facts["meaning"], "metavar": facts["shown"], "default": entry.default}
-    options["show_default"] = entry.default is not None and entry.default is not False
+    options["show_default"] = entry.default not in (None, False, ())
     if choices := choices_of(settings, entry):
         options["type"] = click.Choice(choices)
-    elif kind in (int, int | None):
+    elif kind in (int, int | None, Sequence[int]):
         options["type"] = int if facts["least"] is None else click.IntRange(facts["least"])
     elif kind is bool:
         options["is_flag"] = True
-    elif "=" in (facts["shown"] or ""):
-        options |= {"multiple": True, "callback": _pairs, "default": (), "show_default": False}
-    return click.option(name, entry.name, **options)
+    if entry.default == ():
+        options |= {"multiple": True, "callback": _pairs if kind not in _LISTS else None}
+    return click.option(*names, entry.name, **options)
 
 
 def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(pair_of(text, f"{option.opts[0]} ", str(option.metavar), has_value=True) for text in texts)
 
 
-def reads(*names: str) -> Callable[[Command], Command]:
-    """Add the options of stores to a command, which is handed ``storage`` in their place.
+selection_options = (settings_options(SelectionSettings, "key_files", "follow_links"),)
+topic_option = settings_options(SelectionSettings, "key_files", "follow_links", "partitions")
+
+
+def reads(
+    *names: str, kind: type[SourceSettings] | None = None, leave_out: Sequence[str] = ()
+) -> Callable[[Command], Command]:
+    """Add the flags of settings to a command that reads logs; it is handed ``settings`` in their place.
 
     What lies under its paths and is not read for being a symbolic link is named on standard error.
 
     Args:
         names: the command's parameters that have its paths.
+        kind: of the settings; without it the command is handed ``storage``, how sources are read.
+        leave_out: settings that have no flag here.
     """
+    made = kind or SourceSettings
+    own = [entry.name for entry in fields(made) if entry.name not in leave_out]
 
     def added(command: Command) -> Command:
         @wraps(command)
-        def run(*, key_files: tuple[str, ...], follow_links: bool, **flags: Any) -> Any:
-            from kafkaframes.jobs.job import storage_of
+        def run(**flags: Any) -> Any:
+            settings = made(**{name: flags.pop(name) for name in own})
+            if not settings.follow_links:
+                name_links([path for name in names for path in _listed(flags[name])])
+            return command(**flags, **({"settings": settings} if kind else {"storage": settings.storage}))
 
-            paths = [path for name in names for path in _listed(flags[name])]
-            if not follow_links:
-                name_links(paths)
-            return command(storage=storage_of(key_files, follow_links=follow_links), **flags)
-
-        return with_options(*store_options)(run)  # type: ignore[return-value]
+        return settings_options(made, *leave_out)(run)  # type: ignore[return-value]
 
     return added
 

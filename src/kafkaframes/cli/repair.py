@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.options import json_option, master_option, name_links, opens_batches, with_options, workers_option
+from kafkaframes.cli.options import (
+    json_option,
+    master_option,
+    name_links,
+    opens_batches,
+    settings_options,
+    with_options,
+    workers_option,
+)
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.settings import RepairSettings
 from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
@@ -54,22 +63,20 @@ def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool)
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--in-place", is_flag=True, help="Put the repaired log in LOGDIR's place; needs --backup.")
 @click.option("--backup", metavar="DIR", help="Where --in-place moves LOGDIR as it is now.")
-@click.option("--as-kafka", is_flag=True, help="Recover as a broker does: cut each log off at the first damage.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @with_options(json_option, workers_option, master_option)
-@click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True)
+@settings_options(RepairSettings)
 @opens_batches
 def command(
     logdir: str,
     to: str | None,
     in_place: bool,
     backup: str | None,
-    as_kafka: bool,
     dry_run: bool,
     as_json: bool,
     jobs: int | None,
     master: str | None,
-    index_interval_bytes: int,
+    **flags: Any,
 ) -> None:
     """Keep every good batch of a damaged log directory, and say what was lost.
 
@@ -85,12 +92,13 @@ def command(
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     name_links([logdir])
-    settings = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=index_interval_bytes)
+    settings = RepairSettings(**flags)
+    recovery = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=settings.index_interval_bytes)
     with runner(master, jobs, label="repairing") as run:
         if in_place and backup is not None and not dry_run:
-            report = repair_in_place(logdir, backup, settings, as_kafka=as_kafka, run=run)
+            report = repair_in_place(logdir, backup, recovery, as_kafka=settings.as_kafka, run=run)
         else:
-            report = repair_log(logdir, None if dry_run else to, settings, as_kafka=as_kafka, run=run)
+            report = repair_log(logdir, None if dry_run else to, recovery, as_kafka=settings.as_kafka, run=run)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

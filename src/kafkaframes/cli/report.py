@@ -12,12 +12,12 @@ from kafkaframes.cli.options import (
     json_option_of,
     opens_batches,
     reads,
-    selection_options,
     specs_option,
     with_options,
     workers_option,
 )
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.settings import SelectionSettings
 
 
 @click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
@@ -28,9 +28,9 @@ from kafkaframes.errors import OptionError
 @json_option_of("Print the same numbers as one JSON object, or write them to FILE.")
 @click.option("--generated-at", metavar="TIME", help="The time on the page (ISO 8601, UTC); by default now.")
 @specs_option
-@with_options(*selection_options, workers_option)
+@with_options(workers_option)
 @opens_batches
-@reads("paths")
+@reads("paths", kind=SelectionSettings)
 def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 

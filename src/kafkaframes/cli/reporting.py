@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -21,6 +20,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.report.model import Report
 from kafkaframes.jobs.report.page import report_page
 from kafkaframes.jobs.report.survey import make_report
+from kafkaframes.jobs.settings import SelectionSettings
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.selection import selected
@@ -93,17 +93,17 @@ def run(
     kind: str,
     generated_at: str | None,
     jobs: int | None,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    storage: dict[str, Any],
+    settings: SelectionSettings,
 ) -> None:
     """Write the report on ``paths`` to a file, or to standard output."""
     to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(generated_at)
     _check(to, paths)
-    result = selected(discover(paths, options=storage), topics, partitions)
+    result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
     with runner(None, jobs, label="measuring") as work:
-        report = make_report(result, paths=paths, version=__version__, generated_at=when, options=storage, run=work)
+        report = make_report(
+            result, paths=paths, version=__version__, generated_at=when, options=settings.storage, run=work
+        )
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_said(report, to))

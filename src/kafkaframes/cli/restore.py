@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.options import range_options, selection_options, settings_options, times_of, with_options
+from kafkaframes.cli.options import range_options, times_of, with_options
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import LogDirError, OptionError
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 EXIT_LOST = 1
 # Settings whose flags other commands have, too.
 _ELSEWHERE = (
-    "topics",
-    "partitions",
     "from_offset",
     "until_offset",
     "from_timestamp_ms",
@@ -36,8 +35,7 @@ _ELSEWHERE = (
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
-@with_options(*selection_options, *range_options)
-@settings_options(RestoreSettings, *_ELSEWHERE)
+@with_options(*range_options)
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(
     "--record-format",
@@ -47,7 +45,7 @@ _ELSEWHERE = (
     help="From Parquet.",
 )
 @click.option("--into-cluster-ids", metavar="FILE", help="For an existing cluster: its kafka-topics --describe.")
-@rewriting.run_options
+@rewriting.run_options(RestoreSettings, *_ELSEWHERE)
 def command(
     sources: tuple[str, ...],
     to: str | None,
@@ -55,7 +53,7 @@ def command(
     as_json: bool,
     jobs: int | None,
     master: str | None,
-    storage: dict[str, Any],
+    settings: RestoreSettings,
     **flags: Any,
 ) -> None:
     """Make a log directory that a real broker opens: with indexes, checkpoints, topic ids and group offsets.
@@ -79,9 +77,9 @@ def command(
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")
     kind = flags.pop("kind")
-    settings = _settings(flags)
+    settings = _settings(settings, flags)
     with runner(master, jobs, label="restoring") as run:
-        report = restore_log(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run, storage=storage)
+        report = restore_log(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
@@ -90,20 +88,21 @@ def command(
         sys.exit(EXIT_LOST)
 
 
-def _settings(flags: dict[str, Any]) -> RestoreSettings:
+def _settings(settings: RestoreSettings, flags: dict[str, Any]) -> RestoreSettings:
+    """Return settings with those whose flags other commands have, too."""
     flags["record_format"] = rewriting.RECORD_FORMATS[flags["record_format"]]
     ids_file = flags.pop("into_cluster_ids")
     for name, value in times_of(flags).items():
         del flags[name]
         flags[f"{name}stamp_ms"] = value
-    if ids_file is not None:
-        flags["topic_ids"] = (*_ids_in(ids_file, flags), *flags["topic_ids"])
-        flags["bootstrap"] = NO_BOOTSTRAP
-        flags["leader_epoch"] = flags["leader_epoch"] or 0
-    return RestoreSettings(**flags)
+    settings = replace(settings, **flags)
+    if ids_file is None:
+        return settings
+    settings = _with_ids_in(ids_file, settings)
+    return replace(settings, bootstrap=NO_BOOTSTRAP, leader_epoch=settings.leader_epoch or 0)
 
 
-def _ids_in(path: str, flags: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _with_ids_in(path: str, settings: RestoreSettings) -> RestoreSettings:
     """Read the ids of the topics that are asked for; without --topic they are what is asked for."""
     from kafkaframes.jobs.restore.cluster import read_topic_ids
 
@@ -112,10 +111,11 @@ def _ids_in(path: str, flags: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise LogDirError(f"cannot be read: {error}", file=path) from error
     ids = read_topic_ids(text, file=path)
-    olds = {new: old for old, new in flags["topic_map"]}
-    flags["topics"] = flags["topics"] or tuple(olds.get(name, name) for name in ids)
-    requested = {dict(flags["topic_map"]).get(name, name) for name in flags["topics"]}
-    return tuple((name, topic_id) for name, topic_id in ids.items() if name in requested)
+    olds = {new: old for old, new in settings.topic_map}
+    topics = settings.topics or tuple(olds.get(name, name) for name in ids)
+    requested = {settings.new_name(name) for name in topics}
+    chosen = tuple((name, topic_id) for name, topic_id in ids.items() if name in requested)
+    return replace(settings, topics=topics, topic_ids=(*chosen, *settings.topic_ids))
 
 
 # --------------------------------------------------------------------------------------------------------- the report

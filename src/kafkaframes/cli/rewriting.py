@@ -5,58 +5,43 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.options import json_option, master_option, opens_batches, reads, with_options, workers_option
+from kafkaframes.cli.options import (
+    Command,
+    json_option,
+    master_option,
+    opens_batches,
+    reads,
+    with_options,
+    workers_option,
+)
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.records.layout import CODECS
-from kafkaframes.records.reasons import FAILFAST, PERMISSIVE
+from kafkaframes.jobs.settings import RewriteSettings, SourceSettings
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.staged_compaction import Split
     from kafkaframes.jobs.convert.job import JobReport
-    from kafkaframes.jobs.convert.settings import RewriteSettings
 
-RECORD_FORMATS = {"v0": 0, "v1": 1, "v2": 2}
-codec_option = partial(click.option, "--codec", type=click.Choice(CODECS))
-level_option = click.option("--level", type=int, help="Of the codec; Kafka's default if not given.")
+RECORD_FORMATS: Mapping[str, Literal[0, 1, 2]] = {"v0": 0, "v1": 1, "v2": 2}
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
-_OUTPUT_OPTIONS = (
+in_place_options = with_options(
     click.option("--in-place", is_flag=True, help="Exchange a stopped broker's log directory for the new one."),
     click.option("--backup", metavar="DIR", help="With --in-place: where the old one stays."),
-    click.option(
-        "--mode",
-        type=click.Choice((FAILFAST, PERMISSIVE)),
-        default=FAILFAST,
-        show_default=True,
-        help="At damage: stop, or copy damaged batches byte for byte.",
-    ),
-    click.option(
-        "--batch-bytes",
-        type=click.IntRange(1),
-        default=16384,
-        show_default=True,
-        help="Uncompressed messages of v0 and v1 are joined into batches of about this size.",
-    ),
 )
 
 
-def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where the work is done."""
-    return with_options(json_option, workers_option, master_option)(opens_batches(reads("sources")(function)))
-
-
-def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how the result goes where; ``--to`` is the command's."""
-    return with_options(*_OUTPUT_OPTIONS)(function)
+def run_options(kind: type[SourceSettings], *leave_out: str) -> Callable[[Command], Command]:
+    """Add the flags of a job's settings, and those that say where the work is done."""
+    shared = (json_option, workers_option, master_option, opens_batches)
+    return with_options(*shared, reads("sources", kind=kind, leave_out=leave_out))
 
 
 def split(master: str | None, jobs: int | None) -> Split:
@@ -104,7 +89,6 @@ def rewrite(
     jobs: int | None,
     master: str | None,
     as_json: bool,
-    storage: dict[str, Any],
 ) -> None:
     """Run a conversion and show what it did."""
     from kafkaframes.jobs.convert.in_place import convert_in_place
@@ -118,7 +102,7 @@ def rewrite(
                 raise OptionError("--in-place exchanges one directory: name it alone")
             report = convert_in_place(sources[0], backup, settings, run=run)
         else:
-            report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=storage)
+            report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=settings.storage)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

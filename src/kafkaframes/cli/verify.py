@@ -13,22 +13,21 @@ from kafkaframes.cli.options import (
     opens_batches,
     reads,
     replicas_option,
-    selection_options,
     with_options,
     workers_option,
 )
+from kafkaframes.jobs.settings import VerifySettings
 
 EXIT_DAMAGED = 1
 
 
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
-@click.option("--deep", is_flag=True, help="Decompress and read every record, too.")
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, not the first twenty of a kind.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
-@with_options(*selection_options, workers_option, master_option, json_option, replicas_option)
+@with_options(workers_option, master_option, json_option, replicas_option)
 @opens_batches
-@reads("paths")
+@reads("paths", kind=VerifySettings)
 def command(**flags: Any) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 

@@ -14,6 +14,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import console, say, show, size_text
 from kafkaframes.cli.workers import runner
+from kafkaframes.jobs.settings import VerifySettings
 from kafkaframes.jobs.verify.verify import Report, verify
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import OneLog
@@ -75,22 +76,19 @@ def _print_merged(merged: OneLog | None) -> None:
 def run(
     *,
     paths: tuple[str, ...],
-    deep: bool,
+    settings: VerifySettings,
     as_json: bool,
     show_all: bool,
     strict: bool,
     jobs: int | None,
     master: str | None,
     replicas: str,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    storage: dict[str, Any],
 ) -> bool:
     """Verify and print; return whether damage was found."""
-    result = selected(discover(paths, options=storage), topics, partitions)
+    result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
     with runner(master, jobs, label="verifying", small=True) as work:
-        report = verify(result, deep=deep, run=work)
-    merged = one_log(result, paths, check=True, options=storage) if replicas == MERGE else None
+        report = verify(result, deep=settings.deep, run=work)
+    merged = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
     if merged is not None:
         report.findings += [decision.as_finding() for decision in merged.decisions]
     if as_json:

@@ -10,14 +10,24 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path as LocalPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from kafkaframes.jobs.job import JobResult, paths_of, storage_of
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import JobResult, paths_of
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
-from kafkaframes.jobs.settings import CodecName, taking
+from kafkaframes.jobs.settings import (
+    CompactSettings,
+    DescribeSettings,
+    Path,
+    RepairSettings,
+    ReportSettings,
+    RewriteSettings,
+    SelectionSettings,
+    VerifySettings,
+    taking,
+)
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.compaction import CompactionReport
@@ -29,21 +39,12 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.verify.verify import Report as VerifyReport
 
-Path = str | PathLike[str]
 Paths = Path | Sequence[Path]
-BrokerRelease = Literal["4.x", "3.9", "2.8"]
 _MOST_LINES = 20  # of one kind are in a result's text
 
 
-def verify_log(
-    paths: Paths,
-    *,
-    deep: bool = False,
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
-    key_files: Sequence[str] = (),
-    follow_links: bool = False,
-) -> JobResult[VerifyReport]:
+@taking(VerifySettings)
+def verify_log(paths: Paths, settings: VerifySettings) -> JobResult[VerifyReport]:
     """Check every CRC, offset, index and checkpoint of logs; nothing is changed.
 
     >>> verify_log("/backup/kafka-logs", deep=True)  # doctest: +SKIP
@@ -51,11 +52,7 @@ def verify_log(
 
     Args:
         paths: log directories, partitions, segments, patterns, tiered stores, or URLs of such.
-        deep: decompress and read every record, too.
-        topics: names or patterns; none are all.
-        partitions: numbers; none are all.
-        key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links lead to; otherwise they are left out.
+        settings: as keywords; see below.
 
     Returns:
         ``report.is_sound``, ``report.findings`` and counts. Damage raises nothing.
@@ -66,31 +63,23 @@ def verify_log(
     """
     from kafkaframes.jobs.verify.verify import verify
 
-    report = verify(_selected(paths, topics, partitions, storage_of(key_files, follow_links=follow_links)), deep=deep)
+    report = verify(_selected(paths, settings), deep=settings.deep)
     counted = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
     said = f"{len(report.findings):,} findings" if report.findings else "nothing found"
     verdict = "sound" if report.is_sound else "damaged or unreadable"
     return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counted}; {said}"))
 
 
-def describe_log(
-    paths: Paths,
-    *,
-    deep: bool = False,
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
-    key_files: Sequence[str] = (),
-    follow_links: bool = False,
-) -> JobResult[list[PartitionSummary]]:
+@taking(DescribeSettings)
+def describe_log(paths: Paths, settings: DescribeSettings) -> JobResult[list[PartitionSummary]]:
     """Say what is in logs: topics, partitions, offsets, sizes, codecs, formats, times.
 
     >>> describe_log("/backup/kafka-logs").to_dict()["partitions"][0]["log_end_offset"]  # doctest: +SKIP
     5120
 
     Args:
-        paths, topics, partitions, key_files, follow_links: as for ``verify_log``.
-        deep: walk the header of every batch, for exact codecs, formats, times and counts; otherwise the first and the
-            last batch of each segment are read.
+        paths: as for ``verify_log``.
+        settings: as keywords; see below. Without ``deep`` the first and the last batch of each segment are read.
 
     Returns:
         A summary of each partition, copies apart.
@@ -100,12 +89,12 @@ def describe_log(
     """
     from kafkaframes.jobs.dump import summary
 
-    look = summary.walk if deep else summary.glance
+    look = summary.walk if settings.deep else summary.glance
     summaries: list[PartitionSummary] = []
-    for directory in _selected(paths, topics, partitions, storage_of(key_files, follow_links=follow_links)):
+    for directory in _selected(paths, settings):
         for partition in directory.partitions:
             segments = [look(directory.filesystem, segment) for segment in partition.segments]
-            summaries.append(summary.summarize_partition(partition, segments, is_deep=deep))
+            summaries.append(summary.summarize_partition(partition, segments, is_deep=settings.deep))
     lines = [
         f"{one.topic}-{one.partition}: offsets {one.log_start_offset:,} to {one.log_end_offset:,}, "
         f"{len(one.segments):,} segments, {one.size_bytes:,} bytes, {' '.join(one.mix('codecs'))}"
@@ -114,24 +103,15 @@ def describe_log(
     return JobResult(summaries, {"partitions": [one.as_json() for one in summaries]}, tuple(lines))
 
 
-def report_log(
-    paths: Paths,
-    *,
-    to: Path | None = None,
-    format: Literal["html", "json"] = "html",  # noqa: A002  # as the command's option is called
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
-    key_files: Sequence[str] = (),
-    follow_links: bool = False,
-) -> JobResult[Report]:
+@taking(ReportSettings)
+def report_log(paths: Paths, settings: ReportSettings) -> JobResult[Report]:
     """Report what logs hold and what is wrong with them: sizes, times, producers, keys, copies, damage.
 
     >>> report_log("/backup/kafka-logs", to="report.html")  # doctest: +SKIP
 
     Args:
-        paths, topics, partitions, key_files, follow_links: as for ``verify_log``.
-        to: where the page or the JSON is written; nowhere by default.
-        format: of what is written.
+        paths: as for ``verify_log``.
+        settings: as keywords; see below.
 
     Raises:
         LogDirError, OptionError: as ``verify_log``; or ``to`` lies in a source, or cannot be written.
@@ -142,15 +122,13 @@ def report_log(
     from kafkaframes.jobs.report.survey import make_report
     from kafkaframes.storage.files.atomic import named_file, refuse_inside
 
-    named, storage = paths_of(paths), storage_of(key_files, follow_links=follow_links)
+    named, to = paths_of(paths), settings.to
     if to is not None:
         refuse_inside(LocalPath(to), named)
-    directories = _selected(named, topics, partitions, storage)
-    report = make_report(
-        directories, paths=named, version=version("kafkaframes"), generated_at=_now_ms(), options=storage
-    )
+    directories, release = _selected(named, settings), version("kafkaframes")
+    report = make_report(directories, paths=named, version=release, generated_at=_now_ms(), options=settings.storage)
     if to is not None:
-        text = report_page(report) if format == "html" else json.dumps(report.as_json())
+        text = report_page(report) if settings.format == "html" else json.dumps(report.as_json())
         with named_file(str(LocalPath(to))) as out:
             out.write(text.encode("utf-8", "backslashreplace"))
     counted = (
@@ -160,19 +138,8 @@ def report_log(
     return JobResult(report, report.as_json(), (*_some(report.findings), counted, *written))
 
 
-def convert_log(
-    source: Paths,
-    to: Path,
-    *,
-    record_format: Literal[0, 1, 2],
-    codec: CodecName | None = None,
-    level: int | None = None,
-    batch_bytes: int = 16384,
-    on_loss: Literal["error", "warn", "drop"] = "error",
-    mode: Literal["FAILFAST", "PERMISSIVE"] = "FAILFAST",
-    key_files: Sequence[str] = (),
-    follow_links: bool = False,
-) -> JobResult[JobReport]:
+@taking(RewriteSettings)
+def convert_log(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
     """Write a log in another record format: offsets, order, timestamps, keys and values stay.
 
     >>> convert_log("/backup/kafka-logs", "/backup/v2", record_format=2)  # doctest: +SKIP
@@ -182,99 +149,63 @@ def convert_log(
     Args:
         source: a log directory, a partition or a segment; several are one log, copies are merged.
         to: the new directory; it does not exist, and appears complete.
-        record_format: the format to write.
-        codec: also another codec; each batch keeps its own by default.
-        level: of the codec; Kafka's default if not given.
-        batch_bytes: about how large batches become that uncompressed messages of formats 0 and 1 are joined into.
-        on_loss: what the older format cannot say stops (``error``), or is counted.
-        mode: FAILFAST stops at a damaged batch, PERMISSIVE copies it byte for byte.
-        key_files, follow_links: as for ``verify_log``.
+        settings: as keywords; see below.
 
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         EncodeError: something cannot be said in that format.
-        OptionError: ``to`` lies in ``source``, or an option does not fit.
+        OptionError: ``to`` lies in ``source``, or an option is missing or does not fit.
     """
-    options = {"batch_bytes": batch_bytes, "on_loss": on_loss, "mode": mode, "record_format": record_format}
-    return _rewritten(source, to, codec, level, options, storage_of(key_files, follow_links=follow_links))
+    if settings.record_format is None:
+        raise OptionError("`record_format` is missing: 0, 1 or 2")
+    return _rewritten(source, to, settings)
 
 
-def recompress_log(
-    source: Paths,
-    to: Path,
-    *,
-    codec: CodecName,
-    level: int | None = None,
-    batch_bytes: int = 16384,
-    mode: Literal["FAILFAST", "PERMISSIVE"] = "FAILFAST",
-    key_files: Sequence[str] = (),
-    follow_links: bool = False,
-) -> JobResult[JobReport]:
+@taking(RewriteSettings)
+def recompress_log(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
     """Compress a log anew; each batch keeps its format, its header and its records.
 
     Args:
-        codec: the codec to write; zstd needs format 2.
-        source, to, level, batch_bytes, mode, key_files, follow_links: as for ``convert_log``.
+        source, to: as for ``convert_log``.
+        settings: as keywords, those of ``convert_log``; zstd needs format 2.
 
     Raises:
         LogDirError, EncodeError, OptionError: as ``convert_log``.
     """
-    options = {"batch_bytes": batch_bytes, "mode": mode}
-    return _rewritten(source, to, codec, level, options, storage_of(key_files, follow_links=follow_links))
+    if settings.codec is None:
+        raise OptionError("`codec` is missing: none, gzip, snappy, lz4 or zstd")
+    return _rewritten(source, to, settings)
 
 
-def compact_log(
-    source: Paths,
-    to: Path | None = None,
-    *,
-    topics: Sequence[str] = (),
-    broker_release: BrokerRelease = "4.x",
-    delete_retention_ms: int = 86_400_000,
-    min_compaction_lag_ms: int = 0,
-    key_files: Sequence[str] = (),
-    follow_links: bool = False,
-) -> JobResult[CompactionReport]:
+@taking(CompactSettings)
+def compact_log(source: Paths, to: Path | None = None, *, settings: CompactSettings) -> JobResult[CompactionReport]:
     """Compact topics as a broker's cleaner does: of each key the last record stays.
 
     Args:
         source: a log directory or a partition; several are one log, copies are merged.
         to: the new directory; without it nothing is written, and the result says what would go.
-        topics: names or patterns; by default those that brokers have compacted.
-        broker_release: whose rules: 2.8, 3.9 or 4.x.
-        delete_retention_ms, min_compaction_lag_ms: as the topics' settings of these names.
-        key_files, follow_links: as for ``verify_log``.
+        settings: as keywords; see below. Without ``topics``, those that brokers have compacted.
 
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         OptionError: there is nothing to compact, or an option does not fit.
     """
     from kafkaframes.jobs.compact.compaction import compact
-    from kafkaframes.storage.cleaner.settings import CleanerSettings
 
-    settings = CleanerSettings(
-        now_ms=_now_ms(),
-        broker_release=broker_release,
-        delete_retention_ms=delete_retention_ms,
-        min_compaction_lag_ms=min_compaction_lag_ms,
-    )
-    target = None if to is None else LocalPath(to)
-    report = compact(
-        _source(source), target, settings, topics=topics, storage=storage_of(key_files, follow_links=follow_links)
-    )
+    target, cleaner = None if to is None else LocalPath(to), settings.cleaner(_now_ms())
+    report = compact(_source(source), target, cleaner, topics=settings.topics, storage=settings.storage)
     written = f"written to {report.destination}" if report.destination else "nothing was written"
     return JobResult(report, report.as_json(), (report.counted, written))
 
 
-def repair_log(
-    source: Path, to: Path | None = None, *, as_kafka: bool = False, index_interval_bytes: int = 4096
-) -> JobResult[RepairReport]:
+@taking(RepairSettings)
+def repair_log(source: Path, to: Path | None = None, *, settings: RepairSettings) -> JobResult[RepairReport]:
     """Keep every good batch of a damaged log directory, and say what was lost.
 
     Args:
         source: one log directory of this machine.
         to: the new directory; without it nothing is written, and the result says what would be done.
-        as_kafka: cut each log off at the first damage, as a broker's recovery does.
-        index_interval_bytes: ``index.interval.bytes`` of the new indexes.
+        settings: as keywords; see below.
 
     Raises:
         LogDirError: a broker has the source open; something cannot be read or written, or exists.
@@ -284,8 +215,8 @@ def repair_log(
     from kafkaframes.storage.files.row_counts import row_counts_text
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
-    settings = RecoverySettings(_now_ms(), index_interval_bytes=index_interval_bytes)
-    report = repair(os.fspath(source), None if to is None else LocalPath(to), settings, as_kafka=as_kafka)
+    recovery = RecoverySettings(_now_ms(), index_interval_bytes=settings.index_interval_bytes)
+    report = repair(os.fspath(source), None if to is None else LocalPath(to), recovery, as_kafka=settings.as_kafka)
     lost = [
         f"{one['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
         for one in report.partitions
@@ -314,8 +245,7 @@ def restore_log(sources: Paths, to: Path, settings: RestoreSettings) -> RestoreR
     Args:
         sources: log directories, partitions or segments; or one Parquet file or directory.
         to: the new log directory.
-        settings: as keywords, those of ``RestoreSettings``: ``topics``, ``topic_map``, ``offsets="reassign"``,
-            ``from_offset``, ``until_timestamp_ms``, ``mode="DROPMALFORMED"``, ...
+        settings: as keywords; see below.
 
     Returns:
         What was restored; it prints well and has ``to_dict()``.
@@ -341,8 +271,7 @@ def mirror_topics(source: Path, target: Path, settings: MirrorSettings) -> Mirro
 
     Args:
         source, target: ``host:port`` (several with commas), or a directory.
-        settings: as keywords, those of ``MirrorSettings``: ``topics=("orders-*",)``, ``groups=False``,
-            ``state_dir="mirror-state"``, ...
+        settings: as keywords; see below.
 
     Returns:
         What was copied, opened and left out; it prints well and has ``to_dict()``.
@@ -362,25 +291,20 @@ def mirror_topics(source: Path, target: Path, settings: MirrorSettings) -> Mirro
 # -------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _rewritten(
-    source: Paths, to: Path, codec: str | None, level: int | None, options: dict[str, Any], storage: dict[str, Any]
-) -> JobResult[JobReport]:
+def _rewritten(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
     from kafkaframes.jobs.convert.job import convert
-    from kafkaframes.jobs.convert.settings import RewriteSettings
-    from kafkaframes.records.codecs import codec_of
 
-    settings = RewriteSettings(codec=None if codec is None else codec_of(codec), level=level, **options)
-    report = convert(_source(source), LocalPath(to), settings, storage=storage)
+    report = convert(_source(source), LocalPath(to), settings, storage=settings.storage)
     lost = [f"lost: {number:,} {kind}" for kind, number in sorted(report.lost.items())]
     lines = (report.counted, *lost, f"written to {report.destination}")
     return JobResult(report, report.as_json(), lines)
 
 
-def _selected(paths: Paths, topics: Sequence[str], partitions: Sequence[int], storage: dict[str, Any]) -> Any:
+def _selected(paths: Paths, settings: SelectionSettings) -> Any:
     from kafkaframes.storage.log.discover import discover
     from kafkaframes.storage.log.selection import selected
 
-    return selected(discover(paths_of(paths), options=storage), topics, partitions)
+    return selected(discover(paths_of(paths), options=settings.storage), settings.topics, settings.partitions)
 
 
 def _source(paths: Paths) -> str | list[str]:

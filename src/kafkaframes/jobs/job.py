@@ -17,7 +17,6 @@ from typing import Any, Generic, Self, TypeVar, get_args, get_origin, get_type_h
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import atomic
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.row_counts import row_counts_text
 
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -27,12 +26,6 @@ Report = TypeVar("Report")
 def paths_of(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
     """Return the paths of an argument that may be one or several."""
     return [os.fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
-
-
-def storage_of(key_files: Sequence[str], *, follow_links: bool = False) -> dict[str, Any]:
-    """Return what ``discover`` and its kind take as ``options``."""
-    options: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
-    return options | ({FOLLOW_LINKS: True} if follow_links else {})
 
 
 def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
@@ -110,7 +103,7 @@ def counts_text(parts: Sequence[Any], read: str, written: str, left_out: str) ->
 
 def described(settings: Any) -> dict[str, Any]:
     """Return settings as values that JSON has."""
-    return {one.name: getattr(settings, one.name) for one in fields(settings)}
+    return {one.name: getattr(settings, one.name) for one in fields(settings) if one.metadata.get("recorded", True)}
 
 
 def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:

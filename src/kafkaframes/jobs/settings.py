@@ -1,7 +1,8 @@
 """Settings of jobs, each declared once: a field of a dataclass has the default, what is allowed, and what it means.
 
-The keywords of the public functions (``taking``), the flags of the commands (``settings_options`` in
-``cli/options.py``) and what is refused (``check``) are made of the fields. Nothing that reads logs is imported here.
+The keywords of the public functions and their docstrings (``taking``), the flags of the commands (``settings_options``
+and ``reads`` in ``cli/options.py``), the tables of the docs (``docs/tables.py``) and what is refused (``check``) are
+made of the fields. Jobs with many settings have a file of their own. Nothing that reads logs is imported here.
 """
 
 from __future__ import annotations
@@ -9,12 +10,31 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, field, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import cache, wraps
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args, get_origin, get_type_hints
+from os import PathLike
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from kafkaframes.errors import OptionError
 
+if TYPE_CHECKING:
+    from kafkaframes.storage.cleaner.settings import CleanerSettings
+
+Path = str | PathLike[str]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # as ``records.build`` and brokers have them
 Default = TypeVar("Default")
@@ -23,6 +43,9 @@ Source = TypeVar("Source")
 Target = TypeVar("Target")
 Result = TypeVar("Result")
 Keywords = ParamSpec("Keywords")
+SettingsIn = TypeVar("SettingsIn", contravariant=True)
+SourceIn = TypeVar("SourceIn", contravariant=True)
+ResultOut = TypeVar("ResultOut", covariant=True)
 
 
 def setting(
@@ -33,6 +56,7 @@ def setting(
     least: int | None = None,
     flag: str | None = None,
     shown: str | None = None,
+    recorded: bool = True,
 ) -> Default:
     """Return the field of a setting.
 
@@ -41,10 +65,12 @@ def setting(
         meaning: for people: the help of its flag.
         choices: the texts that are allowed, where the type is no ``Literal`` of them.
         least: the smallest number that is allowed.
-        flag: what the command line calls it; by default its name with hyphens.
+        flag: what the command line calls it, its letter first; by default its name with hyphens.
         shown: what stands for its value in help; ``NAME=VALUE`` is repeatable.
+        recorded: whether another value makes it another job, whose result is not taken for this one's.
     """
     facts = {"meaning": meaning, "choices": tuple(choices), "least": least, "flag": flag, "shown": shown}
+    facts["recorded"] = recorded
     made: Any = field(default_factory=dict, repr=False, metadata=facts) if default == {} else None
     return cast(Default, made or field(default=default, metadata=facts))
 
@@ -63,7 +89,8 @@ def check(settings: Any) -> None:
         )
         if choices and value not in choices and not (value is None and entry.default is None):
             raise OptionError(f"`{entry.name}` is one of {', '.join(map(str, choices))}, not {value!r}")
-        if least is not None and value is not None and value < least:
+        numbers = value if isinstance(value, tuple | list) else (value,)
+        if least is not None and any(number is not None and number < least for number in numbers):
             raise OptionError(f"`{entry.name}` is at least {least}, not {value}")
 
 
@@ -97,24 +124,194 @@ def settings_of(make: Callable[..., Settings], values: Mapping[str, Any]) -> Set
     return make(**values)
 
 
-def taking(
-    make: Callable[Keywords, Settings],
-) -> Callable[[Callable[[Source, Target, Settings], Result]], Callable[Concatenate[Source, Target, Keywords], Result]]:
-    """Give a function of a source, a target and settings the keywords that the settings are made of."""
+class _OptionalTarget(Protocol[SourceIn, SettingsIn, ResultOut]):
+    def __call__(self, source: SourceIn, to: Path | None = None, *, settings: SettingsIn) -> ResultOut: ...
 
-    def decorated(
-        function: Callable[[Source, Target, Settings], Result],
-    ) -> Callable[Concatenate[Source, Target, Keywords], Result]:
-        ends = inspect.Signature(list(inspect.signature(function).parameters.values())[:2])
+
+class _WithKeywords(Protocol[SourceIn, Keywords, ResultOut]):
+    def __call__(
+        self, source: SourceIn, to: Path | None = None, *args: Keywords.args, **kwargs: Keywords.kwargs
+    ) -> ResultOut: ...
+
+
+class _Taking(Generic[Keywords, Settings]):
+    """What ``taking`` returns: its type says which keywords a function has afterwards."""
+
+    def __init__(self, make: Callable[Keywords, Settings]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(
+        self, function: Callable[[Source, Settings], Result], /
+    ) -> Callable[Concatenate[Source, Keywords], Result]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[Source, Target, Settings], Result], /
+    ) -> Callable[Concatenate[Source, Target, Keywords], Result]: ...
+    @overload
+    def __call__(
+        self, function: _OptionalTarget[Source, Settings, Result], /
+    ) -> _WithKeywords[Source, Keywords, Result]: ...
+    def __call__(self, function: Any, /) -> Any:
+        (*ends, _) = inspect.signature(function).parameters.values()
+        positional = inspect.Signature(ends)
 
         @wraps(function)
-        def call(*arguments: Any, **keywords: Any) -> Result:
-            named = {name: keywords.pop(name) for name in ends.parameters if name in keywords}
-            source, target = ends.bind(*arguments, **named).args
-            return function(source, target, settings_of(make, keywords))
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            named = {name: keywords.pop(name) for name in positional.parameters if name in keywords}
+            bound = positional.bind(*arguments, **named)
+            bound.apply_defaults()
+            return function(*bound.args, settings=settings_of(self._make, keywords))
 
-        own = inspect.signature(make).parameters.values()
-        call.__signature__ = inspect.Signature([*ends.parameters.values(), *own])  # type: ignore[attr-defined]
+        own = inspect.signature(self._make).parameters.values()
+        call.__signature__ = inspect.Signature([*ends, *own])  # type: ignore[attr-defined]
+        meanings = [f"    {entry.name}: {entry.metadata['meaning']}" for entry in fields(cast(Any, self._make))]
+        call.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Settings:", *meanings])
         return call
 
-    return decorated
+
+def taking(make: Callable[Keywords, Settings]) -> _Taking[Keywords, Settings]:
+    """Give a function, whose last argument is settings, the keywords that they are made of, and their meanings."""
+    return _Taking(make)
+
+
+# ------------------------------------------------------------------------------------------- of jobs with few settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """How the files of sources are read: every job over logs has these."""
+
+    key_files: Sequence[str] = setting(
+        (),
+        "Private RSA key (PEM) of encrypted tiered segments; may be repeated.",
+        flag="--key-file",
+        shown="[ID=]FILE",
+        recorded=False,
+    )
+    follow_links: bool = setting(
+        False, "Read what symbolic links lead to; without it they are left out.", recorded=False
+    )
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """The same as ``discover`` and its kind take it as ``options``."""
+        from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+
+        options: dict[str, Any] = {KEY_FILES: tuple(self.key_files)} if self.key_files else {}
+        return options | ({FOLLOW_LINKS: True} if self.follow_links else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionSettings(SourceSettings):
+    """Which topic partitions of sources; none named are all."""
+
+    topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
+    partitions: Sequence[int] = setting((), "Only this number; repeatable.", least=0, flag="-p --partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySettings(SelectionSettings):
+    """What is verified."""
+
+    deep: bool = setting(False, "Decompress and read every record, too.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeSettings(SelectionSettings):
+    """What is described; without ``deep`` the first and the last batch of each segment are read."""
+
+    deep: bool = setting(False, "Walk the header of every batch: exact codecs, formats, times and counts.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSettings(SelectionSettings):
+    """What is reported, and where to."""
+
+    to: Path | None = setting(None, "Where the page or the JSON is written; nowhere by default.")
+    format: Literal["html", "json"] = setting("html", "Of what is written.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteSettings(SourceSettings):
+    """The settings of a conversion; picklable, for it travels to other processes."""
+
+    record_format: Literal[0, 1, 2] | None = setting(None, "The format to write; each batch keeps its own by default.")
+    codec: CodecName | None = setting(None, "The codec to write; each batch keeps its own by default.")
+    level: int | None = setting(None, "Of the codec; Kafka's default if not given.")
+    on_loss: Literal["error", "warn", "drop"] = setting(
+        "error", "What the older format cannot say stops, or is counted by kind; `drop` warns of nothing."
+    )
+    mode: Literal["FAILFAST", "PERMISSIVE"] = setting(
+        "FAILFAST", "At damage: stop, or copy damaged batches byte for byte."
+    )
+    batch_bytes: int = setting(
+        BATCH_BYTES, "Uncompressed messages of v0 and v1 are joined into batches of about this size.", least=1
+    )
+    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Of the new indexes.", least=1)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done with any log.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        check(self)
+        if self.codec == "zstd" and self.record_format in (0, 1):
+            raise OptionError(f"zstd needs format 2, not {self.record_format}")
+        if self.level is not None:
+            self._check_level(self.level)
+
+    def _check_level(self, level: int) -> None:
+        from kafkaframes.records.codecs import CODECS, codec_of
+
+        levels = CODECS[codec_of(self.codec)].levels if self.codec not in (None, "none") else None
+        if levels is None:
+            raise OptionError("a level needs a codec that has levels: gzip, lz4 or zstd")
+        if not levels[0] <= level <= levels[1]:
+            raise OptionError(f"{self.codec} has levels {levels[0]} to {levels[1]}, not {level}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactSettings(SourceSettings):
+    """Which topics are compacted, and by whose rules."""
+
+    topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
+    broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Whose rules.")
+    delete_retention_ms: int = setting(86_400_000, "As the topics' setting of this name.", least=0)
+    min_compaction_lag_ms: int = setting(0, "As the topics' setting of this name.", least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse what no topic has.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        check(self)
+
+    def cleaner(self, now_ms: int) -> CleanerSettings:
+        """Return the settings of a round of cleaning."""
+        from kafkaframes.storage.cleaner.settings import CleanerSettings
+
+        return CleanerSettings(
+            now_ms=now_ms,
+            broker_release=self.broker_release,
+            delete_retention_ms=self.delete_retention_ms,
+            min_compaction_lag_ms=self.min_compaction_lag_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairSettings:
+    """How a log is repaired."""
+
+    as_kafka: bool = setting(False, "Recover as a broker does: cut each log off at the first damage.")
+    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Of the new indexes.", least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse what no log has.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        check(self)

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError
-from kafkaframes.jobs.convert.settings import RewriteSettings
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.build import BatchFields, build_batches
-from kafkaframes.records.codecs import Codec, compress
+from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
@@ -120,7 +120,7 @@ class Plan:
         numbers, old = attributes & CODEC_MASK, source < 2
         control = ~old & ((attributes & CONTROL) != 0)
         self.magics = source if settings.record_format is None else np.full_like(source, settings.record_format)
-        self.codecs = numbers if settings.codec is None else np.full_like(numbers, int(settings.codec))
+        self.codecs = numbers if settings.codec is None else np.full_like(numbers, codec_of(settings.codec))
         other_codec = (self.codecs != numbers) | (settings.level is not None)
         build = (old | (self.magics < 2)) & ((self.magics != source) | other_codec)
         down = self.magics < source

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.convert.job import JobReport, convert, one_log
-from kafkaframes.jobs.convert.settings import RewriteSettings
 from kafkaframes.jobs.job import Runner, run_here
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.broker_lock import take_lock
 

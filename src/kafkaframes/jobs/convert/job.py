@@ -16,8 +16,8 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import SegmentReport, SegmentTask, rewrite_segment
-from kafkaframes.jobs.convert.settings import RewriteSettings
 from kafkaframes.jobs.job import Done, Runner, Values, counts_text, described, done_once, paths_of, run_here
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split

@@ -17,7 +17,7 @@ import numpy as np
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.convert.batches import Losses, damaged_batches, rewritten
-from kafkaframes.jobs.convert.settings import RewriteSettings
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.decoded import Allocate, Decoded

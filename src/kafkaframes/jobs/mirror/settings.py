@@ -20,7 +20,9 @@ KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # what our broker has for 
 class MirrorSettings:
     """How topics are mirrored. Settings of clients are under Kafka's names; intervals count with ``follow``."""
 
-    topics: tuple[str, ...] = setting((), "Names or patterns as a shell has them; none are all but Kafka's own.")
+    topics: tuple[str, ...] = setting(
+        (), "Only this topic: a name or pattern; repeatable. None are all but Kafka's own.", flag="-t --topic"
+    )
     groups: bool = setting(True, "The committed offsets of groups, too.")
     follow: bool = setting(False, "Go on when the end is reached, until Ctrl-C; new topics are taken, too.")
     dry_run: bool = setting(False, "Say what would be copied, from where on; write nothing.")

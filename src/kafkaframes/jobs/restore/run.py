@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ def restore_log(
     kind: str = AUTO,
     run: Runner = run_here,
     dry_run: bool = False,
-    storage: Mapping[str, Any] | None = None,
 ) -> RestoreReport:
     """Restore segments, or Parquet; ``kind`` says which, or it is seen from the files.
 
@@ -42,7 +41,7 @@ def restore_log(
         from kafkaframes.jobs.restore.parquet import restore_parquet
 
         return restore_parquet(named[0], Path(to), settings, **options)
-    return restore(named, Path(to), settings, storage=storage, **options)
+    return restore(named, Path(to), settings, storage=settings.storage, **options)
 
 
 def _new_id() -> str:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import BATCH_BYTES, INDEX_INTERVAL_BYTES, CodecName, check, setting
+from kafkaframes.jobs.settings import BATCH_BYTES, INDEX_INTERVAL_BYTES, CodecName, SelectionSettings, check, setting
 
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
@@ -39,15 +39,13 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreSettings:
+class RestoreSettings(SelectionSettings):
     """The settings of a restore; picklable, for it travels to other processes.
 
     Timestamps are milliseconds. ``record_format``, ``codec``, ``level`` and ``batch_bytes`` are of the batches that are
     built of rows (Parquet, DataFrames).
     """
 
-    topics: tuple[str, ...] = setting((), "Names or patterns (`orders`, `shop.*`); none is every topic of users'.")
-    partitions: tuple[int, ...] = setting((), "Numbers; none is every one.")
     topic_map: Pairs = setting((), "Call a topic by another name.", shown="OLD=NEW")
     topic_ids: Pairs = setting(
         (), "An id for a topic, instead of the source's or a new one.", flag="--topic-id", shown="TOPIC=ID"
