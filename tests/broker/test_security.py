@@ -14,12 +14,15 @@ import struct
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.polling import polled_by_kafka_python
 
 from kafkaframes.broker import Broker
@@ -28,7 +31,7 @@ from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.properties import is_known
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess
+from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess, AclFilter
 from kafkaframes.broker.security.given import security_of
 from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials, PlainExchange
 from kafkaframes.broker.security.options import Security
@@ -371,6 +374,52 @@ def rule(operation, *, permission=ALLOW, name="orders", pattern=LITERAL, princip
 )
 def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, allowed):
     assert AclAccess(rules).allows(ALICE, operation, "TOPIC", topic) is allowed
+
+
+@given(
+    rules=st.lists(
+        st.builds(
+            rule,
+            st.sampled_from([3, 4, 8]),
+            permission=st.sampled_from([ALLOW, ALLOW, DENY]),
+            name=st.sampled_from(["*", "o", "or", "orders", "orders-1", "x"]),
+            pattern=st.sampled_from([LITERAL, PREFIXED]),
+            principal=st.sampled_from(["User:alice", "User:bob"]),
+        ),
+        max_size=12,
+    ),
+    removed=st.sets(st.integers(0, 11)),
+    topic=st.sampled_from(["o", "or", "orders", "orders-12", "*", "other"]),
+)
+def test_rules_that_are_looked_up_are_those_that_are_about_a_name(rules, removed, topic):
+    access = AclAccess(rules)
+    gone = {rules[index] for index in removed if index < len(rules)}
+    for acl in gone:
+        exactly = AclFilter(acl[0], acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl[5], acl[6])
+        assert access.remove(exactly) == [acl]
+    left = [acl for acl in rules if acl not in gone]
+    assert list(access) == list(dict.fromkeys(left))
+    for operation, number in (("READ", 3), ("WRITE", 4)):
+        own = [acl for acl in left if acl.is_about(2, topic) and acl.principal == "User:alice"]
+        permissions = {acl.permission for acl in own if acl.operation == number}
+        assert access.allows(ALICE, operation, "TOPIC", topic) is (permissions == {ALLOW})
+
+
+def test_a_check_costs_the_rules_about_a_name_not_all():
+    """2,000 topics by 20,000 rules took 10 s in one go."""
+    calls = Counter()
+    for count in (10, 1_000):
+        access = AclAccess([rule(3, name=f"orders-{number}") for number in range(count)])
+
+        def count_calls(frame, event, argument, *, count=count):
+            calls[count] += 1
+
+        sys.setprofile(count_calls)
+        try:
+            access.allows(ALICE, "READ", "TOPIC", "orders-7")
+        finally:
+            sys.setprofile(None)
+    assert calls[1_000] <= calls[10] + 2
 
 
 def test_super_users_and_what_no_rule_is_about():

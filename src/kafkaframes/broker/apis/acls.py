@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     _DescribeAcls: TypeAlias = RequestOf[kafka.DescribeAclsRequest, kafka.DescribeAclsResponse]
     _CreateAcls: TypeAlias = RequestOf[kafka.CreateAclsRequest, kafka.CreateAclsResponse]
     _DeleteAcls: TypeAlias = RequestOf[kafka.DeleteAclsRequest, kafka.DeleteAclsResponse]
+
+_RULES_OF_A_ROW = 40  # cost as much as a row of other APIs
 
 
 @Api(
@@ -66,18 +69,20 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
     refuse=failed,
 )
 def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
-    check_elements(acl_of(one) for one in request.body.creations)
-    rows = []
-    for asked in request.body.creations:
-        code, message = _create(request, broker, asked)
-        rows.append(request.response.AclCreationResult(error_code=code, error_message=message))
-    broker.save_acls()
-    return request.response(results=rows)
+    check_elements(acl_of(creation) for creation in request.body.creations)
+
+    def row(creation: kafka.CreateAclsRequest.AclCreation) -> kafka.CreateAclsResponse.AclCreationResult:
+        code, message = _create(broker, creation)
+        return request.response.AclCreationResult(error_code=code, error_message=message)
+
+    def answer(rows: list[kafka.CreateAclsResponse.AclCreationResult]) -> Answer:
+        broker.save_acls()
+        return request.response(results=rows)
+
+    return broker.changes.rows(request.body.creations, row, answer, is_change=True)
 
 
-def _create(
-    request: _CreateAcls, broker: BrokerState, asked: kafka.CreateAclsRequest.AclCreation
-) -> tuple[int, str | None]:
+def _create(broker: BrokerState, asked: kafka.CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
     access = broker.access
     if not isinstance(access, AclAccess):
         return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
@@ -99,9 +104,19 @@ def _create(
 )
 def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
     check_elements(filter_of(one) for one in request.body.filters)
-    rows = [_delete(request, broker, asked) for asked in request.body.filters]
-    broker.save_acls()
-    return request.response(filter_results=rows)
+    rules = broker.access.rule_count if isinstance(broker.access, AclAccess) else 0
+
+    def answer(rows: list[kafka.DeleteAclsResponse.DeleteAclsFilterResult]) -> Answer:
+        broker.save_acls()
+        return request.response(filter_results=rows)
+
+    return broker.changes.rows(
+        request.body.filters,
+        partial(_delete, request, broker),
+        answer,
+        is_change=True,
+        size=lambda _: 1 + rules // _RULES_OF_A_ROW,  # a filter looks at each
+    )
 
 
 def _delete(

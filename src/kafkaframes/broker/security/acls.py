@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ _IMPLY = {
     _DESCRIBE: {OPERATIONS[name] for name in ("READ", "WRITE", "DELETE", "ALTER")},
     _DESCRIBE_CONFIGS: {OPERATIONS["ALTER_CONFIGS"]},
 }
+
+_Pattern = tuple[int, bool, str]  # the type of a resource, whether names only begin so, the name
 
 
 class Acl(NamedTuple):
@@ -93,33 +96,63 @@ class AclAccess:
     def __init__(
         self, acls: Iterable[Acl] = (), *, super_users: Iterable[str] = (), allows_unruled: bool = False
     ) -> None:
-        self._acls = dict.fromkeys(acls)
+        self._acls: dict[Acl, None] = {}
+        self._by_pattern: dict[_Pattern, dict[Acl, None]] = {}
+        self._prefix_lengths: Counter[int] = Counter()  # of prefixed patterns
         self._super_users = frozenset(super_users)
         self._allows_unruled = allows_unruled
         self.version = 0
+        for acl in acls:
+            self.add(acl)
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self._acls)
 
+    @property
+    def rule_count(self) -> int:
+        """How many rules there are; no ``__len__``, for an authorizer without rules is not false."""
+        return len(self._acls)
+
     def add(self, acl: Acl) -> None:
         """Add a rule; one that is there stays."""
-        self._acls[acl] = None
+        pattern = _pattern(acl)
+        if pattern not in self._by_pattern and acl.pattern_type == PREFIXED:
+            self._prefix_lengths[len(acl.resource_name)] += 1
+        self._by_pattern.setdefault(pattern, {})[acl] = self._acls[acl] = None
         self.version += 1
 
     def remove(self, wanted: AclFilter) -> list[Acl]:
         """Remove the rules that fit; return them."""
         found = [acl for acl in self._acls if wanted.takes(acl)]
         for acl in found:
-            del self._acls[acl]
+            self._drop(acl)
         self.version += 1
         return found
+
+    def _drop(self, acl: Acl) -> None:
+        pattern = _pattern(acl)
+        del self._acls[acl], self._by_pattern[pattern][acl]
+        if self._by_pattern[pattern]:
+            return
+        del self._by_pattern[pattern]
+        if acl.pattern_type == PREFIXED:
+            length = len(acl.resource_name)
+            self._prefix_lengths[length] -= 1
+            if not self._prefix_lengths[length]:
+                del self._prefix_lengths[length]
+
+    def _about(self, kind: int, name: str) -> list[Acl]:
+        """Return the rules about a resource, looked up by its name and by what it begins with."""
+        prefixes = [(kind, True, name[:length]) for length in self._prefix_lengths if length <= len(name)]
+        patterns = [(kind, False, name), (kind, False, WILDCARD), *prefixes]
+        return [acl for pattern in patterns for acl in self._by_pattern.get(pattern, ())]
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
         """Return whether the client may do it: no rule denies it, and one allows it."""
         if (self._allows_unruled and not self._acls) or session.principal in self._super_users:
             return True
         kind, number = RESOURCE_TYPES[resource], OPERATIONS[operation]
-        about = [acl for acl in self._acls if acl.is_about(kind, name)]
+        about = self._about(kind, name)
         if not about:
             return self._allows_unruled
         host = session.peer.rpartition(":")[0]
@@ -150,6 +183,10 @@ class AclAccess:
             return 0
         allowed = (one for one in OF_RESOURCE[resource] if self.allows(session, one, resource, name))
         return sum(1 << OPERATIONS[one] for one in allowed)
+
+
+def _pattern(acl: Acl) -> _Pattern:
+    return acl.resource_type, acl.pattern_type == PREFIXED, acl.resource_name
 
 
 def acl_of(row: Any) -> Acl:

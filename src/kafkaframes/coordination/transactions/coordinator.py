@@ -338,11 +338,12 @@ class TransactionCoordinator:
             among: only of these transactional ids.
         """
         now_ms = self.clock.now_ms
+        in_states, of_producers = frozenset(states), frozenset(producer_ids)
         return [
             one
             for one in self.transactions.values()
-            if (not states or one.state.shown in states)
-            and (not producer_ids or one.producer_id in producer_ids)
+            if (not in_states or one.state.shown in in_states)
+            and (not of_producers or one.producer_id in of_producers)
             and (longer_than_ms < 0 or now_ms - one.start_ms > longer_than_ms)
             and (among is None or one.transactional_id in among)
         ]
