@@ -24,3 +24,11 @@ def processes() -> Iterator[Process]:
             arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             if state != "Z":
                 yield Process(int(folder.name), *map(int, numbers), arguments)
+
+
+def descendants_of(top: int) -> list[Process]:
+    """Return the processes that a process has made, and those that these have made."""
+    alive, found = list(processes()), [top]
+    for parent in found:
+        found += [each.pid for each in alive if each.parent == parent]
+    return [each for each in alive if each.pid in found[1:]]

@@ -5,9 +5,10 @@ round one of them is killed with SIGKILL at a random moment, or an answer of the
 out, and now and then a second such thing follows at once; a driver starts again from its checkpoint, a broker on its
 directory. Now and then the driver comes back on an older copy of its checkpoint, with ``onForeignMarker=skip``; without
 that option it would stop. In the end ``out``, read with ``read_committed``, must hold each row once, those of a key in
-order.
+order. With ``--master local-cluster[2,1,1024]`` executors are killed, too. Queries that ended for anything but a driver
+that was killed are counted.
 
-    python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600]
+    python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600] [--master "local[2]"]
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+from tests.processes import descendants_of
 
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer
 from kafkaframes.errors import KafkaframesError
@@ -40,9 +42,10 @@ with Broker(data_dir=sys.argv[1], port=int(sys.argv[2])) as broker:
 DRIVER = """
 import os, sys
 import kafkaframes
-servers, checkpoint, foreign = sys.argv[1:]
+servers, checkpoint, master, foreign = sys.argv[1:]
 small = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-spark = kafkaframes.spark.session("soak", master="local[2]", memory="512m", config=small)
+small |= {"spark.executor.memory": "512m", "spark.deploy.maxExecutorRetries": "-1"}
+spark = kafkaframes.spark.session("soak", master=master, memory="512m", config=small)
 kafkaframes.spark.register(spark)
 spark.sparkContext.setLogLevel("OFF")
 options = {"kafka.bootstrap.servers": servers}
@@ -56,7 +59,8 @@ while True:
     try:
         query.awaitTermination()
     except Exception as error:
-        print("again", type(error).__name__, flush=True)
+        with open(checkpoint + ".ended", "a") as ended:
+            ended.write(str(error).replace("\\n", " ") + "\\n")
 """
 DROPPED = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn", "Fetch", "ListOffsets", "Metadata")
 
@@ -104,18 +108,15 @@ class Part:
 
 
 def workers_of(driver: int) -> list[int]:
-    """Return the Python workers of a driver, which the daemon ``pyspark.daemon`` has made."""
-    parents, daemons = {}, set()
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                session = int((process / "stat").read_text().rpartition(")")[2].split()[3])
-                parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-                if session == driver and b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                    daemons.add(int(process.name))
-            except OSError:
-                continue
-    return [one for one in daemons if parents.get(one) in daemons]
+    """Return the Python workers of a driver and of its executors, which a daemon ``pyspark.daemon`` has made."""
+    made = [each for each in descendants_of(driver) if "pyspark.daemon" in each.arguments]
+    daemons = {each.pid for each in made}
+    return [each.pid for each in made if each.parent in daemons]
+
+
+def executors_of(driver: int) -> list[int]:
+    """Return the executors of a driver that are processes of their own."""
+    return [each.pid for each in descendants_of(driver) if "CoarseGrainedExecutorBackend" in each.arguments]
 
 
 def produce(servers: str, first: int) -> None:
@@ -184,12 +185,17 @@ def wait_for_progress(checkpoint: Path, before: int) -> None:
 
 def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random) -> str:
     """Do one of the things that happen; return what."""
-    what = rng.choice(("driver", "restored", "workers", "workers", "broker", *("reply",) * 4))
+    executors = executors_of(driver.pid)
+    what = rng.choice(
+        ("driver", "restored", "workers", "workers", "broker", *("reply",) * 4, *("executor",) * len(executors))
+    )
     if what in ("driver", "restored"):
         return come_back(driver, checkpoint, restored=what == "restored")
     if what == "workers":
         for one in workers_of(driver.pid):
             os.kill(one, signal.SIGKILL)
+    elif what == "executor":
+        os.kill(rng.choice(executors), signal.SIGKILL)
     elif what == "broker":
         broker.kill()
         time.sleep(rng.random())
@@ -207,18 +213,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=3600, help="no new round begins after so long")
+    parser.add_argument("--master", default="local[2]", help="of the driver's session")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     folder = tempfile.mkdtemp(prefix="kf-soak-")
     try:
-        run(folder, given.rounds, random.Random(given.seed), time.monotonic() + given.seconds)
+        run(folder, given.rounds, random.Random(given.seed), time.monotonic() + given.seconds, given.master)
     except BaseException:
         print(f"what the broker and the checkpoint hold is kept in {folder}", flush=True)
         raise
     shutil.rmtree(folder)
 
 
-def run(folder: str, most: int, rng: random.Random, deadline: float) -> None:
+def run(folder: str, most: int, rng: random.Random, deadline: float, master: str) -> None:
     """Hurt something in each round, then count; brokers and checkpoint lie in a folder."""
     first = Part(BROKER, f"{folder}/data", "0")
     port = first.start()
@@ -226,7 +233,7 @@ def run(folder: str, most: int, rng: random.Random, deadline: float) -> None:
     broker, servers = Part(BROKER, f"{folder}/data", port), f"127.0.0.1:{port}"
     broker.start()
     checkpoint = Path(folder, "checkpoint")
-    driver = Part(DRIVER, servers, str(checkpoint))
+    driver = Part(DRIVER, servers, str(checkpoint), master)
     try:
         with Admin(servers) as admin:
             admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
@@ -243,7 +250,9 @@ def run(folder: str, most: int, rng: random.Random, deadline: float) -> None:
             rounds += 1
         settle(servers, total)
         check(written(servers), total)
-        print(f"OK: {rounds} rounds, {total} rows once each, in order", flush=True)
+        ended = Path(f"{checkpoint}.ended").read_text().splitlines() if Path(f"{checkpoint}.ended").exists() else []
+        print(f"OK: {rounds} rounds, {total} rows once each, in order; {len(ended)} queries ended", flush=True)
+        print("\n".join(text[:300] for text in ended))
     finally:
         driver.kill()
         broker.kill()

@@ -145,7 +145,8 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
     asked = []
     newest = sink.read_markers
     monkeypatch.setattr(sink, "read_markers", lambda *given: asked.append(1) or newest(*given))
-    monkeypatch.setattr(sink, "send", lambda *given: (given[-1].share_transaction(), sink.Sent(0, sink._now_ms()))[1])
+    sent = sink.Sent(0, sink._now_ms())
+    monkeypatch.setattr(sink, "send", lambda *given, **_: (given[-1].share_transaction(), sent)[1])
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):
         one.write(None, batch(batch_id))
@@ -198,9 +199,36 @@ def test_the_driver_listens_where_sparks_own_listens(conf, place):
     assert sink._place_of_driver(SimpleNamespace(conf=conf)) == place
 
 
-def test_a_second_attempt_writes_nothing_whichever_it_is(monkeypatch):
-    """A retry, or the copy that speculation starts: both count as attempt 1."""
+def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):
+    """A retry, or the copy that speculation starts: both count as attempt 1. It succeeds, so that there is no third."""
+    repeat(monkeypatch)
+    rest = iter([rows(0, 0), rows(0, 40)])
+    [result] = next(writing(Work(options, "t", None, None))(rest)).to_pylist()
+    assert "task 3 would be repeated" in result["failure"]
+    assert result == {**dict.fromkeys(("topic", "partition", "records")), "failure": result["failure"], "is_lost": True}
+    assert len(list(rest)) == 2
+
+
+def test_rows_that_fail_each_time_are_what_spark_tells_of(options, monkeypatch):
+    def failing():
+        yield rows(0, 0)
+        raise ArithmeticError("of the rows")
+
+    repeat(monkeypatch)
+    with pytest.raises(ArithmeticError, match="of the rows"):
+        next(writing(Work(options, "t", None, None, is_written_anew=True))(failing()))
+
+
+def repeat(monkeypatch):
     again = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 3, attemptNumber=lambda: 1))
     monkeypatch.setattr(pyspark, "TaskContext", again)
-    with pytest.raises(KafkaframesError, match="task 3 would be repeated"):
-        next(writing(None)(iter([rows(0, 0)])))
+
+
+def test_what_a_task_cannot_write_is_its_result(options):
+    wrong = pa.record_batch({"value": [b"v"], "partition": pa.array([7], pa.int32())})
+    with transaction(options) as (_, ledger, work):
+        [result] = next(writing(work)(iter([wrong]))).to_pylist()
+        assert "has no partition 7" in result["failure"]
+        assert not result["is_lost"]
+        with pytest.raises(KafkaframesError, match="task 0 was lost before"):
+            ledger.settle({})

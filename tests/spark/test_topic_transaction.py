@@ -17,7 +17,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.restore.writing import StreamBatch
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger, LostTaskError
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 from kafkaframes.spark import topic_exactly_once as sink
@@ -56,7 +56,7 @@ def batch(number):
 def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: None):
     """Make what a run of a query has, with tasks that are threads here."""
 
-    def send(_, options, identifier, producer):
+    def send(_, options, identifier, producer, **_named):
         if killed == "before":
             raise KilledError
         ledger = Ledger(sink._now_ms)
@@ -111,6 +111,42 @@ def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch
     assert values(options) == WANTED
     write(options, 1, monkeypatch)
     assert values(options) == sorted([*WANTED, *WANTED])
+
+
+@pytest.mark.parametrize("with_marker", [True, False])
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(options, monkeypatch, lost, with_marker, caplog):
+    losses = iter([LostTaskError("task 0 was lost")] * lost)
+
+    def lose_a_task():
+        for error in losses:
+            raise error
+
+    running = new_sink(options, monkeypatch, before_end=lose_a_task)  # all rows are sent, and nothing is committed
+    anew = []
+    sending = sink.send
+    monkeypatch.setattr(sink, "send", lambda *given, **named: anew.append(named) or sending(*given, **named))
+    if lost < 3:
+        running.write(None, batch(0) if with_marker else None)
+        assert values(options) == WANTED
+    else:
+        with pytest.raises(KafkaframesError, match="task 0 was lost"):
+            running.write(None, batch(0) if with_marker else None)
+        assert values(options) == []
+    assert [one["is_written_anew"] for one in anew] == [False, True, True][: lost + 1]
+    assert caplog.text.count("is written anew: task 0 was lost") == min(lost, 2)
+
+
+def test_an_error_of_a_task_itself_ends_the_batch_at_once(options, monkeypatch):
+    def fail():
+        raise KafkaframesError("PRODUCER_FENCED")
+
+    times = []
+    running = new_sink(options, monkeypatch, before_end=lambda: times.append(1) or fail())
+    with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
+        running.write(None, batch(0))
+    assert len(times) == 1
+    assert values(options) == []
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ While some batches are sent, by a thread of its own, the next are built. A task 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,13 +21,16 @@ from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
-from kafkaframes.jobs.write_topic.sequence_ledger import repetition_refused
+from kafkaframes.jobs.write_topic.sequence_ledger import LostTaskError, repetition_refused
 from kafkaframes.jobs.write_topic.sequence_server import Door, Leases
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import DEFAULT_BATCH, open_producer
 from kafkaframes.spark.worker import settle
 
-COLUMNS: Final = "topic string, partition int, records bigint"
+COLUMNS: Final = "topic string, partition int, records bigint, failure string, is_lost boolean"
+_SCHEMA: Final = pa.schema(
+    {"topic": "string", "partition": "int32", "records": "int64", "failure": "string", "is_lost": "bool"}
+)
 Rows = Iterator[pa.RecordBatch]
 Counts = dict[TopicPartition, int]
 
@@ -37,34 +41,40 @@ class Work(NamedTuple):
     Attributes:
         identity: the producer id and epoch of the transaction.
         door: where sequences are leased.
+        is_written_anew: tasks of this batch were lost before.
     """
 
     options: TopicWriteOptions
     transactional_id: str
     identity: ProducerIdentity
     door: Door
+    is_written_anew: bool = False
 
 
 def writing(work: Work) -> Callable[[Rows], Rows]:
-    """Return the function of the tasks: rows in, how many records they have written to each partition out."""
+    """Return the function of the tasks: rows in, how many records they have written to each partition out.
+
+    An error of ours is a row with ``failure``, and the task succeeds: Spark would repeat one that fails, and whatever
+    it repeats is refused.
+    """
 
     def write(rows: Rows) -> Rows:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        if context is not None and context.attemptNumber():
-            raise KafkaframesError(repetition_refused(task))
-        counts = write_rows(work, task, rows)
+        try:
+            if context is not None and context.attemptNumber():
+                if work.is_written_anew:  # what failed twice may fail for its rows: then Spark tells of that
+                    deque(rows, maxlen=0)
+                raise LostTaskError(repetition_refused(task))
+            counts = write_rows(work, task, rows)
+        except KafkaframesError as error:
+            results = [{"failure": str(error), "is_lost": isinstance(error, LostTaskError)}]
+        else:
+            results = [{"topic": at.topic, "partition": at.partition, "records": n} for at, n in counts.items()]
         settle()
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([place.topic for place in counts], pa.string()),
-                pa.array([place.partition for place in counts], pa.int32()),
-                pa.array(list(counts.values()), pa.int64()),
-            ],
-            names=["topic", "partition", "records"],
-        )
+        yield pa.RecordBatch.from_pylist(results, schema=_SCHEMA)
 
     return write
 

@@ -12,12 +12,14 @@ The steps for one micro-batch, all on the driver but the third:
    may write to one topic partition: sequences are leased by the driver, to one task at a time (``sequence_ledger.py``,
    over the sockets of ``sequence_server.py``), which adds each partition to the transaction before its first lease.
    A second attempt of a task is refused, and so is one of a stage that Spark runs again: the rows of the first may be
-   in the transaction already. The batch fails then, and is written anew from step 1.
+   in the transaction already. A task that is refused, or meets an error of ours, tells it in its result and succeeds:
+   Spark would repeat one that fails.
 4. What brokers have acknowledged must be what the tasks tell that Spark takes as successful. Then the marker is
    written in the same transaction, and the transaction commits: rows and marker, or neither.
 
 A batch that fails is ended as step 1 would: ``InitProducerId`` aborts it under a newer epoch, so that what a lost task
-still sends is refused, and belongs to no later transaction.
+still sends is refused, and belongs to no later transaction. Where it failed for a task that was lost (its worker or
+executor is gone), before the commit was asked for, it is written anew from step 1, ``_TRIES`` times at most.
 
 How long the transaction may be open: ``transaction_time.py``.
 
@@ -39,7 +41,7 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger, LostTaskError
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
 from kafkaframes.jobs.write_topic.transaction_time import (
     LIMIT,
@@ -76,6 +78,15 @@ _CLIENT_ONLY: Final = frozenset({"transactional.id", "enable.idempotence", "acks
 _ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _FEW_ROWS: Final = "64"
 _HERE: Final = "127.0.0.1"
+_TRIES: Final = 3
+# In Spark's errors of jobs whose worker or executor is gone: PythonRunner, TaskEndReason and the sockets between them.
+_LOST_PROCESS: Final = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "Connection reset",
+    "Broken pipe",
+)
 
 
 def write(
@@ -205,11 +216,24 @@ class Sink:
         self._last: Committed | None = None
 
     def write(self, frame: DataFrame, batch: StreamBatch | None) -> None:
-        """Write one batch in one transaction; ``batch`` is None where nothing will be repeated.
+        """Write one batch in one transaction, anew where tasks were lost; ``batch`` is None where there is no marker.
 
         Raises:
             KafkaframesError: it does not fit the marker of the batch before it.
         """
+        for tries in range(1, _TRIES):
+            try:
+                self._write_once(frame, batch, is_written_anew=tries > 1)
+            except LostTaskError as error:
+                log.warning("%s is written anew: %s", self._name_of(batch), error)
+            else:
+                return
+        self._write_once(frame, batch, is_written_anew=True)
+
+    def _name_of(self, batch: StreamBatch | None) -> str:
+        return self._transactional_id if batch is None else f"micro-batch {batch.batch_id}"
+
+    def _write_once(self, frame: DataFrame, batch: StreamBatch | None, *, is_written_anew: bool) -> None:
         with self._opened() as producer:
             before = None if batch is None else self._newest(producer.producer, batch)
             is_there = (
@@ -219,12 +243,10 @@ class Sink:
             if is_there:
                 return
             if (warning := self._times.warning(0 if before is None else before.open_ms)) is not None:
-                log.warning(
-                    "%s: %s", self._transactional_id if batch is None else f"micro-batch {batch.batch_id}", warning
-                )
+                log.warning("%s: %s", self._name_of(batch), warning)
             began = time.time()
             try:
-                self._write_transaction(frame, batch, producer, before)
+                self._write_transaction(frame, batch, producer, before, is_written_anew=is_written_anew)
             except Exception as error:
                 reason = self._times.too_long((time.time() - began) * 1000)
                 if reason is None or not is_end_of_transaction(error):
@@ -245,7 +267,13 @@ class Sink:
         return topic_id
 
     def _write_transaction(
-        self, frame: DataFrame, batch: StreamBatch | None, producer: Producer, before: Marker | None
+        self,
+        frame: DataFrame,
+        batch: StreamBatch | None,
+        producer: Producer,
+        before: Marker | None,
+        *,
+        is_written_anew: bool,
     ) -> None:
         """Send rows and marker in a transaction of their own.
 
@@ -254,7 +282,7 @@ class Sink:
         identity = producer.producer
         producer.begin_transaction()
         try:
-            sent = send(frame, self._options, self._transactional_id, producer)
+            sent = send(frame, self._options, self._transactional_id, producer, is_written_anew=is_written_anew)
             open_ms = sent.open_ms()
             marker = None
             if batch is not None:
@@ -333,18 +361,35 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, producer: Producer) -> Sent:
-    """Have tasks send the rows in the transaction; return how many, when that is what Spark's tasks tell too."""
+def send(
+    frame: DataFrame, options: TopicWriteOptions, transactional_id: str, producer: Producer, *, is_written_anew: bool
+) -> Sent:
+    """Have tasks send the rows in the transaction; return how many, when that is what Spark's tasks tell too.
+
+    Raises:
+        LostTaskError: a task was lost, or repeated.
+        KafkaframesError: a task has met an error.
+    """
     ledger = Ledger(_now_ms)
     listen, host = _place_of_driver(frame.sparkSession)
     with (
         LeaseServer(ledger, producer.add_to_transaction, listen=listen, host=host, port=options.driver_port) as server,
         _arrow_batches_are_bounded(frame),
     ):
-        work = Work(options, transactional_id, producer.share_transaction(), server.door)
-        written = frame.mapInArrow(writing(work), COLUMNS).collect()
+        work = Work(options, transactional_id, producer.share_transaction(), server.door, is_written_anew)
+        try:
+            results = frame.mapInArrow(writing(work), COLUMNS).collect()
+        except Exception as error:  # of another class on each of Spark's sessions
+            if any(text in str(error) for text in _LOST_PROCESS):
+                ledger.check()
+                raise LostTaskError(f"a worker or an executor was lost: {error}") from error
+            raise
+    for is_lost, failure in sorted((row.is_lost, row.failure) for row in results if row.failure is not None):
+        if is_lost:  # behind a task's own error: others are refused for it
+            ledger.check()
+        raise LostTaskError(failure) if is_lost else KafkaframesError(failure)
     reported: dict[TopicPartition, int] = {}
-    for topic, partition, records in written:
+    for topic, partition, records, _, _ in results:
         place = TopicPartition(topic, partition)
         reported[place] = reported.get(place, 0) + records
     return Sent(ledger.settle(reported), _now_ms() if ledger.since_ms is None else ledger.since_ms)

@@ -30,6 +30,10 @@ class Lease(NamedTuple):
     records: int
 
 
+class LostTaskError(KafkaframesError):
+    """A task was lost, or came again: nothing is wrong with the rows, and the whole batch may be written anew."""
+
+
 _WRITING: Final = "writing"
 _DONE: Final = "done"
 _LOST: Final = "lost"
@@ -44,7 +48,7 @@ class Ledger:
         self._written: dict[TopicPartition, int] = {}
         self._leases: dict[TopicPartition, Lease] = {}
         self._tasks: dict[int, str] = {}
-        self._failure: str | None = None
+        self._failure: KafkaframesError | None = None
         self.since_ms: int | None = None  # when the first lease was given: before it nobody has sent anything
 
     def enter(self, task: int) -> None:
@@ -110,16 +114,17 @@ class Ledger:
         leases = (self._leases.get(place) for place in wanted)
         return any(lease is not None and self._tasks[lease.task] == _LOST for lease in leases)
 
-    def fail(self, reason: str) -> KafkaframesError:
-        """Have the batch fail, for the first reason of all; return the error to raise."""
+    def fail(self, reason: str | KafkaframesError) -> KafkaframesError:
+        """Have the batch fail, for the first reason of all; return the error to raise. A text tells of a lost task."""
+        error = LostTaskError(reason) if isinstance(reason, str) else reason
         if self._failure is None:
-            self._failure = reason
-        return KafkaframesError(reason)
+            self._failure = error
+        return error
 
     def check(self) -> None:
         """Raise why the batch has failed, if it has."""
         if self._failure is not None:
-            raise KafkaframesError(self._failure)
+            raise self._failure
 
     def settle(self, reported: Mapping[TopicPartition, int]) -> int:
         """Check that what was acknowledged is what Spark's successful tasks have written; return how many records.

@@ -35,13 +35,14 @@ from typing import Any, BinaryIO, Final, Self
 from kafkaframes.client import TopicPartition
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger, LostTaskError
 
 POLL_S: Final = 10.0
 _GREETING_S: Final = 20.0  # for proofs
 _ANSWER_S: Final = 90.0  # for answers: they come after POLL_S, and a little later from a driver that has much to do
 _NONCE: Final = 32
 _LONGEST_LINE: Final = 16 << 20
+_ENDED: Final = "is gone from"
 _DRIVER, _TASK = b"driver", b"task"
 _GONE: Final = (OSError, EOFError, ValueError)
 
@@ -163,7 +164,7 @@ class LeaseServer:
                 return {}
             got = await self._leased(task, {TopicPartition(name, at): count for name, at, count in requested["want"]})
         except KafkaframesError as error:
-            self._ledger.fail(str(error))
+            self._ledger.fail(error)
             return {"refused": str(error)}
         return {"got": [[place.topic, place.partition, first] for place, first in got.items()]}
 
@@ -253,14 +254,14 @@ class Leases:
 
     def _ask(self, requested: Mapping[str, Any]) -> dict[str, Any]:
         assert self._stream is not None
-        with self._plainly("is gone from"):
+        with self._plainly(_ENDED):
             self._socket.sendall(json.dumps(requested).encode() + b"\n")
             line = self._stream.readline()
             if not line:
                 raise EOFError("the connection was closed")
             answer: dict[str, Any] = json.loads(line)
         if "refused" in answer:
-            raise KafkaframesError(answer["refused"])
+            raise LostTaskError(answer["refused"])  # the ledger knows why the batch has failed
         return answer
 
     @contextlib.contextmanager
@@ -268,7 +269,7 @@ class Leases:
         try:
             yield
         except _GONE as error:
-            raise KafkaframesError(
+            raise (LostTaskError if what == _ENDED else KafkaframesError)(
                 f"the driver, which gives out the sequences of this micro-batch, {what} {self._name}: {error}; "
                 "tasks need that way to it, its port is the option driverPort"
             ) from error
