@@ -7,7 +7,7 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
-from kafkaframes.cli.broker import _address, _announce, _banner, _settings
+from kafkaframes.cli.broker import _address, _announce, _nature, _remarks, _settings
 from kafkaframes.errors import OptionError
 
 
@@ -30,11 +30,12 @@ def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
 
 def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
     given = {"serve": (), "data_dir": str(tmp_path)}
-    assert "gone when it stops" in _banner(Broker(), given, ())[0]
-    lines = _banner(Broker(data_dir=str(tmp_path / "own"), durability="fsync"), given, ("zookeeper.connect",))
+    assert "gone when it stops" in _nature(Broker(), given)[0]
+    broker = Broker(data_dir=str(tmp_path / "own"), durability="fsync")
+    lines = _nature(broker, given)
     assert f"data in {tmp_path}" in lines[0]
     assert "on the disk" in lines[1]
-    assert "without a meaning here: zookeeper.connect" in lines[-1]
+    assert _remarks(broker, ("zookeeper.connect",))[-1] == "without a meaning here: zookeeper.connect"
 
 
 def test_an_address_that_is_none_is_refused_before_anything_listens():

@@ -10,7 +10,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.cli import connecting
 from kafkaframes.cli.connecting import SERVERS, pairs_of, print_rows, settings_of, topic_partition_of
-from kafkaframes.cli.text import say
+from kafkaframes.cli.text import note
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 
 ROWS = [{"topic": "orders", "offset": 7}, {"topic": "t", "offset": None}]
@@ -78,6 +78,17 @@ def test_who_does_not_answer_at_all_is_waited_for_as_long_as_is_said():
     assert f"waiting up to 1.5 s for {where}: no answer yet" in result.stderr
 
 
+@pytest.mark.parametrize("words", ["--quiet topics list", "topics --quiet list", "topics list --quiet"])
+def test_quiet_commands_wait_without_a_word_wherever_the_flag_stands(words):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = ask(*words.split(), "-b", where, "--timeout", "1.5")
+    assert isinstance(result.exception, NetworkError)
+    assert result.stderr == ""
+
+
 def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
     """It is started once the command has said that it waits."""
     taken = socket.socket()
@@ -87,14 +98,14 @@ def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
 
     told = []
 
-    def then_start(line: str, **how: bool) -> None:
-        say(line, **how)
+    def then_start(line: str) -> None:
+        note(line)
         told.append(line)
         if len(told) == 1:
             taken.close()
             broker.start().create_topic("late")
 
-    monkeypatch.setattr(connecting, "say", then_start)
+    monkeypatch.setattr(connecting, "note", then_start)
     try:
         result = ask("topics", "list", "-b", f"127.0.0.1:{port}", "--timeout", "100")
     finally:

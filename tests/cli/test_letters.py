@@ -7,6 +7,7 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.cli.main import cli
+from kafkaframes.cli.text import quiet_option
 
 # Letter -> the flag that it is short for, or the parameter of a flag that has letters only.
 LETTERS = {
@@ -43,6 +44,12 @@ def test_a_shared_flag_has_its_letter_everywhere():
         for letter in EVERYWHERE:
             names = option.opts if command != "checkpoint convert" else ()  # its topics are new names
             assert LETTERS[letter] not in names or letter in names, command
+
+
+def test_every_command_can_be_quiet():
+    commands = {command for command, _ in OPTIONS}
+    assert {command for command, option in OPTIONS if option is quiet_option} == commands
+    assert {"", "export", "topics", "topics list", "spec", "spec show", "kernels warm"} <= commands
 
 
 def test_json_is_a_flag_and_no_format():

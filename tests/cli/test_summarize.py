@@ -55,7 +55,7 @@ def test_the_figures_are_those_of_kafkas_truth(spark, tmp_path):
     ],
 )
 def test_mistakes_are_told_before_spark_starts(arguments, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli_summarize, "_run", None)
+    monkeypatch.setattr(cli_summarize, "spark_at", None)
     (tmp_path / "precious").write_text("")
     result = run(*[str(argument).format(tmp=tmp_path) for argument in arguments])
     assert isinstance(result.exception, KafkaframesError)
@@ -85,7 +85,7 @@ def test_what_was_begun_is_gone_after_ctrl_c(whole, left, tmp_path, monkeypatch)
             (tmp_path / "out" / "_SUCCESS").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_summarize, "_run", stopped)
+    monkeypatch.setattr(cli_summarize, "spark_at", stopped)
     result = run(SHOP, "--to", tmp_path / "out")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "kafkaframes: interrupted")
     assert (tmp_path / "out").exists() is left

@@ -57,6 +57,13 @@ def test_a_local_session_does_not_wait_for_acknowledgements_of_tcp_unless_told_t
     assert name not in builder.default_config("spark://host:7077", memory="1g", given={})
 
 
+def test_queries_that_are_typed_show_how_far_they_are_and_those_of_programs_do_not(monkeypatch):
+    name = "spark.ui.showConsoleProgress"
+    assert builder.default_config("local[2]", memory="1g", given={})[name] == "false"
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    assert builder.default_config("local[2]", memory="1g", given={})[name] == "true"
+
+
 def test_a_cluster_keeps_its_own_addresses_memory_and_logs():
     config = builder.default_config("spark://host:7077", memory="1g", given={})
     assert not [name for name in config if name.startswith(("spark.driver.", "spark.executor.", "spark.ui.enabled"))]

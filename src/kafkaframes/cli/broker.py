@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.options import name_links, replicas_option, settings_options
-from kafkaframes.cli.text import if_anybody_reads
+from kafkaframes.cli.text import if_anybody_reads, note
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS
@@ -192,7 +192,7 @@ async def _run(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) 
     async with broker:
         _announce(broker, flags, unknown)
         await stop.wait()
-        _tell("stopping")
+        note("stopping")
 
 
 def _run_controlled(broker: Broker, address: tuple[str, int], token: str | None, announce: Callable[[], None]) -> None:
@@ -212,7 +212,7 @@ def _run_controlled(broker: Broker, address: tuple[str, int], token: str | None,
         if token is None:
             _tell(f"  Authorization: Bearer {control.token}")
         stop.wait()
-        _tell("stopping")
+        note("stopping")
         control.close()
 
 
@@ -237,8 +237,10 @@ def _announce(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -
         _tell(f"  metrics on {broker.metrics_url}")
     if "schema_registry" in flags:
         _tell(f"  schema registry on {flags['schema_registry']}")
-    for line in _banner(broker, flags, unknown):
-        _tell(line)
+    for line in _nature(broker, flags):
+        note(f"  {line}")
+    for line in _remarks(broker, unknown):
+        _tell(f"  {line}")
     if not flags["storage"].get(FOLLOW_LINKS):
         with if_anybody_reads():
             name_links(flags["serve"])
@@ -250,7 +252,7 @@ def _tell(line: str) -> None:
         click.echo(line, err=True)
 
 
-def _banner(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> list[str]:
+def _nature(broker: Broker, flags: dict[str, Any]) -> list[str]:
     served = ", ".join(flags["serve"])
     place = f"serving {served}: only read" if served else f"data in {flags['data_dir']}"
     meanings = {
@@ -259,14 +261,17 @@ def _banner(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> 
         "fsync": "an acknowledged record is on the disk",
     }
     durability = broker.durability
-    lines = [
+    return [
         meanings["memory"] if durability == "memory" and not flags["serve"] else place,
         f"durability {durability}: {meanings[durability]}" if not flags["serve"] else "consumers may commit, in memory",
         "for development and tests; SIGTERM or Ctrl-C stops it",
     ]
-    lines += broker.remarks[:MOST_REMARKS]
+
+
+def _remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:
+    lines = list(broker.remarks[:MOST_REMARKS])
     if len(broker.remarks) > MOST_REMARKS:
         lines.append(f"and {len(broker.remarks) - MOST_REMARKS:,} more (kafkaframes verify names them)")
     if unknown:
         lines.append(f"without a meaning here: {', '.join(unknown)}")
-    return [f"  {line}" for line in lines]
+    return lines

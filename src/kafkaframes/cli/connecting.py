@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from kafkaframes.cli.options import json_option_of, pair_of
-from kafkaframes.cli.text import say
+from kafkaframes.cli.text import note, say
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def reached(
 
     settings = settings_of(servers, properties) | dict(more or {})
     known = (kind or ClientSettings).of(settings)
-    asyncio.run(reach(known, waiting=lambda line: say(line, err=True), timeout_s=timeout, new_topic=new_topic))
+    asyncio.run(reach(known, waiting=note, timeout_s=timeout, new_topic=new_topic))
     return settings
 
 

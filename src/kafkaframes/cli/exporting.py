@@ -13,7 +13,7 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.options import FORMATS, TABLE_FORMATS, times_of
-from kafkaframes.cli.text import console, printable, say, size_text
+from kafkaframes.cli.text import console, note, printable, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.export.run import Outcome, export, export_single
@@ -48,7 +48,7 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
         if given["output"] is not None:
             requested = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
     if master is not None and not as_json:
-        say(f"starting Spark at {master} ...", err=True)
+        note(f"starting Spark at {master} ...")
     with workers.runner(master, jobs, label="exporting") as work:
         outcome = requested(run=work)
     _report(outcome, as_json=as_json)

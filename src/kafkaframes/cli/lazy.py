@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.text import if_anybody_reads
+from kafkaframes.cli.text import if_anybody_reads, quiet_option
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.settings import rename_settings
 from kafkaframes.storage.files.names import printable
@@ -73,6 +73,9 @@ class LazyGroup(click.Group):
         module, _, function = self._table[name][0].partition(":")
         command = getattr(importlib.import_module(module), function or "command")
         assert isinstance(command, click.Command)
+        for each in (command, *getattr(command, "commands", {}).values()):
+            if quiet_option not in each.params:
+                each.params.append(quiet_option)
         return command
 
     def resolve_command(

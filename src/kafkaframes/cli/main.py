@@ -17,7 +17,7 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli.lazy import EXIT_INTERRUPTED, INTERRUPTED, LazyGroup, Sections
-from kafkaframes.cli.text import say
+from kafkaframes.cli.text import quiet_option, say
 from kafkaframes.errors import KafkaframesError
 
 # Section of `kafkaframes --help` -> command -> (module, one line of help). The click command is its `command`, or
@@ -119,6 +119,9 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @click.version_option(__version__, prog_name="kafkaframes")
 def cli() -> None:
     """Kafka's bytes as DataFrames."""
+
+
+cli.params.append(quiet_option)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import click
 
 from kafkaframes.cli.connecting import HELP, pairs_of, timeout_option
 from kafkaframes.cli.options import json_option, settings_options
-from kafkaframes.cli.text import say
+from kafkaframes.cli.text import note, say
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 if TYPE_CHECKING:
@@ -68,4 +68,4 @@ async def _run(source: str, target: str, settings: MirrorSettings) -> MirrorRepo
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return await mirror(source, target, settings, stop=stop, say=lambda line: say(line, err=True))
+    return await mirror(source, target, settings, stop=stop, say=note)

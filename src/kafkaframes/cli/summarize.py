@@ -14,14 +14,14 @@ import click
 from rich.markup import escape
 
 from kafkaframes.cli.options import log_option, opens_batches, reads, replicas_option, spark_storage
-from kafkaframes.cli.text import console, printable, size_text, time_text
+from kafkaframes.cli.text import console, note, printable, size_text, time_text
+from kafkaframes.cli.workers import spark_at
 from kafkaframes.errors import OptionError
 from kafkaframes.records.limits import current_budget
 from kafkaframes.storage.files.atomic import refuse_inside
 from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from kafkaframes.jobs.export.settings import Summary
@@ -67,7 +67,11 @@ def command(
     out = console(width=WIDTH_IN_A_PIPE)
     java = QUICK_JAVA if log_bytes < SMALL_BYTES else {}
     with _no_half(to):
-        summary = _run(out, paths, to, overwrite=overwrite, master=master, options=flags, java=java)
+        note(f"starting Spark at {master} ...")
+        with spark_at(master, "summarize", config=java) as spark:
+            from kafkaframes.spark.summary import summarize
+
+            summary = summarize(spark, list(paths), to=to, options=flags, overwrite=overwrite)
     for part in render(summary):
         out.print(part)
 
@@ -108,46 +112,6 @@ def _no_half(to: str) -> Iterator[None]:
         if "://" not in to and not (Path(to) / _WHOLE).exists():
             shutil.rmtree(to, ignore_errors=True)
         raise
-
-
-def _run(
-    console: Console,
-    paths: tuple[str, ...],
-    to: str,
-    *,
-    overwrite: bool,
-    master: str,
-    options: dict[str, str],
-    java: dict[str, str],
-) -> Summary:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from kafkaframes.spark._compat import require_pyspark
-    from kafkaframes.spark.job_session import session_at
-    from kafkaframes.spark.progress import watch_tasks
-    from kafkaframes.spark.summary import summarize
-
-    require_pyspark("kafkaframes summarize")
-    bar = Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True,
-    )  # fmt: skip
-
-    def say(text: str) -> None:
-        bar.update(task, description=text)
-        if not console.is_terminal:  # where nothing can be redrawn, a line says what goes on
-            console.print(f"{text} ...")
-
-    with bar:
-        task = bar.add_task("", total=None)
-        say("starting Spark")
-        with session_at("kafkaframes summarize", master, config=java) as spark:
-            try:
-                say("reading, writing Parquet")
-                with watch_tasks(spark, lambda done, total: bar.update(task, completed=done, total=total)):
-                    return summarize(spark, list(paths), to=to, options=options, overwrite=overwrite)
-            finally:
-                say("stopping Spark")
 
 
 def render(summary: Summary) -> Iterable[Any]:

@@ -17,7 +17,7 @@ import click
 from kafkaframes.cli.connecting import SERVERS, reached
 from kafkaframes.cli.table_places import Places, lines_of, places_of
 from kafkaframes.cli.table_values import Values, values_of
-from kafkaframes.cli.text import printable, say, size_text
+from kafkaframes.cli.text import note, printable, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.jobs.export.run import Outcome
@@ -57,7 +57,7 @@ def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
     plan, settings = _live(sources, given) if topics else _of_logs(sources, given)
     job = _Job(plan, settings, given["isolation"], values, places, given["commit_bytes"], given["as_json"])
     if given["master"] is not None and not given["as_json"]:
-        say(f"starting Spark at {given['master']} ...", err=True)
+        note(f"starting Spark at {given['master']} ...")
     with runner(given["master"], given["jobs"], label="exporting") as writing:
         once = partial(_round, job, writing)
         if given["continuous"]:
@@ -139,7 +139,7 @@ def _again_and_again(once: Callable[[], bool], places: Places, interval: float, 
     stop = threading.Event()
     with _stopping(stop):
         if not quiet:
-            say(f"a commit every {interval:g} s at most; Ctrl-C ends it", err=True)
+            note(f"a commit every {interval:g} s at most; Ctrl-C ends it")
         whole, commits = True, 0
         while not stop.is_set():
             try:

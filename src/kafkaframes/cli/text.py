@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import RawIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
@@ -28,16 +29,47 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "console", "count_text", "if_anybody_reads", "milliseconds", "print_table", "printable", "records_out", "say",
-    "show", "size_text", "time_text",
+    "console", "count_text", "if_anybody_reads", "is_quiet", "milliseconds", "note", "print_table", "printable",
+    "quiet_option", "records_out", "say", "show", "size_text", "time_text",
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # a pipe has no width of its own
+_QUIET = "kafkaframes.quiet"  # of a context, and of those below it
 _STEERING = re.compile(r"[^\n\t]+")
 
 
 def say(text: object = "", *, err: bool = False) -> None:
     """Print text, each line of it printable."""
     click.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
+
+
+def _be_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        from kafkaframes.kernels import demand
+
+        demand.is_quiet = context.meta[_QUIET] = True
+        context.call_on_close(partial(setattr, demand, "is_quiet", False))
+
+
+quiet_option = click.Option(
+    ["--quiet"],
+    is_flag=True,
+    expose_value=False,
+    callback=_be_quiet,
+    help="Only results, warnings and errors: no progress, no notes.",
+)
+
+
+def is_quiet() -> bool:
+    """Return whether the command that runs was called with ``--quiet``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and _QUIET in context.meta
+
+
+def note(text: str) -> None:
+    """Say on standard error what is neither a result nor a warning; nothing under ``--quiet``."""
+    if not is_quiet():
+        with if_anybody_reads():
+            say(text, err=True)
 
 
 @contextmanager

@@ -8,17 +8,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from kafkaframes.capture.files import find_files
+from kafkaframes.cli.text import console, is_quiet
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.records.limits import budget, current_budget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
+
+    from pyspark.sql import SparkSession
 
     from kafkaframes.jobs.analyze.traffic import Task
     from kafkaframes.jobs.job import Runner
@@ -92,10 +96,25 @@ def runner(master: str | None, jobs: int | None, *, label: str, small: bool = Fa
     if jobs is not None:
         raise OptionError("--workers are processes of this machine; with --master, Spark decides")
     from kafkaframes.spark import jobs as spark_jobs
-    from kafkaframes.spark.job_session import session_at
 
-    with session_at(f"kafkaframes {label}", master) as spark:
+    with spark_at(master, label) as spark:
         yield spark_jobs.runner(spark, size_of=_size if small else None)
+
+
+@contextmanager
+def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
+    """Start Spark for a command, and stop it afterwards; a terminal shows that, and how many tasks are done."""
+    from kafkaframes.spark.job_session import session_at
+    from kafkaframes.spark.progress import watch_tasks
+
+    with (
+        _bar("starting Spark", None, in_bytes=False) as show,
+        session_at(f"kafkaframes {label}", master, config=config) as spark,
+    ):
+        show(description=label)
+        with watch_tasks(spark, lambda done, total: show(completed=done, total=total)):
+            yield spark
+        show(description="stopping Spark")
 
 
 def _size(task: Any) -> int:
@@ -174,23 +193,28 @@ def _begin() -> None:
 
 
 def _with_bar(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:
-    if not sys.stderr.isatty() or total < SMALL_BYTES // 4:
+    if total < SMALL_BYTES // 4:
         yield from answers
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(*_columns(), console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(label, total=total)
+    with _bar(label, total, in_bytes=True) as show:
         for size, answer in zip(sizes, answers, strict=True):
-            progress.advance(bar, size)
+            show(advance=size)
             yield answer
 
 
-def _columns() -> tuple[Any, ...]:
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+@contextmanager
+def _bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[..., None]]:
+    """Draw a bar on standard error if that is a terminal, and the command not quiet; give what moves it."""
+    if is_quiet() or not sys.stderr.isatty():
+        yield lambda **_: None
+        return
+    from rich import progress as rich
 
-    return TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    bytes_at_speed = (rich.DownloadColumn(), rich.TransferSpeedColumn(), rich.TimeRemainingColumn())
+    numbers = bytes_at_speed if in_bytes else (rich.MofNCompleteColumn(), rich.TimeElapsedColumn())
+    columns = (rich.TextColumn("{task.description}"), rich.BarColumn(), *numbers)
+    with rich.Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        yield partial(progress.update, progress.add_task(label, total=total))
 
 
 _WORTH_A_TASK: Final = 32 << 20  # in bytes

@@ -28,6 +28,8 @@ from kafkaframes.kernels.deferred import DECLARED, OPTIONS, Kernel, real, rehome
 LONGEST_WAIT_SECONDS: Final = 900
 _LOCK: Final = "compiling.lock"
 
+is_quiet = False  # set by a command that shows no progress
+
 
 def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
     """Return what runs a kernel, compiling it and what else the imported modules lack."""
@@ -144,4 +146,5 @@ def forget() -> None:
 
 def tell(text: str) -> None:
     """Say what a user waits for, on stderr: commands write their results to stdout."""
-    print(f"kafkaframes: {text}", file=sys.stderr, flush=True)
+    if not is_quiet:
+        print(f"kafkaframes: {text}", file=sys.stderr, flush=True)

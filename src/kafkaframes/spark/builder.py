@@ -173,7 +173,7 @@ def default_config(master: str, *, memory: str, given: Mapping[str, str]) -> dic
 
     config = {
         "spark.python.worker.reuse": "true",  # without it each task starts Python again: 10x slower on small tasks
-        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.showConsoleProgress": str(hasattr(sys, "ps1")).lower(),  # who types queries sees how far they are
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.redaction.regex": _REDACTED,
     }
