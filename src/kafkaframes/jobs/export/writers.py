@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
@@ -75,16 +76,28 @@ class ParquetOutput:
             self._flush()
 
     def _flush(self) -> None:
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting, schema=self._schema)
-            self._writer.write_table(table, row_group_size=max(self._rows, 1))
+        waiting, rows = self._waiting, self._rows
         self._waiting, self._rows, self._bytes = [], 0, 0
+        if waiting:
+            table = pa.Table.from_batches(waiting, schema=self._schema)
+            with self._ended_once():
+                self._writer.write_table(table, row_group_size=max(rows, 1))
 
     def close(self) -> None:
         """Write the last row group and the footer."""
         self._flush()
-        self._writer.close()
+        with self._ended_once():
+            self._writer.close()
         self._file.close()
+
+    @contextmanager
+    def _ended_once(self) -> Iterator[None]:
+        """Let a write fail once: pyarrow would end the file again when it is forgotten, and print a traceback."""
+        try:
+            yield
+        except BaseException:
+            self._writer.is_open = False
+            raise
 
 
 def _opened(path: str) -> Any:
