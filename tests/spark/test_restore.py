@@ -48,12 +48,12 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
 
 
 def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
-    from kafkaframes.jobs.restore.run import restore_log
+    from kafkaframes.jobs.restore.run import restore
     from kafkaframes.jobs.restore.settings import RestoreSettings
 
     options = RestoreSettings(topics=("orders", "payments"), offsets="reassign", **IDS)
-    there = restore_log(EXAMPLE, tmp_path / "there", options, run=jobs.runner(spark))
-    here = restore_log(EXAMPLE, tmp_path / "here", options)
+    there = restore(EXAMPLE, tmp_path / "there", options, run=jobs.runner(spark))
+    here = restore(EXAMPLE, tmp_path / "here", options)
     assert there.partitions == here.partitions
     of_users = {name: raw for name, raw in logs_of(tmp_path / "here").items() if not name.startswith("__")}
     assert {name: raw for name, raw in logs_of(tmp_path / "there").items() if not name.startswith("__")} == of_users

@@ -88,7 +88,7 @@ def command(
     one of them. Exit status: 0 done, 2 refused.
     """
     _check(to, backup, in_place=in_place, dry_run=dry_run)
-    from kafkaframes.jobs.repair.repair_job import repair_in_place, repair_log
+    from kafkaframes.jobs.repair.repair_job import repair_directory, repair_in_place
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     name_links([logdir])
@@ -98,7 +98,7 @@ def command(
         if in_place and backup is not None and not dry_run:
             report = repair_in_place(logdir, backup, recovery, as_kafka=settings.as_kafka, run=run)
         else:
-            report = repair_log(logdir, None if dry_run else to, recovery, as_kafka=settings.as_kafka, run=run)
+            report = repair_directory(logdir, None if dry_run else to, recovery, as_kafka=settings.as_kafka, run=run)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

@@ -72,14 +72,14 @@ def command(
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
     kafkaframes restore /backup/kafka-logs --to restored --topic orders
     """
-    from kafkaframes.jobs.restore.run import restore_log
+    from kafkaframes.jobs.restore.run import restore
 
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")
     kind = flags.pop("kind")
     settings = _settings(settings, flags)
     with runner(master, jobs, label="restoring") as run:
-        report = restore_log(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run)
+        report = restore(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

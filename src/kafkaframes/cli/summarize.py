@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,31 +57,22 @@ def command(
 
     Example: kafkaframes summarize /var/lib/kafka/data --to out/orders --option subscribe=orders
     """
+    from kafkaframes.spark.summary import plan_summary, summarize
+
     flags = {"replicas": replicas} | options | spark_storage(storage)
     flags = {"budgetBytes": f"{current_budget()}"} | flags
-    log_bytes = _check_input(paths, flags)
+    plan = plan_summary(paths, flags)  # mistakes in paths and options show before Spark takes seconds to start
     _check_target(to, overwrite)
     if "://" not in to:
         refuse_inside(Path(to), paths)
     out = console(width=WIDTH_IN_A_PIPE)
-    java = QUICK_JAVA if log_bytes < SMALL_BYTES else {}
+    java = QUICK_JAVA if plan.bytes_to_read < SMALL_BYTES else {}
     with _no_half(to):
         note(f"starting Spark at {master} ...")
         with spark_at(master, "summarize", config=java) as spark:
-            from kafkaframes.spark.summary import summarize
-
-            summary = summarize(spark, list(paths), to=to, options=flags, overwrite=overwrite)
+            summary = summarize(spark, list(paths), to=to, options=flags, overwrite=overwrite, plan=plan)
     for part in render(summary):
         out.print(part)
-
-
-def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> int:
-    """Tell a mistake in a path or an option before Spark takes seconds to start; return how many bytes will be read."""
-    from kafkaframes.scan.log.resolve import plan_log
-    from kafkaframes.spark.log_options import log_options
-
-    read = replace(log_options(options, paths=paths), replicas="all")  # copies are merged once, when they are read
-    return plan_log(read, cores=1).bytes_to_read
 
 
 def _check_target(to: str, overwrite: bool) -> None:

@@ -211,12 +211,14 @@ def repair_log(source: Path, to: Path | None = None, *, settings: RepairSettings
         LogDirError: a broker has the source open; something cannot be read or written, or exists.
         OptionError: the source is not one log directory, or ``to`` lies in it.
     """
-    from kafkaframes.jobs.repair.repair_job import repair_log as repair
+    from kafkaframes.jobs.repair.repair_job import repair_directory
     from kafkaframes.storage.files.row_counts import row_counts_text
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     recovery = RecoverySettings(_now_ms(), index_interval_bytes=settings.index_interval_bytes)
-    report = repair(os.fspath(source), None if to is None else LocalPath(to), recovery, as_kafka=settings.as_kafka)
+    report = repair_directory(
+        os.fspath(source), None if to is None else LocalPath(to), recovery, as_kafka=settings.as_kafka
+    )
     lost = [
         f"{one['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
         for one in report.partitions
@@ -254,7 +256,7 @@ def restore_log(sources: Paths, to: Path, settings: RestoreSettings) -> RestoreR
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         OptionError: there is nothing to restore, or a setting does not exist or fit.
     """
-    from kafkaframes.jobs.restore.run import restore_log as restore
+    from kafkaframes.jobs.restore.run import restore
 
     return restore(sources, to, settings)
 

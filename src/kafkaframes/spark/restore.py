@@ -58,6 +58,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     from kafkaframes.jobs.restore.parquet import complete
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.restore.rows import check_columns
+    from kafkaframes.jobs.restore.run import new_id
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.jobs.settings import settings_of
 
@@ -72,9 +73,9 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
             raise OptionError("nothing to restore: the frame has no rows that are selected")
         given = dict(chosen.topic_ids)
         for topic in sorted({one.topic for one in report.partitions}):
-            report.topic_ids[topic] = given.get(topic) or _new_id()
+            report.topic_ids[topic] = given.get(topic) or new_id()
         _write_ids(directory, report)
-        complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=_new_id)
+        complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
 
     return done_once(report, write)
 
@@ -87,12 +88,6 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
     names = {name.lower(): name for name in _READ}
     read = [(names[one.name.lower()], one.dataType) for one in df.schema.fields if one.name.lower() in names]
     return pa.schema([(name, to_arrow_type(kind, timezone="UTC")) for name, kind in read])
-
-
-def _new_id() -> str:
-    from kafkaframes.jobs.restore.settings import id_text
-
-    return id_text(uuid.uuid4())
 
 
 def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:

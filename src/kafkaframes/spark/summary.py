@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.jobs.export.settings import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.jobs.job import paths_of
 from kafkaframes.scan.columns import SPARKS_OWN
-from kafkaframes.scan.log.discovery import discover_logs
-from kafkaframes.scan.log.resolve import choose
+from kafkaframes.scan.log.resolve import ReadPlan, plan_log
 from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files.row_counts import check_row_counts
 
@@ -38,6 +38,7 @@ def summarize(
     to: str,
     options: Mapping[str, str] | None = None,
     overwrite: bool = False,
+    plan: ReadPlan | None = None,
 ) -> Summary:
     """Read the logs under ``paths``, write them as Parquet below ``to`` (a folder a topic), and sum up.
 
@@ -47,16 +48,19 @@ def summarize(
         to: a folder, or a URL that Spark can write.
         options: of ``kafka-log`` (``subscribe``, ``startingOffsets``, ``mode``, ...).
         overwrite: replace what is at ``to``; otherwise something there is an error of Spark's.
+        plan: of ``plan_summary``, where the caller has looked already.
 
     Raises:
-        LogDirError: the Parquet holds another number of rows than were read.
+        OptionError: an option names what is not there, or what the log has lost.
+        LogDirError: a path cannot be read; or the Parquet holds another number of rows than were read.
     """
     from pyspark.sql import Observation
     from pyspark.sql.functions import expr
 
     started = time.monotonic()
     given = {**(options or {}), "includeHeaders": "true"}
-    where = [paths] if isinstance(paths, str) else list(paths)
+    where = paths_of(paths)
+    plan = plan or plan_summary(where, given)
     read = Observation()
     records = _load(spark, where, {**given, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
     records = records.observe(read, expr("count(*) AS rows"))
@@ -65,12 +69,16 @@ def summarize(
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
         # with the types that were written: of a topic 2024, Spark's look at the folders would make a number
         written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
-    chosen_by = replace(log_options(given, paths=tuple(where)), replicas="all")  # copies are merged where they are read
-    chosen = choose(discover_logs(chosen_by.paths, storage=chosen_by.storage), chosen_by, cores=1)
-    summary = _summed_up(written, scan.result(), chosen.internal_topics, to, started)
+    summary = _summed_up(written, scan.result(), plan.internal_topics, to, started)
     rows_read = read.get.get("rows", 0)
     check_row_counts(rows_read, summary.records, {}, place=to, outcome="the Parquet is not what the log holds")
     return replace(summary, records_read=rows_read)
+
+
+def plan_summary(paths: Sequence[str], options: Mapping[str, str]) -> ReadPlan:
+    """Look into the logs, without a session: what will be read; raises as ``summarize``."""
+    read = replace(log_options(options, paths=tuple(paths)), replicas="all")  # copies are merged once, by who reads
+    return plan_log(read, cores=1)
 
 
 def _scanned(spark: SparkSession, where: list[str], given: Mapping[str, str]) -> list[dict[str, Any]]:

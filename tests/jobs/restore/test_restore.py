@@ -17,7 +17,7 @@ from kafkaframes import read_records
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.cluster import TopicLayout, bootstrap_checkpoint
 from kafkaframes.jobs.restore.groups import CommitKey, read_groups
-from kafkaframes.jobs.restore.job import restore
+from kafkaframes.jobs.restore.job import restore_segments
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import metadata_of
 from kafkaframes.jobs.verify.verify import verify
@@ -46,7 +46,7 @@ def new_ids():
 
 def restored(source, destination, *, run=map, dry_run=False, **settings):
     sources = [str(one) for one in source] if isinstance(source, list) else str(source)
-    return restore(
+    return restore_segments(
         sources, destination, RestoreSettings(**settings), now_ms=NOW_MS, new_id=new_ids(), run=run, dry_run=dry_run
     )
 

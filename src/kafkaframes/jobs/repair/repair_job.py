@@ -34,7 +34,7 @@ class RepairReport(Done):
     partitions: list[dict[str, Any]] = field(default_factory=list)
 
 
-def repair_log(
+def repair_directory(
     source: str | Path,
     destination: str | Path | None,
     settings: RecoverySettings,
@@ -75,8 +75,8 @@ def repair_in_place(
     """Repair a log directory; the old one becomes ``backup``, on the same disk.
 
     Raises:
-        LogDirError: as ``repair_log``, or the backup exists.
-        OptionError: as ``repair_log``, or the backup would lie on another disk.
+        LogDirError: as ``repair_directory``, or the backup exists.
+        OptionError: as ``repair_directory``, or the backup would lie on another disk.
     """
     old = Path(source).absolute()
 

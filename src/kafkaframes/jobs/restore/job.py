@@ -32,7 +32,7 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 
 
-def restore(
+def restore_segments(
     sources: str | Sequence[str],
     destination: str | Path,
     settings: RestoreSettings | None = None,

@@ -79,7 +79,7 @@ def restore_parquet(
         source: a file or a directory, on a disk or by URL: columns ``value`` (binary or string), ``key``, ``headers``,
             ``timestamp``, ``timestampType``, ``offset`` where there are such; ``topic`` and ``partition`` as columns,
             or in the path (``topic=T/partition=P/``).
-        now_ms, new_id, run, dry_run: as for ``job.restore``.
+        now_ms, new_id, run, dry_run: as for ``job.restore_segments``.
 
     Raises:
         LogDirError: a file cannot be read or written, or the destination exists; nothing is left behind.

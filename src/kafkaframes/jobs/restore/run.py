@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.job import Runner, paths_of, run_here
-from kafkaframes.jobs.restore.job import restore
+from kafkaframes.jobs.restore.job import restore_segments
 from kafkaframes.jobs.restore.partition import RestoreReport
 from kafkaframes.jobs.restore.settings import RestoreSettings, id_text
 
@@ -19,7 +19,7 @@ AUTO, SEGMENTS, PARQUET = "auto", "segments", "parquet"
 _SUFFIX = ".parquet"
 
 
-def restore_log(
+def restore(
     sources: Any,
     to: str | os.PathLike[str],
     settings: RestoreSettings,
@@ -31,20 +31,21 @@ def restore_log(
     """Restore segments, or Parquet; ``kind`` says which, or it is seen from the files.
 
     Raises:
-        LogDirError, OptionError, EncodeError: as ``job.restore`` and ``parquet.restore_parquet``.
+        LogDirError, OptionError, EncodeError: as ``job.restore_segments`` and ``parquet.restore_parquet``.
     """
     named = paths_of(sources)
-    options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": _new_id, "run": run, "dry_run": dry_run}
+    options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": new_id, "run": run, "dry_run": dry_run}
     if kind == PARQUET or (kind == AUTO and is_parquet(named)):
         if len(named) != 1:
             raise OptionError("of Parquet, name one file or one directory")
         from kafkaframes.jobs.restore.parquet import restore_parquet
 
         return restore_parquet(named[0], Path(to), settings, **options)
-    return restore(named, Path(to), settings, storage=settings.storage, **options)
+    return restore_segments(named, Path(to), settings, storage=settings.storage, **options)
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """Return a new id of a topic or a cluster."""
     return id_text(uuid.uuid4())
 
 

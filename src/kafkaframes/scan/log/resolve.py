@@ -86,6 +86,7 @@ class ReadPlan:
         segments: how many segments the chosen topic partitions have, and ``log_bytes`` how large they are.
         bytes_to_fetch: of tiered segments, the stored bytes of the chunks that are needed; of others what is read.
         decisions: what was decided where several copies of a partition were found; the gravest first.
+        internal_topics: Kafka's own topics that are there and not chosen.
     """
 
     works: tuple[tuple[Slice, ...], ...]
@@ -93,6 +94,7 @@ class ReadPlan:
     log_bytes: int
     bytes_to_fetch: int = 0
     decisions: tuple[Decision, ...] = ()
+    internal_topics: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> int:
@@ -124,7 +126,8 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 
 def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
-    parts = choose(found, options, cores=cores).parts
+    chosen = choose(found, options, cores=cores)
+    parts = chosen.parts
     planned = [piece for part, asked in parts for piece in _slices(part, asked)]
     slices = [_light(piece, options) for piece, _ in planned]
     fetched = sum(_fetched(piece, one) for piece, one in planned)
@@ -133,7 +136,8 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
     segments = [segment for part, _ in parts for segment in part.segments]
     log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
     decisions = tuple(decision for part, _ in parts for decision in part.decisions)
-    return ReadPlan(tuple(works), len({one.path for one in segments}), log_bytes, fetched, decisions)
+    paths = {segment.path for segment in segments}
+    return ReadPlan(tuple(works), len(paths), log_bytes, fetched, decisions, chosen.internal_topics)
 
 
 def choose(found: FoundLogs, options: ReadOptions, *, cores: int) -> Chosen:
