@@ -25,7 +25,7 @@ from pathlib import Path
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.dispatch import Dispatcher
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.short import ShortWay
+from kafkaframes.broker.short import FastPath
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
@@ -80,7 +80,7 @@ def in_process(directory: str) -> list[str]:
     state.create_topic("bench", 1)
     state.create_topic("large", 1)
     dispatcher, session = Dispatcher(state), Session()
-    short, files = ShortWay(dispatcher), Session(sends_files=True)
+    short, files = FastPath(dispatcher), Session(sends_files=True)
 
     def answer(frame: bytes) -> object:
         request = dispatcher.request_of(frame, session)

@@ -143,11 +143,11 @@ def file_session() -> Any:
 def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
     """Return what answers a frame as the broker's server does: the short way first, where there is one."""
     try:
-        from kafkaframes.broker.short import ShortWay
+        from kafkaframes.broker.short import FastPath
     except ImportError:
         short = None
     else:
-        short = ShortWay(dispatcher)
+        short = FastPath(dispatcher)
 
     def answer(frame: bytes, session: Any) -> object:
         found = None if short is None else short(memoryview(frame), session)

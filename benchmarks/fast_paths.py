@@ -24,7 +24,7 @@ from tests.broker.test_short import Pair, repeated
 from append import batches as append_sets
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.short import ShortWay
+from kafkaframes.broker.short import FastPath
 from kafkaframes.broker.short_produce import Repeats
 from kafkaframes.protocol.messages import columns, message
 from kafkaframes.protocol.messages.codec import HotShapes
@@ -129,7 +129,7 @@ def fetches() -> Iterator[tuple[str, Side, Without]]:
     yield (
         "short: Fetch v12",
         partial(_often, 1000, answer),
-        partial(patch.object, ShortWay, "__call__", lambda *_: None),
+        partial(patch.object, FastPath, "__call__", lambda *_: None),
     )
 
 

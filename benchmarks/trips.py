@@ -88,14 +88,14 @@ def produced(directory: Path) -> Iterator[tuple[str, Call]]:
     from kafkaframes.broker.assembly import open_broker
     from kafkaframes.broker.dispatch import Dispatcher
     from kafkaframes.broker.request import Session
-    from kafkaframes.broker.short import ShortWay
+    from kafkaframes.broker.short import FastPath
     from kafkaframes.records.build import build_records
 
     state = open_broker(data_dir=str(directory))
     state.create_topic("orders", 1)
     log, batch = state.topics["orders"].partitions[0].log, build_records(SMALL)
     dispatcher, session, frame = Dispatcher(state), Session(), produce_frame()
-    fast = ShortWay(dispatcher)
+    fast = FastPath(dispatcher)
 
     def dispatched() -> None:
         request = dispatcher.request_of(frame, session)

@@ -23,7 +23,7 @@ from kafkaframes.broker.fetching import STRETCH_BYTES
 from kafkaframes.broker.nodes import Node, Nodes
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.short import ShortWay
+from kafkaframes.broker.short import FastPath
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records
@@ -106,7 +106,7 @@ class Pair:
         data_dir = how.pop("data_dir", None)
         places = (None, None) if data_dir is None else (str(data_dir / "short"), str(data_dir / "long"))
         self.quick, self.plain = (opened(place, **how) for place in places)
-        self.short = ShortWay(Dispatcher(self.quick))
+        self.short = FastPath(Dispatcher(self.quick))
         self.dispatchers = Dispatcher(self.quick), Dispatcher(self.plain)
 
     def ask(self, frame, *, sends_files=False, session=None):
@@ -427,7 +427,7 @@ def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(versio
 @pytest.mark.parametrize("again", [False, True], ids=["the first time", "in the same words"])
 def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read_once(tmp_path, monkeypatch, again):
     state = opened(str(tmp_path))
-    short, session = ShortWay(Dispatcher(state)), Session()
+    short, session = FastPath(Dispatcher(state)), Session()
     records = batch(value=random.Random(1).randbytes(900_000))
     frame = memoryview(bytearray(produce_frame(9, [("orders", [(0, records)])])))
     for _ in range(2 if again else 1):

@@ -21,7 +21,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.http_server import HttpServer, Route
 from kafkaframes.broker.security import jwks
-from kafkaframes.broker.security.given import security_of, users_of_text
+from kafkaframes.broker.security.from_settings import security_of, users_of_text
 from kafkaframes.broker.security.jwks import KeySet, SignedTokens
 from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials
 from kafkaframes.broker.security.options import Security

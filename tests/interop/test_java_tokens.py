@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.interop import brokers
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.security.given import security_of
+from kafkaframes.broker.security.from_settings import security_of
 from kafkaframes.broker.security.options import Security
 
 SOURCE = Path(__file__).parent / "java" / "clients" / "Sessions.java"

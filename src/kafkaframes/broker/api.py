@@ -194,9 +194,9 @@ class Api:
 
     def rights_at(self, version: int, *, whole: bool) -> Iterator[Right]:
         """Yield the rights that a version needs for the whole request, or for its parts."""
-        for one in self.rights:
-            if one.since <= version <= one.until and whole is not bool(one.each):
-                yield one
+        for right in self.rights:
+            if right.since <= version <= right.until and whole is not bool(right.each):
+                yield right
 
     @property
     def range(self) -> tuple[int, int]:

@@ -97,7 +97,7 @@ def open_broker(
     metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or text_of_id(new_id()))
     leave_out_unreadable(settings, metadata)
     stored = metadata.topics
-    settings.given.update(metadata.configs)
+    settings.explicit.update(metadata.configs)
     settings.dynamic = set(metadata.configs)
 
     known_settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
@@ -106,9 +106,9 @@ def open_broker(
     def settings_of(key: TopicPartition) -> LogSettings:
         topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if made else None
         configs = topic.configs if topic is not None else stored[key.topic].configs if key.topic in stored else {}
-        if known_for != settings.given:
+        if known_for != settings.explicit:
             known_for.clear()
-            known_for.update(settings.given)
+            known_for.update(settings.explicit)
             known_settings.clear()
         items = tuple(configs.items())
         if items not in known_settings:
@@ -172,8 +172,8 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
     Raises:
         LogDirError: says so.
     """
-    found = disk.stat(path)
-    if found is None:
+    directory = disk.stat(path)
+    if directory is None:
         disk.make_directory(path)
     elif data_dir is not None and not adopt and disk.stat(join(path, FILE_NAME)) is None:
         others = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]

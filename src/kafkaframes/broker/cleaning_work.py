@@ -28,7 +28,7 @@ from kafkaframes.storage.log.producer_state import ProducerStates
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
 from kafkaframes.storage.partition.swapping import path_of
 
-_PIECE_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _NEWEST_FORMAT = 2
 
 
@@ -36,7 +36,7 @@ class _StoppedError(Exception):
     """The round is given up."""
 
 
-def clean(one: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
+def clean(due: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
     """Write the cleaned segments of a round beside the old ones; nothing of the log itself is touched.
 
     Returns:
@@ -47,13 +47,13 @@ def clean(one: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[in
         StorageError: the disk fails.
     """
     try:
-        return [_cleaned(one, is_stopped)]
+        return [_cleaned(due, is_stopped)]
     except _StoppedError:
         return []
 
 
-def _cleaned(one: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
-    plan, settings, disk = _plan(one), _settings(one), one.log.state.disk
+def _cleaned(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
+    plan, settings, disk = _plan(due), _settings(due), due.log.state.disk
     known = walk_dirty_part(disk, plan)
     transactions = CleanedTransactions()
     filter_ = Filter(plan.producers, settings, known, transactions, end_offset=plan.first_uncleanable_offset)
@@ -62,47 +62,47 @@ def _cleaned(one: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int,
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
         transactions.kept = []
         base = group[0].base_offset
-        pieces = kept_of(disk, sources_of(plan, group, settings), filter_, transactions)
-        _write(disk, path_of(plan.partition.directory, base, "log"), pieces, is_stopped)
+        chunks = kept_of(disk, sources_of(plan, group, settings), filter_, transactions)
+        _write(disk, path_of(plan.partition.directory, base, "log"), chunks, is_stopped)
         _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept)
         _keep_time(disk, plan.partition.directory, base, group[-1])
         groups[base] = tuple(segment.base_offset for segment in group)
     return groups
 
 
-def _plan(one: Round) -> RoundPlan:
-    producers = ProducerStates(one.producers)
-    start, high_watermark = one.dirty, one.high_watermark
-    return RoundPlan(one.partition, start, one.end, "", one.log_end_offset, high_watermark, one.aborted, producers)
+def _plan(due: Round) -> RoundPlan:
+    producers = ProducerStates(due.producers)
+    start, high_watermark = due.dirty, due.high_watermark
+    return RoundPlan(due.partition, start, due.end, "", due.log_end_offset, high_watermark, due.aborted, producers)
 
 
-def _settings(one: Round) -> CleanerSettings:
-    settings = one.log.settings
+def _settings(due: Round) -> CleanerSettings:
+    settings = due.log.settings
     return CleanerSettings(
-        now_ms=one.now_ms,
+        now_ms=due.now_ms,
         broker_release=REWRITES_OLD if settings.record_format >= _NEWEST_FORMAT else KEEPS_FORMATS,
-        delete_retention_ms=one.delete_retention_ms,
+        delete_retention_ms=due.delete_retention_ms,
         segment_bytes=settings.segment_bytes,
         index_bytes=settings.segment_index_bytes,
         index_interval_bytes=settings.index_interval_bytes,
-        first_dirty_offset=one.dirty,
-        high_watermark=one.high_watermark,
+        first_dirty_offset=due.dirty,
+        high_watermark=due.high_watermark,
     )
 
 
 def _write(
-    disk: OnlineDisk, path: str, pieces: Iterable[bytes | memoryview], is_stopped: Callable[[], bool] = lambda: False
+    disk: OnlineDisk, path: str, chunks: Iterable[bytes | memoryview], is_stopped: Callable[[], bool] = lambda: False
 ) -> None:
     """Write a file of pieces, and flush it."""
     file = disk.open_apart(path)
     try:
         file.truncate(0)
         position, waiting = 0, bytearray()
-        for piece in pieces:
+        for chunk in chunks:
             if is_stopped():
                 raise _StoppedError
-            waiting += piece
-            if len(waiting) >= _PIECE_BYTES:
+            waiting += chunk
+            if len(waiting) >= _CHUNK_BYTES:
                 file.write(position, bytes(waiting))
                 position, waiting = position + len(waiting), bytearray()
         file.write(position, bytes(waiting))
@@ -111,22 +111,22 @@ def _write(
         file.close()
 
 
-def _keep_time(disk: OnlineDisk, place: str, base: int, last: Segment) -> None:
+def _keep_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
     """Give a cleaned segment the time of the last one that it was made of (Cleaner.cleanSegments).
 
     It says how long tombstones of old formats have been in the clean part, and how old logs without timestamps are.
     """
     if last.log.mtime_ms is not None:
         for kind in ("log", "index", "timeindex"):
-            disk.set_modified(path_of(place, base, kind), last.log.mtime_ms)
+            disk.set_modified(path_of(directory, base, kind), last.log.mtime_ms)
 
 
 def _write_indexes(
-    disk: OnlineDisk, place: str, base: int, settings: CleanerSettings, kept: list[AbortedTransaction]
+    disk: OnlineDisk, directory: str, base: int, settings: CleanerSettings, kept: list[AbortedTransaction]
 ) -> None:
-    path = path_of(place, base, "log")
-    found = disk.stat(path)
-    size_bytes = 0 if found is None else found.size_bytes
+    path = path_of(directory, base, "log")
+    file = disk.stat(path)
+    size_bytes = 0 if file is None else file.size_bytes
     tables = [np.empty((len(INDEXED), 0), np.int64)]
     with disk.open(path) as read_at:
         for window in scan_segment(read_at, size_bytes=size_bytes, position=0, whole=True, file=path):
@@ -139,4 +139,4 @@ def _write_indexes(
     if kept:
         made["txnindex"] = write_txn_index(kept)
     for kind, content in made.items():
-        _write(disk, path_of(place, base, kind), [content])
+        _write(disk, path_of(directory, base, kind), [content])

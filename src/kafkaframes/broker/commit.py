@@ -65,5 +65,5 @@ class GroupCommit:
 
 
 def _run(flushes: list[Flush]) -> None:
-    for one in flushes:
-        one.run()
+    for flush in flushes:
+        flush.run()

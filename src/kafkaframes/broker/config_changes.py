@@ -61,14 +61,14 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     fails = any(_fails(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
 
-    def row(asked: Any) -> Any:
-        kind, name = asked.resource_type, asked.resource_name
+    def row(resource: Any) -> Any:
+        kind, name = resource.resource_type, resource.resource_name
         code: int = ErrorCode.INVALID_REQUEST
         message: str | None = "an operation of the request is not known"
         if times[kind, name] > 1:
             message = f"{name} is named twice"
         elif not fails or kind not in _CHANGERS:  # else Kafka's controller fails, and answers -1 for all
-            code, message = _change(request, broker, asked, change_of(asked.configs))
+            code, message = _change(request, broker, resource, change_of(resource.configs))
         return request.response.AlterConfigsResourceResponse(
             error_code=code, error_message=message, resource_type=kind, resource_name=name
         )
@@ -158,10 +158,10 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
     if name and not (name.isdecimal() and int(name) in broker.nodes.by_id):
         raise InvalidRequestError(f"no broker {name!r} here")
     settings = broker.settings
-    configs = make({key: settings.given[key] for key in settings.dynamic})
+    configs = make({key: settings.explicit[key] for key in settings.dynamic})
     check_broker(configs)
     try:
-        BrokerSettings({**settings.given, **configs}).log_settings({})
+        BrokerSettings({**settings.explicit, **configs}).log_settings({})
     except OptionError as error:
         raise InvalidRequestError(str(error)) from None
     if not validate_only:
@@ -322,18 +322,18 @@ def _checked(rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _alter(configs: dict[str, str], one: Any) -> None:
-    if one.config_operation == DELETE:
-        configs.pop(one.name, None)
+def _alter(configs: dict[str, str], change: Any) -> None:
+    if change.config_operation == DELETE:
+        configs.pop(change.name, None)
         return
-    if one.config_operation == SET:
-        configs[one.name] = one.value
+    if change.config_operation == SET:
+        configs[change.name] = change.value
         return
-    if one.config_operation not in _OPERATIONS:
-        raise InvalidRequestError(f"there is no operation {one.config_operation}")
-    if one.config_operation not in (APPEND, SUBTRACT) or type_of(one.name, "") != LIST:
-        raise OptionError(f"{one.name} is no list that can be added to or taken from")
-    parts, named = list_of(configs.get(one.name, _DEFAULTS.get(one.name, ""))), list_of(one.value)
+    if change.config_operation not in _OPERATIONS:
+        raise InvalidRequestError(f"there is no operation {change.config_operation}")
+    if change.config_operation not in (APPEND, SUBTRACT) or type_of(change.name, "") != LIST:
+        raise OptionError(f"{change.name} is no list that can be added to or taken from")
+    parts, named = list_of(configs.get(change.name, _DEFAULTS.get(change.name, ""))), list_of(change.value)
     kept = [part for part in parts if part not in named]
     added = [part for part in named if part not in parts]
-    configs[one.name] = ",".join(kept if one.config_operation == SUBTRACT else [*parts, *added])
+    configs[change.name] = ",".join(kept if change.config_operation == SUBTRACT else [*parts, *added])

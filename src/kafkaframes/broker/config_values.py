@@ -262,8 +262,8 @@ def duration_ms(value: str) -> int:
     >>> duration_ms("by_duration:P1DT1M0.5S")
     86460500
     """
-    found = _DURATION.fullmatch(value)
-    days, _, hours, minutes, seconds, _ = found.groups() if found else (None,) * 6
+    match = _DURATION.fullmatch(value)
+    days, _, hours, minutes, seconds, _ = match.groups() if match else (None,) * 6
     parts = (days, 86_400_000), (hours, 3_600_000), (minutes, 60_000), (seconds, 1_000)
     return int(sum(float(text[:-1]) * unit for text, unit in parts if text))
 

@@ -66,9 +66,9 @@ def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator
         values = []
         if name in configs:
             values.append((name, configs[name], OF_TOPIC))
-        if broker_key in settings.given:
+        if broker_key in settings.explicit:
             source = OF_BROKER if broker_key in settings.dynamic else IN_FILE
-            values.append((broker_key, settings.given[broker_key], source))
+            values.append((broker_key, settings.explicit[broker_key], source))
         if broker_key and broker_key not in NULL_DEFAULTS:
             values.append((broker_key, default, BY_DEFAULT))
         first = values[0] if values else (name, default, BY_DEFAULT)
@@ -78,12 +78,12 @@ def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator
 def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[ConfigRow]:
     """Yield every setting of the broker; ``fixed`` are those that follow from how it was started."""
     defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}}
-    for name in sorted({*defaults, *settings.given, *fixed}):
+    for name in sorted({*defaults, *settings.explicit, *fixed}):
         values = []
         if name in fixed:
             values.append((name, fixed[name], IN_FILE))
-        elif name in settings.given:
-            values.append((name, settings.given[name], OF_BROKER if name in settings.dynamic else IN_FILE))
+        elif name in settings.explicit:
+            values.append((name, settings.explicit[name], OF_BROKER if name in settings.dynamic else IN_FILE))
         if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
         value, source = values[0][1:] if values else (None, BY_DEFAULT)
@@ -93,22 +93,22 @@ def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[
 
 def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
     """Return what follows from how a node was started: its number, its listeners, its directory."""
-    told = ",".join(f"{name}://{at.host}:{at.port}" for name, at in broker.nodes.by_id[node_id].endpoints.items())
-    own = {"advertised.listeners": told, "listeners": told, "log.dirs": broker.logs.path}
+    endpoints = ",".join(f"{name}://{at.host}:{at.port}" for name, at in broker.nodes.by_id[node_id].endpoints.items())
+    own = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
     return _FIXED | own | {"broker.id": str(node_id), "node.id": str(node_id)}
 
 
-def _metrics_rows(given: Mapping[str, str]) -> Iterator[ConfigRow]:
+def _metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     for name, default in CLIENT_METRICS_SETTINGS.items():
-        own = ((name, given[name], OF_METRICS),) if name in given else ()
-        yield ConfigRow(name, given.get(name, default), OF_METRICS if own else BY_DEFAULT, own)
+        own = ((name, configs[name], OF_METRICS),) if name in configs else ()
+        yield ConfigRow(name, configs.get(name, default), OF_METRICS if own else BY_DEFAULT, own)
 
 
-def _group_rows(settings: BrokerSettings, given: Mapping[str, str]) -> Iterator[ConfigRow]:
+def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     for name, of_broker in GROUP_SETTINGS.items():
-        values = [(name, given[name], OF_GROUP)] if name in given else []
-        if of_broker in settings.given:
-            values.append((of_broker, settings.given[of_broker], IN_FILE))
+        values = [(name, configs[name], OF_GROUP)] if name in configs else []
+        if of_broker in settings.explicit:
+            values.append((of_broker, settings.explicit[of_broker], IN_FILE))
         is_named = of_broker in DEFAULTS
         values.append((of_broker if is_named else name, DEFAULTS[of_broker] if is_named else of_broker, BY_DEFAULT))
         yield ConfigRow(name, values[0][1], values[0][2], tuple(values))
@@ -131,11 +131,11 @@ def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
     if kind in (BROKER, BROKER_LOGGER):
         return _broker(broker, kind, name)
     if kind == CLIENT_METRICS:
-        given = broker.metadata.entities.get("client_metrics", {}).get(name, {})
-        return ErrorCode.NONE, None, list(_metrics_rows(given))
+        configs = broker.metadata.entities.get("client_metrics", {}).get(name, {})
+        return ErrorCode.NONE, None, list(_metrics_rows(configs))
     if kind == GROUP and name:
-        given = broker.metadata.entities.get("group_configs", {}).get(name, {})
-        return ErrorCode.NONE, None, list(_group_rows(broker.settings, given))
+        configs = broker.metadata.entities.get("group_configs", {}).get(name, {})
+        return ErrorCode.NONE, None, list(_group_rows(broker.settings, configs))
     if kind == GROUP:
         return ErrorCode.INVALID_REQUEST, "groups have no defaults of their own", []
     return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}", []

@@ -42,8 +42,8 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
     if partitions < 1:
         raise OptionError(f"a topic has at least one partition, not {partitions}")
     check_topic(name)
-    given = checked_topic(state.settings, _texts(configs))
-    state.create_topic(name, partitions, given)
+    checked = checked_topic(state.settings, _texts(configs))
+    state.create_topic(name, partitions, checked)
 
 
 def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
@@ -98,10 +98,10 @@ def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> Non
     Raises:
         OptionError: there is no such partition, or the offset is negative.
     """
-    found = partition_of(state, topic, partition)
-    state.logs.truncate_to(found.topic_partition, offset, now_ms=state.clock.now_ms)
-    found.log.update_high_watermark(found.log.log_end_offset)
-    state.move_leader(found, found.leader_id)
+    target = partition_of(state, topic, partition)
+    state.logs.truncate_to(target.topic_partition, offset, now_ms=state.clock.now_ms)
+    target.log.update_high_watermark(target.log.log_end_offset)
+    state.move_leader(target, target.leader_id)
 
 
 def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:

@@ -38,7 +38,7 @@ class DiskRule(Occasions):
     effect: str | None
     path: str | None
     seen: int = 0
-    _room: int | None = None
+    _bytes_left: int | None = None
     _seconds: float = 0.0
     _errno: int = 0
     _keep: int | None = None
@@ -50,7 +50,7 @@ class DiskRule(Occasions):
 
     def full(self, *, after_bytes: int = 0) -> Self:
         """Take this many bytes more, then none: ENOSPC, with the part that still found room written."""
-        self._errno, self._room = errno.ENOSPC, after_bytes
+        self._errno, self._bytes_left = errno.ENOSPC, after_bytes
         return self
 
     def error(self, name: str = "EIO") -> Self:
@@ -89,14 +89,14 @@ class DiskRule(Occasions):
             time.sleep(self._seconds)
         if not self._errno:
             return
-        if self._room is not None and size_bytes <= self._room:
-            self._room -= size_bytes
+        if self._bytes_left is not None and size_bytes <= self._bytes_left:
+            self._bytes_left -= size_bytes
             return
-        part = self._room if self._room is not None else self._keep
+        part = self._bytes_left if self._bytes_left is not None else self._keep
         if write is not None and part:
             write(min(part, size_bytes))
-        if self._room is not None:
-            self._room = 0
+        if self._bytes_left is not None:
+            self._bytes_left = 0
         raise OSError(self._errno, os.strerror(self._errno), path)
 
 

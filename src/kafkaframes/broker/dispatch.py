@@ -112,8 +112,8 @@ class Dispatcher:
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
         instead = None
         for hook in self.hooks:
-            found = hook.before(request)
-            instead = instead or found
+            answered = hook.before(request)
+            instead = instead or answered
         answer = call() if instead is None else instead(call)
         if isinstance(answer, Later):
             answer.when_complete(lambda later: self._seen(request, later.answer))
@@ -159,19 +159,19 @@ def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
     >>> together([b"a", b"", b"b", bytes(5000), b"c"]) == [b"ab", bytes(5000), b"c"]
     True
     """
-    found: Buffers = []
+    buffers: Buffers = []
     short: list[bytes | memoryview] = []
     for part in parts:
         if isinstance(part, Part) or len(part) >= _LONG_BYTES:
             if short:
-                found.append(b"".join(short))
+                buffers.append(b"".join(short))
                 short = []
-            found.append(part)
+            buffers.append(part)
         else:
             short.append(part)
     if short:
-        found.append(b"".join(short))
-    return found
+        buffers.append(b"".join(short))
+    return buffers
 
 
 def _tag_section(tags: list[tuple[int, bytes]]) -> bytes:

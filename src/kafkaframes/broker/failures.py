@@ -102,7 +102,7 @@ def flip_bytes(answer: Answer) -> Answer:
     """Return an answer whose records have a wrong CRC; other answers stay as they are."""
     if isinstance(answer, Later):
         later = Later()
-        answer.when_complete(lambda one: later.complete(_flipped(one.answer)))
+        answer.when_complete(lambda done: later.complete(_flipped(done.answer)))
         return later
     flipped: Answer = _flipped(answer)
     return flipped

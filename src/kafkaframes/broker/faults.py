@@ -136,12 +136,12 @@ class Rule(Occasions):
         """Return whether a request is one that this rule is about."""
         if self.is_over or self.api not in (None, request.api.name):
             return False
-        wanted = (
+        conditions = (
             (self.version, request.version),
             (self.client_id, request.client_id),
             (self.node_id, request.session.node_id),
         )
-        if any(want is not None and want != have for want, have in wanted):
+        if any(want is not None and want != have for want, have in conditions):
             return False
         if (self.topic is not None or self.partition is not None) and not self._names(request):
             return False
@@ -189,13 +189,13 @@ class Faults:
         self._state = state
         self.rules: list[Rule] = []
 
-    def on(self, api: str | None = None, **wanted: Any) -> Rule:
+    def on(self, api: str | None = None, **conditions: Any) -> Rule:
         """Make a rule for requests of an API (all, if none is named).
 
         Args:
             api: Kafka's name: ``Produce``.
-            wanted: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, or ``where``: a function of the
-                request.
+            conditions: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, or ``where``: a function of
+                the request.
 
         Raises:
             OptionError: there is no such API, or nothing of that name to go by.
@@ -205,10 +205,10 @@ class Faults:
         names = {one.name for one in all_apis().values()}
         if api is not None and api not in names:
             raise OptionError(f"there is no API {api!r} here; there are {', '.join(sorted(names))}")
-        unknown = wanted.keys() - {"version", "topic", "partition", "client_id", "node_id", "where"}
+        unknown = conditions.keys() - {"version", "topic", "partition", "client_id", "node_id", "where"}
         if unknown:
             raise OptionError(f"requests are not chosen by {', '.join(sorted(unknown))}")
-        rule = Rule(api, self._clock, self._state, **wanted)
+        rule = Rule(api, self._clock, self._state, **conditions)
         self.rules.append(rule)
         return rule
 
@@ -248,8 +248,8 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
             for row in rows:
                 yield name, _index_of(row)
     if state is not None and getattr(body, "session_epoch", -1) > FIRST and hasattr(body, "session_id"):
-        for (topic_name, topic_id, index), asked in state.fetch_sessions.partitions(body.session_id):
-            yield asked.name or topic_name or _name_by_id(topic_id, state), index
+        for (topic_name, topic_id, index), fetched in state.fetch_sessions.partitions(body.session_id):
+            yield fetched.name or topic_name or _name_by_id(topic_id, state), index
 
 
 def _name_of(topic: Any, state: BrokerState | None) -> str | None:
@@ -265,13 +265,13 @@ def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
 _PARTITIONS = ("partition_data", "partitions", "partition_indexes")
 
 
-def _index_of(one: Any) -> int | None:
-    if isinstance(one, int):
-        return one
+def _index_of(row: Any) -> int | None:
+    if isinstance(row, int):
+        return row
     for key in ("index", "partition_index", "partition"):
-        found = getattr(one, key, None)
-        if found is not None:
-            return int(found)
+        index = getattr(row, key, None)
+        if index is not None:
+            return int(index)
     return None
 
 
@@ -287,7 +287,7 @@ def _drop(request: Request, go_on: Pass) -> Answer:
 def _throttled(answer: Answer, milliseconds: int) -> Answer:
     if isinstance(answer, Later):
         later = Later()
-        answer.when_complete(lambda one: later.complete(_throttle(one.answer, milliseconds)))
+        answer.when_complete(lambda done: later.complete(_throttle(done.answer, milliseconds)))
         return later
     throttled: Answer = _throttle(answer, milliseconds)
     return throttled
@@ -301,6 +301,6 @@ def _throttle(answer: Any, milliseconds: int) -> Any:
 
 def _pass_on(answer: Answer, later: Later) -> None:
     if isinstance(answer, Later):
-        answer.when_complete(lambda one: later.complete(one.answer))
+        answer.when_complete(lambda done: later.complete(done.answer))
     else:
         later.complete(answer)

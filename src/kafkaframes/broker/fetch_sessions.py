@@ -18,7 +18,7 @@ Key = tuple[str, UUID, int]  # topic name (v12 and before) or id, and the partit
 
 
 @dataclass(slots=True)
-class Asked:
+class FetchedPartition:
     """One partition of a fetch, as it was asked for last, and what was answered last.
 
     Attributes:
@@ -42,7 +42,7 @@ class FetchSession:
     uses_ids: bool
     principal: str
     leader_epoch: int = 1
-    partitions: OrderedDict[Key, Asked] = field(default_factory=OrderedDict)
+    partitions: OrderedDict[Key, FetchedPartition] = field(default_factory=OrderedDict)
 
 
 def next_epoch(epoch: int) -> int:
@@ -75,7 +75,7 @@ class FetchSessions:
         session = self._by_id.get(session_id)
         return 0 if session is None else len(session.partitions)
 
-    def partitions(self, session_id: int) -> list[tuple[Key, Asked]]:
+    def partitions(self, session_id: int) -> list[tuple[Key, FetchedPartition]]:
         """Return the partitions of a session; none where there is no such session."""
         session = self._by_id.get(session_id)
         return [] if session is None else list(session.partitions.items())
@@ -93,7 +93,9 @@ class FetchSessions:
         self._by_id.move_to_end(session_id)
         return session, ErrorCode.NONE
 
-    def begin(self, partitions: OrderedDict[Key, Asked], *, uses_ids: bool, principal: str) -> FetchSession | None:
+    def begin(
+        self, partitions: OrderedDict[Key, FetchedPartition], *, uses_ids: bool, principal: str
+    ) -> FetchSession | None:
         """Begin a session; None where there is no slot for one."""
         if self._slots < 1:
             return None
@@ -118,13 +120,13 @@ class FetchSessions:
         self._by_id.pop(session_id, None)
 
 
-def is_news(asked: Asked, row: Any) -> bool:
+def is_news(fetched: FetchedPartition, row: Any) -> bool:
     """Return whether an answer has to be told to a consumer that remembers the last one; remember this one."""
     failed = row.error_code != ErrorCode.NONE
-    changed = (row.high_watermark, row.log_start_offset) != (asked.high_watermark, asked.log_start_offset)
+    changed = (row.high_watermark, row.log_start_offset) != (fetched.high_watermark, fetched.log_start_offset)
     redirects = row.preferred_read_replica >= 0
-    told = bool(row.records) or failed or changed or redirects or row.diverging_epoch.epoch >= 0
-    asked.high_watermark, asked.log_start_offset = row.high_watermark, row.log_start_offset
+    is_new = bool(row.records) or failed or changed or redirects or row.diverging_epoch.epoch >= 0
+    fetched.high_watermark, fetched.log_start_offset = row.high_watermark, row.log_start_offset
     if failed:  # Kafka tells the partition anew once it is well again (CachedPartition.maybeUpdateResponseData)
-        asked.high_watermark = -1
-    return told
+        fetched.high_watermark = -1
+    return is_new

@@ -50,12 +50,12 @@ class Limits(NamedTuple):
             size: the bytes of records that the answer has already.
             held: those of them that are in memory.
         """
-        room = self.max_bytes - size
+        left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
-            room = min(room, MOST_HELD_BYTES - held)
+            left = min(left, MOST_HELD_BYTES - held)
         elif held >= MOST_HELD_BYTES:
-            room = 0
-        return self if room == self.max_bytes else self._replace(max_bytes=room)
+            left = 0
+        return self if left == self.max_bytes else self._replace(max_bytes=left)
 
 
 class Read(NamedTuple):
@@ -92,26 +92,26 @@ def magic_for(version: int) -> int:
     return min(version // 2, _LATEST_MAGIC)
 
 
-def read_partition(broker: BrokerState, partition: Partition, asked: Any, limits: Limits, *, first: bool) -> Read:
+def read_partition(broker: BrokerState, partition: Partition, requested: Any, limits: Limits, *, first: bool) -> Read:
     """Read one partition.
 
     Args:
         broker: whose it is.
         partition: which.
-        asked: FetchPartition.
+        requested: FetchPartition.
         limits: of the request; ``max_bytes`` is what is left of it.
         first: nothing was read for the answer yet, so that a batch may be larger than the limits.
     """
-    diverging = _diverging(partition, asked)
+    diverging = _diverging(partition, requested)
     if diverging is not None:
         return diverging
-    offset: int | None = asked.fetch_offset
+    offset: int | None = requested.fetch_offset
     read = Read()
     while offset is not None:
-        read, raw = _read(partition, offset, min(asked.partition_max_bytes, limits.max_bytes), limits, first=first)
+        read, raw = _read(partition, offset, min(requested.partition_max_bytes, limits.max_bytes), limits, first=first)
         if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
             break
-        read = _in_older_format(broker, partition, asked, read, raw, limits.magic)
+        read = _in_older_format(broker, partition, requested, read, raw, limits.magic)
         offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_behind(raw)
     return read
 
@@ -152,21 +152,21 @@ def _offset_behind(records: bytes) -> int | None:
     return None if last is None else int(scan_all(as_array(last), rules=FILE).column("last_offset")[0]) + 1
 
 
-def _diverging(partition: Partition, asked: Any) -> Read | None:
+def _diverging(partition: Partition, requested: Any) -> Read | None:
     """Tell a consumer whose last record was written by another leader where the logs part (KIP-595, KIP-392)."""
-    if asked.last_fetched_epoch < 0:
+    if requested.last_fetched_epoch < 0:
         return None
-    log, end = partition.log, partition.end_of_epoch(asked.last_fetched_epoch)
-    if end.leader_epoch < 0 or end.end_offset < 0 or asked.fetch_offset < log.log_start_offset:
+    log, end = partition.log, partition.end_of_epoch(requested.last_fetched_epoch)
+    if end.leader_epoch < 0 or end.end_offset < 0 or requested.fetch_offset < log.log_start_offset:
         return Read(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if end.leader_epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+    if end.leader_epoch < requested.last_fetched_epoch or end.end_offset < requested.fetch_offset:
         at = end.leader_epoch, end.end_offset
         return Read(ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at)
     return None
 
 
 def _in_older_format(
-    broker: BrokerState, partition: Partition, asked: Any, read: Read, records: bytes, magic: int
+    broker: BrokerState, partition: Partition, requested: Any, read: Read, records: bytes, magic: int
 ) -> Read:
     """Write the records that were read in an older format, as brokers up to 3.9 do; losses are counted."""
     if len(records) < BYTES_TO_MAGIC or not read.records:
@@ -175,19 +175,19 @@ def _in_older_format(
         return read
     if not partition.may_down_convert:
         return Read(ErrorCode.UNSUPPORTED_VERSION)
-    pieces: list[bytes] = []
+    converted: list[bytes] = []
     for batch in _batches(records):
         try:
-            done = down_convert(batch, magic, first_offset=asked.fetch_offset)
+            done = down_convert(batch, magic, first_offset=requested.fetch_offset)
         except AppendRefusedError as error:
-            if pieces:  # what comes before is given; the consumer meets the error when it asks from here
+            if converted:  # what comes before is given; the consumer meets the error when it asks from here
                 break
             return Read(code_of(error))
-        pieces.append(done.records)
+        converted.append(done.records)
         for what, times in done.lost.items():
             broker.counters[f"lost {what}"] += times
         broker.counters["down_converted_records"] += done.converted
-    return read._replace(records=b"".join(pieces))
+    return read._replace(records=b"".join(converted))
 
 
 def _batches(records: bytes) -> Iterator[bytes]:

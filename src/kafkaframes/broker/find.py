@@ -14,7 +14,7 @@ from kafkaframes.errors import ErrorCode
 NO_EPOCH = -1
 
 
-class FoundTopic(NamedTuple):
+class KnownTopic(NamedTuple):
     """A topic, or why there is none: ``code`` is for each of its partitions."""
 
     topic: Topic | None
@@ -29,7 +29,7 @@ def find_topic(
     *,
     by_id: bool = False,
     right: str = "TOPIC",
-) -> FoundTopic:
+) -> KnownTopic:
     """Find a topic by name, or by its id, and look whether the client has the right that its API declares.
 
     Args:
@@ -38,12 +38,12 @@ def find_topic(
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if by_id and topic is None:
-        return FoundTopic(None, unknown)
+        return KnownTopic(None, unknown)
     resource = CLUSTER_NAME if right == "CLUSTER" else topic.name if topic else name
     code = denied(request, broker.access, right, resource)
     if code != ErrorCode.NONE:
-        return FoundTopic(None, code)
-    return FoundTopic(topic, ErrorCode.NONE if topic is not None else unknown)
+        return KnownTopic(None, code)
+    return KnownTopic(topic, ErrorCode.NONE if topic is not None else unknown)
 
 
 def led_here(

@@ -49,7 +49,7 @@ from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Connection, Server
 from kafkaframes.broker.settings import KAFKA_DEFAULTS, BrokerSettings
-from kafkaframes.broker.short import ShortWay
+from kafkaframes.broker.short import FastPath
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.broker.table import play, serve_specs
 from kafkaframes.errors import OptionError
@@ -138,8 +138,8 @@ class Broker:
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
         defaults = KAFKA_DEFAULTS if kafka_defaults else _defaults_of(nodes)
-        given = {key: controls.text_of(value) for key, value in (config or {}).items()}
-        self._settings = BrokerSettings({**defaults, **given})
+        explicit = {key: controls.text_of(value) for key, value in (config or {}).items()}
+        self._settings = BrokerSettings({**defaults, **explicit})
         first = self._settings.number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
         for node, rack in zip(self._nodes.by_id.values(), racks, strict=False):
@@ -154,7 +154,7 @@ class Broker:
             security,
             listeners[0].port if listeners else port,
         )
-        self._wanted_metrics = metrics_host, metrics_port
+        self._metrics_address = metrics_host, metrics_port
         self._metrics: HttpServer | None = None
         self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
         self._served = None if specs is None else serve_specs(specs)
@@ -279,7 +279,7 @@ class Broker:
         )
         dispatcher = self._server.dispatcher
         if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
-            self._server.fast = ShortWay(dispatcher)
+            self._server.fast = FastPath(dispatcher)
         self._state.changes.next_turn = self._server.loop.call_soon
         self._beside = self._state.changes.in_thread = Beside(self._server.loop)
         Maintenance(self._state)
@@ -306,7 +306,7 @@ class Broker:
     async def _listen(self) -> None:
         assert self._server is not None
         await self._ports.open_all(self._server)
-        host, port = self._wanted_metrics
+        host, port = self._metrics_address
         if port is not None:
             from kafkaframes.broker.http_server import HttpServer, Route  # the first request must not wait for it
 
@@ -505,18 +505,18 @@ class Broker:
             raise OptionError("the broker was made with journal=False")
         return self._journal
 
-    def on(self, api: str | None = None, **wanted: Any) -> Rule:
+    def on(self, api: str | None = None, **conditions: Any) -> Rule:
         """Make a rule for requests: ``broker.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()``.
 
         Args:
             api: Kafka's name of the API; None for all.
-            wanted: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, ``where``.
+            conditions: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, ``where``.
 
         Raises:
             OptionError: no such API or condition, or the broker was made without a journal.
         """
         _ = self.journal
-        return self._faults.on(api, **wanted)
+        return self._faults.on(api, **conditions)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         """Let another virtual node lead a partition, in a new leader epoch; clients learn it by asking.

@@ -38,7 +38,7 @@ class Text(NamedTuple):
     content_type: str
 
 
-class Asked(NamedTuple):
+class HttpRequest(NamedTuple):
     """A request: what stood in the path, the query, and the decoded body (None without one)."""
 
     path: tuple[str, ...]
@@ -59,8 +59,8 @@ class Asked(NamedTuple):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"the body lacks {name!r}")
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if name in body and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            wanted = " or ".join(one.__name__ for one in kinds)
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} is {wanted}, not {json.dumps(value)[:60]}")
+            names = " or ".join(one.__name__ for one in kinds)
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} is {names}, not {json.dumps(value)[:60]}")
         return value
 
     def number(self, name: str, default: int | None = None) -> int | None:
@@ -77,7 +77,7 @@ class Asked(NamedTuple):
         return int(text)
 
 
-Handler = Callable[[Asked], Any]
+Handler = Callable[[HttpRequest], Any]
 
 
 class Route(NamedTuple):
@@ -162,10 +162,10 @@ class HttpServer:
         query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
         allowed = []
         for route, pattern in zip(self.routes, self._patterns, strict=True):
-            found = pattern.fullmatch(parts.path)
-            if found is not None and route.method == method:
-                return route.handler(Asked(tuple(map(unquote, found.groups())), query, _decoded(body)))
-            if found is not None:
+            match = pattern.fullmatch(parts.path)
+            if match is not None and route.method == method:
+                return route.handler(HttpRequest(tuple(map(unquote, match.groups())), query, _decoded(body)))
+            if match is not None:
                 allowed.append(route.method)
         if allowed:
             reason = f"{method} is not for {parts.path}, only {', '.join(allowed)}"

@@ -57,13 +57,13 @@ def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
     Raises:
         OptionError: there is none.
     """
-    found = state.partition(topic, partition)
-    if found is None and topic in state.topics:
+    known = state.partition(topic, partition)
+    if known is None and topic in state.topics:
         count = len(state.topics[topic].partitions)
         raise OptionError(f"topic {topic!r} has no partition {partition}; it has {count}, counted from 0")
-    if found is None:
+    if known is None:
         raise OptionError(f"no topic {topic!r} in this broker; its topics: {', '.join(state.topics) or 'none'}")
-    return found
+    return known
 
 
 def records(state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False) -> list[Record]:
@@ -76,16 +76,16 @@ def records(state: BrokerState, topic: str, partition: int | None = None, *, con
         count = len(state.topics[topic].partitions) if topic in state.topics else 1
         return [one for index in range(count) for one in records(state, topic, index, control=control)]
     log = partition_of(state, topic, partition).log
-    found: list[Record] = []
+    matching: list[Record] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
         rows = [one for batch in read_values(data, rules=FILE) for one in batch.records if one.offset >= offset]
         if not rows:
             break
-        found += [one for one in rows if control or not one.control]
+        matching += [one for one in rows if control or not one.control]
         offset = rows[-1].offset + 1
-    return found
+    return matching
 
 
 class SeenClient(NamedTuple):
@@ -113,7 +113,7 @@ def _newest() -> Release:
 
 def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
     """Yield which clients were seen, and what a broker of the newest release would refuse of theirs (KIP-896)."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     by_connection: dict[int, str] = {}
     listed = list(entries)
     for entry in listed:
@@ -121,10 +121,10 @@ def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
             by_connection[entry.connection] = " ".join(entry.software)
     for entry in listed:
         name = by_connection.get(entry.connection, "unknown")
-        seen = found.setdefault(name, {"ids": set(), "versions": {}})
+        seen = by_name.setdefault(name, {"ids": set(), "versions": {}})
         seen["ids"].add(entry.client_id or "")
         seen["versions"].setdefault(entry.api, set()).add(entry.version)
-    for name, seen in sorted(found.items()):
+    for name, seen in sorted(by_name.items()):
         versions = {api: tuple(sorted(those)) for api, those in sorted(seen["versions"].items())}
         refused = tuple(
             f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
@@ -199,14 +199,14 @@ class TransactionInfo(NamedTuple):
 def groups(state: BrokerState) -> dict[str, GroupInfo]:
     """Return the groups by name, with those that only have offsets."""
     known, committed = state.groups.groups, state.groups.commits.store
-    found = {}
+    infos = {}
     for name in sorted({*known, *committed.committed}):
         group: Any = known.get(name)
         members = () if group is None else tuple(_member(state, one) for one in group.members.values())
         offsets = {where: commit.offset for where, commit in sorted(committed.of_group(name).items())}
         kind, shown = ("", "Empty") if group is None else (group.type, group.state_name)
-        found[name] = GroupInfo(name, kind, shown, members, offsets)
-    return found
+        infos[name] = GroupInfo(name, kind, shown, members, offsets)
+    return infos
 
 
 def _member(state: BrokerState, member: Any) -> MemberInfo:

@@ -167,30 +167,30 @@ class Journal:
             and (where is None or where(entry))
         ]
 
-    def count(self, api: str | None = None, **wanted: Any) -> int:
+    def count(self, api: str | None = None, **conditions: Any) -> int:
         """Return how many requests fit."""
-        return len(self.requests(api, **wanted))
+        return len(self.requests(api, **conditions))
 
-    def assert_requested(self, api: str, *, times: int | None = None, **wanted: Any) -> list[Entry]:
+    def assert_requested(self, api: str, *, times: int | None = None, **named: Any) -> list[Entry]:
         """Return the requests that fit.
 
         Raises:
             AssertionError: there are none, or not ``times``; it shows what there was instead.
         """
-        found = self.requests(api, **wanted)
-        if (times is None and found) or len(found) == times:
-            return found
+        entries = self.requests(api, **named)
+        if (times is None and entries) or len(entries) == times:
+            return entries
         expected = "at least one" if times is None else str(times)
-        conditions = "".join(f", {key}={value!r}" for key, value in wanted.items())
-        raise AssertionError(f"{expected} {api}{conditions} expected, {len(found)} came\n{self.text()}")
+        conditions = "".join(f", {key}={value!r}" for key, value in named.items())
+        raise AssertionError(f"{expected} {api}{conditions} expected, {len(entries)} came\n{self.text()}")
 
-    def assert_not_requested(self, api: str, **wanted: Any) -> None:
+    def assert_not_requested(self, api: str, **conditions: Any) -> None:
         """Pass if nothing fits.
 
         Raises:
             AssertionError: something does; it shows what there was.
         """
-        self.assert_requested(api, times=0, **wanted)
+        self.assert_requested(api, times=0, **conditions)
 
     def assert_order(self, *apis: str) -> None:
         """Pass if requests of these APIs came in this order, whatever came between.

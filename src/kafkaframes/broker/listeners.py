@@ -64,7 +64,7 @@ class ListenerOptions:
         """Whether it speaks TLS."""
         return self.protocol.endswith("SSL")
 
-    def told(self, port: int) -> tuple[str, int]:
+    def reported_address(self, port: int) -> tuple[str, int]:
         """Return host and port that clients are told, of a socket that is bound to ``port``.
 
         Raises:
@@ -72,8 +72,8 @@ class ListenerOptions:
         """
         if self.advertised is None:
             return WILDCARDS.get(self.host, self.host), port
-        host, wanted = self.advertised
-        reported = wanted + port - self.port if wanted and self.port else wanted or port
+        host, advertised_port = self.advertised
+        reported = advertised_port + port - self.port if advertised_port and self.port else advertised_port or port
         if reported > _LARGEST_PORT:
             raise OptionError(f"listener {self.name}: clients cannot use port {reported} of a further node")
         return host, reported
@@ -91,48 +91,48 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
     Raises:
         OptionError: what is given contradicts itself, or is no listener.
     """
-    given = {key: settings.pop(key) for key in KEYS & settings.keys()}
-    of_controllers = {name.strip() for name in given.get("controller.listener.names", "").split(",")}
-    protocols = _protocols(given.get("listener.security.protocol.map", ""))
-    found: dict[str, ListenerOptions] = {}
-    for name, host, port in _entries(given.get("listeners", ""), "listeners"):
+    texts = {key: settings.pop(key) for key in KEYS & settings.keys()}
+    of_controllers = {name.strip() for name in texts.get("controller.listener.names", "").split(",")}
+    protocols = _protocols(texts.get("listener.security.protocol.map", ""))
+    listeners: dict[str, ListenerOptions] = {}
+    for name, host, port in _entries(texts.get("listeners", ""), "listeners"):
         if name in of_controllers:
             continue
-        if name in found:
+        if name in listeners:
             raise OptionError(f"listeners: {name} is given twice")
         if name not in protocols:
             raise OptionError(f"listeners: {name} is no protocol, and listener.security.protocol.map does not name it")
-        found[name] = ListenerOptions(name=name, protocol=protocols[name], host=host or "0.0.0.0", port=port)
-    for name, host, port in _entries(given.get("advertised.listeners", ""), "advertised.listeners"):
+        listeners[name] = ListenerOptions(name=name, protocol=protocols[name], host=host or "0.0.0.0", port=port)
+    for name, host, port in _entries(texts.get("advertised.listeners", ""), "advertised.listeners"):
         if name in of_controllers:
             continue
-        if name not in found:
+        if name not in listeners:
             raise OptionError(f"advertised.listeners: {name} is none of listeners")
-        found[name] = replace(found[name], advertised=(host, port))
-    bound = [one.port for one in found.values() if one.port]
+        listeners[name] = replace(listeners[name], advertised=(host, port))
+    bound = [one.port for one in listeners.values() if one.port]
     if len(set(bound)) < len(bound):
         raise OptionError("listeners: each has a port of its own")
-    return tuple(found.values())
+    return tuple(listeners.values())
 
 
 def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
-    found = []
+    entries = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _ENTRY.fullmatch(part)
         if match is None or int(match["port"]) > _LARGEST_PORT:
             raise OptionError(f"{key}: {part!r} is no NAME://HOST:PORT")
-        found.append((match["name"], match["host"].strip("[]"), int(match["port"])))
-    return found
+        entries.append((match["name"], match["host"].strip("[]"), int(match["port"])))
+    return entries
 
 
 def _protocols(text: str) -> dict[str, str]:
     """Return the protocol of each name; those that are protocols' stand for themselves."""
-    found = {protocol: protocol for protocol in PROTOCOLS}
+    protocols = {protocol: protocol for protocol in PROTOCOLS}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = part.partition(":")
         if not colon or protocol not in PROTOCOLS:
             raise OptionError(
                 f"listener.security.protocol.map: {part!r} is no NAME:PROTOCOL, of {', '.join(PROTOCOLS)}"
             )
-        found[name] = protocol
-    return found
+        protocols[name] = protocol
+    return protocols

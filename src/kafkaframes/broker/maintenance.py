@@ -55,12 +55,12 @@ class Cleaning:
 
     def _next(self, done: set[TopicPartition]) -> None:
         """Clean the filthiest log that was not cleaned since the last look."""
-        rounds = [one for one in self._due() if one.key not in done]
+        rounds = [due for due in self._due() if due.key not in done]
         if self.is_stopped or not rounds:
             return
-        self._clean(max(rounds, key=lambda one: one.ratio), done)
+        self._clean(max(rounds, key=lambda due: due.ratio), done)
 
-    def _clean(self, one: Round, done: set[TopicPartition]) -> None:
+    def _clean(self, due: Round, done: set[TopicPartition]) -> None:
         outcome: list[dict[int, tuple[int, ...]]] = []
         self.is_busy = True
 
@@ -68,25 +68,25 @@ class Cleaning:
             from kafkaframes.broker.cleaning_work import clean  # Arrow and kernels, which a start does not wait for
 
             try:
-                outcome.extend(clean(one, lambda: self.is_stopped))
+                outcome.extend(clean(due, lambda: self.is_stopped))
             except StorageError as error:  # tried again at the next look, unless the directory is offline
-                _LOG.warning("%s is not compacted: %s", one.key, error)
+                _LOG.warning("%s is not compacted: %s", due.key, error)
             except KafkaframesError as error:
-                _LOG.warning("%s is not compacted: %s", one.key, error)
-                self.uncleanable[one.key] = str(error)
+                _LOG.warning("%s is not compacted: %s", due.key, error)
+                self.uncleanable[due.key] = str(error)
             except Exception as error:  # a mistake of ours costs no more than this log's compaction
-                _LOG.exception("%s is not compacted", one.key)
-                self.uncleanable[one.key] = str(error)
+                _LOG.exception("%s is not compacted", due.key)
+                self.uncleanable[due.key] = str(error)
 
         def finish() -> None:
             self.is_busy = False
-            done.add(one.key)
+            done.add(due.key)
             if self.is_stopped or self.broker.logs.is_closed:
                 return
             if outcome:  # else it is uncleanable, or was given up
-                self._put_in_place(one, outcome[0])
+                self._put_in_place(due, outcome[0])
             else:
-                self.broker.logs.disk.back_online(lambda: remove_cleaned(one.log.state))
+                self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log.state))
             self._next(done)
 
         if self.run_apart is None or self.broker.clock.is_frozen:
@@ -95,15 +95,15 @@ class Cleaning:
         else:
             self.run_apart(work, finish)
 
-    def _put_in_place(self, one: Round, groups: dict[int, tuple[int, ...]]) -> None:
-        log, now_ms = one.log, self.broker.clock.now_ms
+    def _put_in_place(self, due: Round, groups: dict[int, tuple[int, ...]]) -> None:
+        log, now_ms = due.log, self.broker.clock.now_ms
         try:
             for bases in groups.values():
-                if not log.replace_segments([one.segments[base] for base in bases], now_ms=now_ms):
+                if not log.replace_segments([due.segments[base] for base in bases], now_ms=now_ms):
                     return
-            self.broker.logs.note_cleaned(one.key, one.end)
+            self.broker.logs.note_cleaned(due.key, due.end)
         except KafkaframesError:
-            _LOG.exception("%s: the cleaned segments could not replace the old ones", one.key)
+            _LOG.exception("%s: the cleaned segments could not replace the old ones", due.key)
 
     def in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work in a thread, and what follows it on the broker's own: ``run_apart`` of a broker that listens."""
@@ -127,9 +127,9 @@ class Cleaning:
             log = partition.log
             if not log.settings.is_compacted or log.is_closed or partition.topic_partition in self.uncleanable:
                 continue
-            found = round_of(self.broker, partition)
-            if found is not None:
-                yield found
+            due = round_of(self.broker, partition)
+            if due is not None:
+                yield due
 
 
 class Maintenance:

@@ -95,9 +95,9 @@ def _map(of: Form, *, name: Form = _text) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             raise _refuse(path, "an object", value)
-        for key, one in value.items():
+        for key, item in value.items():
             name(key, f"a name in {path}")
-            of(one, f"{path}.{key}")
+            of(item, f"{path}.{key}")
 
     return check
 
@@ -111,9 +111,9 @@ def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is
         for key in fields:
             if key not in value:
                 raise FormError(f"{path or 'it'} has no field {key!r}")
-        for key, one in value.items():
+        for key, item in value.items():
             if key in known:
-                known[key](one, f"{path}.{key}".lstrip("."))
+                known[key](item, f"{path}.{key}".lstrip("."))
             elif not is_open:
                 raise FormError(f"{path or 'it'} has a field {key!r}, which nobody knows")
 
@@ -124,8 +124,8 @@ def _list(of: Form) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list):
             raise _refuse(path, "a list", value)
-        for number, one in enumerate(value):
-            of(one, f"{path}[{number}]")
+        for number, item in enumerate(value):
+            of(item, f"{path}[{number}]")
 
     return check
 
@@ -134,8 +134,8 @@ def _row(*forms: Form) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list) or len(value) != len(forms):
             raise _refuse(path, f"a list of {len(forms)}", value)
-        for number, (form, one) in enumerate(zip(forms, value, strict=True)):
-            form(one, f"{path}[{number}]")
+        for number, (form, item) in enumerate(zip(forms, value, strict=True)):
+            form(item, f"{path}[{number}]")
 
     return check
 

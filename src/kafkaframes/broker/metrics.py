@@ -34,7 +34,7 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         "kafka_server_replicamanager_partitioncount": ("partitions", len(partitions)),
         "kafka_server_replicamanager_offlinereplicacount": (
             "partitions that cannot be had",
-            sum(one.is_offline for one in partitions),
+            sum(partition.is_offline for partition in partitions),
         ),
         "kafka_controller_kafkacontroller_globaltopiccount": ("topics", len(state.topics)),
         "kafka_server_socketservermetrics_connection_count": ("open connections", connections),
@@ -47,11 +47,11 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
     lost = [(_labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)]
     yield from _metric("kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost)
     sizes, ends, starts = [], [], []
-    for one in partitions:
-        label = _labels(topic=one.topic_partition.topic, partition=str(one.index))
-        sizes.append((label, one.log.size_bytes))
-        ends.append((label, one.log.log_end_offset))
-        starts.append((label, one.log.log_start_offset))
+    for partition in partitions:
+        label = _labels(topic=partition.topic_partition.topic, partition=str(partition.index))
+        sizes.append((label, partition.log.size_bytes))
+        ends.append((label, partition.log.log_end_offset))
+        starts.append((label, partition.log.log_start_offset))
     yield from _metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
     yield from _metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
     yield from _metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)

@@ -30,11 +30,11 @@ from kafkaframes.storage.partition import LogManager
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
-def paths_of(given: Paths | None) -> tuple[str, ...]:
+def paths_of(paths: Paths | None) -> tuple[str, ...]:
     """Return what is to be served as texts; nothing for None."""
-    if given is None:
+    if paths is None:
         return ()
-    return (fspath(given),) if isinstance(given, str | PathLike) else tuple(fspath(path) for path in given)
+    return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
 
 
 def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping[str, Any] | None = None) -> Served:
@@ -53,15 +53,15 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
     if not paths or replicas not in REPLICAS:
         raise OptionError(f"directories are served with replicas {' or '.join(REPLICAS)}, not {replicas!r}")
     storage = dict(options or {})
-    found = discover(paths, options=storage)
+    directories = discover(paths, options=storage)
     plain = plain_path(paths[0]).rstrip("/")
-    if len(paths) == len(found) == 1 and found[0].path == plain and not _is_of_store(found[0]):
+    if len(paths) == len(directories) == 1 and directories[0].path == plain and not _is_of_store(directories[0]):
         return Served(plain, filesystem_for(plain, options=storage))
     from kafkaframes.storage.copies.served_tree import show_as_one
 
     named = {plain_path(path).rstrip("/") for path in paths}
     root_files = (META_PROPERTIES, FILE_NAME)
-    return show_as_one(found, named, merge=replicas == MERGE, options=storage, root_files=root_files)
+    return show_as_one(directories, named, merge=replicas == MERGE, options=storage, root_files=root_files)
 
 
 def served_of(

@@ -96,13 +96,13 @@ class Outbox:
 
     def _short_ones(self) -> bytes | memoryview:
         """Take short buffers off the queue, as one."""
-        queue, found, size = self._queue, [], 0
+        queue, parts, size = self._queue, [], 0
         while queue and size < _JOINED_BYTES and not isinstance(queue[0], Part) and len(queue[0]) < _LONG_BYTES:
             part = queue.popleft()
             assert not isinstance(part, Part)
-            found.append(part)
+            parts.append(part)
             size += len(part)
-        return found[0] if len(found) == 1 else b"".join(found)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _send_stretch(self, stretch: Stretch) -> None:
         """Send what the socket takes of a file; a few bytes more through the transport, which tells when to go on."""
@@ -122,11 +122,11 @@ class Outbox:
 
     def _nudge(self, stretch: Stretch) -> None:
         try:
-            piece = stretch.read(_NUDGE_BYTES)
+            chunk = stretch.read(_NUDGE_BYTES)
         except OSError:
-            piece = b""
-        if not piece:  # cut since: the answer's size was promised, so this is the end
+            chunk = b""
+        if not chunk:  # cut since: the answer's size was promised, so this is the end
             self._transport.abort()
             return
-        stretch.skip(len(piece))
-        self._transport.write(piece)
+        stretch.skip(len(chunk))
+        self._transport.write(chunk)

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
@@ -61,11 +62,11 @@ def checked_listeners(
         raise OptionError("each listener has a name of its own")
     if any(one.needs_tls for one in listeners) and security.tls is None:
         raise OptionError("a listener of SSL needs security with a certificate")
-    for one, other in pairwise(sorted((one for one in listeners if one.port), key=lambda one: one.port)):
-        if one.port + nodes > other.port:
+    for lower, other in pairwise(sorted((one for one in listeners if one.port), key=attrgetter("port"))):
+        if lower.port + nodes > other.port:
             raise OptionError(
-                f"listeners {one.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
-                f" {nodes} are needed from {one.port} on, before {other.port}"
+                f"listeners {lower.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
+                f" {nodes} are needed from {lower.port} on, before {other.port}"
             )
     return tuple(listeners) or (ListenerOptions(protocol=security.listener_name, host=host),)
 
@@ -123,7 +124,7 @@ class Ports:
             )
             self.held.let_go(bound)
             port = self.bound[node.node_id, options.name] = await server.listen(listener)
-            node.endpoints[options.name] = Endpoint(*options.told(port))
+            node.endpoints[options.name] = Endpoint(*options.reported_address(port))
 
     def hold(self, node_id: int | None = None) -> None:
         """Keep the ports of a node, or of all, for when they come back."""

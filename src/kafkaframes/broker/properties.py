@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkaframes.broker.listeners import KEYS as LISTENER_KEYS
-from kafkaframes.broker.security.given import KEYS
+from kafkaframes.broker.security.from_settings import KEYS
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files.checkpoints import read_meta_properties
@@ -52,7 +52,7 @@ def read_properties(text: bytes, *, file: str) -> Properties:
     unknown = []
     for key, value in values.items():
         if key in _TIMES:
-            _add_time(known, key, value, given=values)
+            _add_time(known, key, value, explicit=values)
         elif is_known(key):
             known["node.id" if key == "broker.id" else key] = value
         else:
@@ -71,15 +71,15 @@ def general_name(key: str) -> str:
     >>> general_name("listener.name.outside.plain.connections.max.reauth.ms"), general_name("node.id")
     ('connections.max.reauth.ms', 'node.id')
     """
-    found = _OF_LISTENER.fullmatch(key)
-    return key if found is None else found[1]
+    match = _OF_LISTENER.fullmatch(key)
+    return key if match is None else match[1]
 
 
-def _add_time(known: dict[str, str], key: str, value: str, *, given: Iterable[str]) -> None:
+def _add_time(known: dict[str, str], key: str, value: str, *, explicit: Iterable[str]) -> None:
     """Take a time in hours or minutes, unless the same is given in a smaller unit."""
     name, factor = _TIMES[key]
     smaller = [name, *(other for other, (same, its) in _TIMES.items() if same == name and its < factor)]
-    if any(one in given for one in smaller):
+    if any(one in explicit for one in smaller):
         return
     try:
         number = int(value)

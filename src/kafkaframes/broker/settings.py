@@ -153,20 +153,20 @@ class BrokerSettings:
     """A broker's settings; what was given, over Kafka's defaults.
 
     Attributes:
-        given: under Kafka's names, as text.
+        explicit: under Kafka's names, as text.
         dynamic: those of them that a client has set while the broker runs.
         writes_format_2: ``message.format.version`` is not looked at, as by Kafka from 3.0 on.
         groups_have_settings: groups are a type of resource with settings, as from Kafka 4.0 on.
     """
 
-    given: dict[str, str] = field(default_factory=dict, repr=False)
+    explicit: dict[str, str] = field(default_factory=dict, repr=False)
     dynamic: set[str] = field(default_factory=set)
     writes_format_2: bool = False
     groups_have_settings: bool = True
 
     def text(self, key: str) -> str:
         """Return a setting as text; empty for one that nobody knows."""
-        return self.given.get(key, DEFAULTS.get(key, ""))
+        return self.explicit.get(key, DEFAULTS.get(key, ""))
 
     def number(self, key: str) -> int:
         """Return a setting that is a whole number.
@@ -188,7 +188,7 @@ class BrokerSettings:
         """
         of_listener = f"listener.name.{listener.lower()}."
         keys = (f"{of_listener}{mechanism.lower()}.{key}", of_listener + key)
-        return next((name for name in keys if name in self.given), key)
+        return next((name for name in keys if name in self.explicit), key)
 
     def flag(self, key: str) -> bool:
         """Return a setting that is true or false."""
@@ -199,7 +199,7 @@ class BrokerSettings:
         if key in configs:
             return configs[key]
         broker_key, default = TOPIC_KEYS[key]
-        return self.given.get(broker_key, default)
+        return self.explicit.get(broker_key, default)
 
     def log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         """Return the settings of the logs of a topic with these configs.

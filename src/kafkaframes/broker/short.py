@@ -18,7 +18,7 @@ from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
 from kafkaframes.broker.request import Request, Session
 from kafkaframes.broker.short_produce import Repeats
-from kafkaframes.broker.short_reading import ODD, Cursor
+from kafkaframes.broker.short_reading import UNUSUAL, Cursor
 from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header
@@ -38,7 +38,7 @@ class Unfinished(NamedTuple):
     answer: Answer
 
 
-class ShortWay:
+class FastPath:
     """Answers ordinary frames of one broker."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -81,13 +81,13 @@ class ShortWay:
             if key == _FETCH:
                 parts = short_fetch.answer(cursor, version, session, self._broker)
             else:
-                asked, acks = short_produce.read(cursor, version, session, self._broker)
+                requested, acks = short_produce.read(cursor, version, session, self._broker)
                 cursor.no_tags()
-        except ODD:
+        except UNUSUAL:
             return None
         if key == _PRODUCE:
-            self._repeats.keep(frame, cursor, asked, acks, version, session)
-            steps = short_produce.appending(asked, acks, self._broker, len(frame))
+            self._repeats.keep(frame, cursor, requested, acks, version, session)
+            steps = short_produce.appending(requested, acks, self._broker, len(frame))
             try:
                 waits_for = next(steps)
             except StopIteration as finished:
@@ -107,12 +107,12 @@ class ShortWay:
     def _again(self, frame: memoryview, correlation_id: int, session: Session) -> Buffers | None:
         """Answer a Produce in words that came before."""
         try:
-            found = self._repeats.take(frame, session)
-        except ODD:
+            taken = self._repeats.take(frame, session)
+        except UNUSUAL:
             return None
-        if found is None:
+        if taken is None:
             return None
-        known, outcome = found
+        known, outcome = taken
         if outcome.error_code == ErrorCode.NONE:
             return [known.answer(correlation_id, outcome)]
         return self._explained(frame, session, [known.done(outcome)])
@@ -123,7 +123,10 @@ class ShortWay:
         return self._dispatcher.encode(request, self._response(request, done))
 
     def _response(self, request: Request, done: list[short_produce.Done]) -> Message:
-        rows = [TopicOutcomes(one.asked.name, one.asked.topic_id, one.asked.topic, one.by_index()) for one in done]
+        rows = [
+            TopicOutcomes(one.requested.name, one.requested.topic_id, one.requested.topic, one.by_index())
+            for one in done
+        ]
         return respond(request, self._broker, rows)
 
     def _in_turns(

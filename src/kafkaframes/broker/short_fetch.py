@@ -22,7 +22,7 @@ from kafkaframes.broker.fetching import (
 )
 from kafkaframes.broker.find import epoch_code
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.short_reading import Cursor, OddError, all_different, array_start, text_bytes
+from kafkaframes.broker.short_reading import Cursor, UnusualError, all_different, array_start, text_bytes
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import ErrorCode
@@ -41,8 +41,8 @@ _NO_SESSION = (0, -1)
 _LIMITS, _SESSION, _INT32 = struct.Struct(">iiib"), struct.Struct(">ii"), struct.Struct(">i")
 # Of one partition: its number, the leader epoch, the offset, the epoch of the last record, the log's start, the most
 # bytes; as far as a version has them.
-_ASKED_4, _ASKED_5 = struct.Struct(">iqi"), struct.Struct(">iqqi")
-_ASKED_9, _ASKED_12 = struct.Struct(">iiqqi"), struct.Struct(">iiqiqi")
+_PARTITION_4, _PARTITION_5 = struct.Struct(">iqi"), struct.Struct(">iqqi")
+_PARTITION_9, _PARTITION_12 = struct.Struct(">iiqqi"), struct.Struct(">iiqiqi")
 # Of an answer: number, error code, high watermark, last stable offset, start.
 _ROW_4, _ROW_5 = struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _NO_REPLICA = _NULL_ARRAY = struct.pack(">i", -1)
@@ -51,7 +51,7 @@ _THROTTLE, _THROTTLE_ERROR_SESSION, _NO_TAGS = bytes(4), bytes(10), b"\x00"
 _ABORTED = {(False, True): bytes(4), (False, False): _NULL_ARRAY, (True, True): b"\x01", (True, False): b"\x00"}
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """One partition of a request; the fields are FetchPartition's."""
 
     partition: int
@@ -65,21 +65,21 @@ def answer(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
     """Return the body of the answer to an ordinary request.
 
     Raises:
-        OddError: it is not ordinary (or another of ``short_reading.ODD``).
+        UnusualError: it is not ordinary (or another of ``short_reading.UNUSUAL``).
     """
     if version < _FIRST_WITHOUT_REPLICA and cursor.numbers(_INT32)[0] != _CONSUMER:
-        raise OddError
+        raise UnusualError
     max_wait_ms, min_bytes, max_bytes, isolation = cursor.numbers(_LIMITS)
     if max_bytes < 0 or isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
-        raise OddError
+        raise UnusualError
     if version >= _FIRST_WITH_SESSIONS and cursor.numbers(_SESSION) != _NO_SESSION:
-        raise OddError
+        raise UnusualError
     most = min(max_bytes, broker.settings.number("fetch.max.bytes"))
     stretch_bytes = STRETCH_BYTES if session.sends_files else None
     made = _Answer(version, session, broker, Limits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes))
     made.read(cursor)
     if max_wait_ms > 0 and made.size < min(min_bytes, most):
-        raise OddError
+        raise UnusualError
     return made.parts
 
 
@@ -113,7 +113,7 @@ class _Answer:
         if self._version >= _FIRST_WITH_RACK:
             rack, _ = cursor.text()
             if rack and self._broker.nodes.has_racks:
-                raise OddError
+                raise UnusualError
         cursor.no_tags()
         if self._is_flexible:
             put(_NO_TAGS)
@@ -140,26 +140,26 @@ class _Answer:
             topic = broker.topics.get(name)
             raw = text_bytes(raw, is_flexible=self._is_flexible)
         if topic is None or not broker.access.allows(self._session, "READ", "TOPIC", topic.name):
-            raise OddError
+            raise UnusualError
         return topic, raw
 
     def _partition(self, cursor: Cursor, topic: Topic) -> int:
         """Read the next partition, and write its row; return its number."""
-        asked = _asked(cursor, self._version)
+        requested = _read_partition(cursor, self._version)
         cursor.no_tags()
-        partition = topic.partition(asked.partition)
+        partition = topic.partition(requested.partition)
         if partition is None or partition.leader_id != self._session.node_id:
-            raise OddError
-        if epoch_code(partition, asked.current_leader_epoch):
-            raise OddError
+            raise UnusualError
+        if epoch_code(partition, requested.current_leader_epoch):
+            raise UnusualError
         left = self._limits.left(self.size, self._held)
-        read = read_partition(self._broker, partition, asked, left, first=not self.size)
+        read = read_partition(self._broker, partition, requested, left, first=not self.size)
         if read.error_code != ErrorCode.NONE or read.aborted or read.diverging is not None:
-            raise OddError
+            raise UnusualError
         self.size += len(read.records)
         self._held += read.held_bytes
-        self._row(asked.partition, read)
-        return asked.partition
+        self._row(requested.partition, read)
+        return requested.partition
 
     def _row(self, index: int, read: Read) -> None:
         version, is_flexible = self._version, self._is_flexible
@@ -173,15 +173,15 @@ class _Answer:
             self.parts.append(_NO_TAGS)
 
 
-def _asked(cursor: Cursor, version: int) -> Asked:
+def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
     if version >= FIRST_FLEXIBLE:
-        index, epoch, offset, last, _, most = cursor.numbers(_ASKED_12)
-        return Asked(index, offset, most, epoch, last)
+        index, epoch, offset, last, _, most = cursor.numbers(_PARTITION_12)
+        return RequestedPartition(index, offset, most, epoch, last)
     if version >= _FIRST_WITH_EPOCH:
-        index, epoch, offset, _, most = cursor.numbers(_ASKED_9)
-        return Asked(index, offset, most, epoch)
+        index, epoch, offset, _, most = cursor.numbers(_PARTITION_9)
+        return RequestedPartition(index, offset, most, epoch)
     if version >= _FIRST_WITH_START:
-        index, offset, _, most = cursor.numbers(_ASKED_5)
-        return Asked(index, offset, most)
-    index, offset, most = cursor.numbers(_ASKED_4)
-    return Asked(index, offset, most)
+        index, offset, _, most = cursor.numbers(_PARTITION_5)
+        return RequestedPartition(index, offset, most)
+    index, offset, most = cursor.numbers(_PARTITION_4)
+    return RequestedPartition(index, offset, most)

@@ -16,7 +16,7 @@ from kafkaframes.broker import produce
 from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.produce import Outcome, Produced
 from kafkaframes.broker.request import Session
-from kafkaframes.broker.short_reading import Cursor, OddError, all_different, array_start, text_bytes
+from kafkaframes.broker.short_reading import Cursor, UnusualError, all_different, array_start, text_bytes
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
@@ -34,7 +34,7 @@ _ROW_0, _ROW_2, _ROW_5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.S
 _NO_ERRORS, _NO_ERRORS_AND_TAGS = struct.pack(">ih", 0, -1), b"\x01\x00\x00"
 
 
-class Asked(NamedTuple):
+class RequestedTopic(NamedTuple):
     """What is asked of one topic: its name or id as it came, and the records of each partition."""
 
     name: str
@@ -47,31 +47,33 @@ class Asked(NamedTuple):
 class Done(NamedTuple):
     """What became of one topic's records: an outcome for each partition that was asked for."""
 
-    asked: Asked
+    requested: RequestedTopic
     outcomes: list[Outcome]
 
     def by_index(self) -> list[tuple[int, Outcome]]:
         """Return the outcomes with the numbers of their partitions."""
-        return [(one.index, outcome) for (one, _), outcome in zip(self.asked.partitions, self.outcomes, strict=True)]
+        return [
+            (one.index, outcome) for (one, _), outcome in zip(self.requested.partitions, self.outcomes, strict=True)
+        ]
 
 
-def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> tuple[list[Asked], int]:
+def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> tuple[list[RequestedTopic], int]:
     """Return what an ordinary request asks for, and its acks; nothing has changed yet.
 
     Raises:
-        OddError: it is not ordinary (or another of ``short_reading.ODD``).
+        UnusualError: it is not ordinary (or another of ``short_reading.UNUSUAL``).
     """
     if version >= _FIRST_WITH_TRANSACTIONS:
         cursor.null_text()
     acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)
     if acks not in _ORDINARY_ACKS:
-        raise OddError
+        raise UnusualError
     topics = [_topic(cursor, version, session, broker) for _ in range(cursor.count())]
     all_different([one.raw for one in topics])
     return topics, acks
 
 
-def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> Asked:
+def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> RequestedTopic:
     name, topic_id, topic = "", NO_UUID, None
     if version >= _FIRST_BY_ID:
         raw = cursor.uuid()
@@ -81,24 +83,24 @@ def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
         name, raw = cursor.text()
         topic = broker.topics.get(name)
     if topic is None or topic.is_internal or not may_write(session, topic, broker):
-        raise OddError
-    asked = Asked(name, topic_id, raw, topic, [])
+        raise UnusualError
+    requested = RequestedTopic(name, topic_id, raw, topic, [])
     for _ in range(cursor.count()):
         (index,) = cursor.numbers(_INDEX)
         sent = produce.produced(cursor.blob())
         cursor.no_tags()
         partition = led(topic, index, session)
         if partition is None or not is_usual(sent, version):
-            raise OddError
-        asked.partitions.append((partition, sent))
-    all_different([partition.index for partition, _ in asked.partitions])
+            raise UnusualError
+        requested.partitions.append((partition, sent))
+    all_different([partition.index for partition, _ in requested.partitions])
     cursor.no_tags()
-    return asked
+    return requested
 
 
-def topic_of(asked: Asked, version: int, broker: BrokerState) -> Topic | None:
+def topic_of(requested: RequestedTopic, version: int, broker: BrokerState) -> Topic | None:
     """Return the topic that a request means now."""
-    return broker.topics_by_id.get(asked.topic_id) if version >= _FIRST_BY_ID else broker.topics.get(asked.name)
+    return broker.topics_by_id.get(requested.topic_id) if version >= _FIRST_BY_ID else broker.topics.get(requested.name)
 
 
 def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
@@ -117,11 +119,11 @@ def is_usual(sent: Produced, version: int) -> bool:
     return produce.check_form(version, sent) is None and not sent.is_transactional
 
 
-def appending(asked: list[Asked], acks: int, broker: BrokerState, size_bytes: int) -> Waiting[list[Done]]:
+def appending(requested: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int) -> Waiting[list[Done]]:
     """Append partition by partition, with turns for others; one that is refused does not touch the others."""
-    turns, done = produce.Turns(size_bytes), [Done(one, []) for one in asked]
-    for one, outcomes in done:
-        for partition, sent in one.partitions:
+    turns, done = produce.Turns(size_bytes), [Done(topic, []) for topic in requested]
+    for topic, outcomes in done:
+        for partition, sent in topic.partitions:
             append = partial(produce.append, broker, partition, sent, acks=acks, content=turns.content)
             outcomes.append((yield from produce.opening(broker, turns.content, append)))
             if turns.is_due(sent.records):
@@ -138,11 +140,11 @@ def write(done: list[Done], version: int) -> list[bytes]:
     """Return the answer's body; nothing in it was refused."""
     is_flexible = version >= FIRST_FLEXIBLE
     parts = [array_start(len(done), is_flexible=is_flexible)]
-    for one in done:
-        asked, outcomes = one
-        parts.append(asked.raw if version >= _FIRST_BY_ID else text_bytes(asked.raw, is_flexible=is_flexible))
+    for topic in done:
+        requested, outcomes = topic
+        parts.append(requested.raw if version >= _FIRST_BY_ID else text_bytes(requested.raw, is_flexible=is_flexible))
         parts.append(array_start(len(outcomes), is_flexible=is_flexible))
-        parts += [row(index, outcome, version) for index, outcome in one.by_index()]
+        parts += [row(index, outcome, version) for index, outcome in topic.by_index()]
         if is_flexible:
             parts.append(b"\x00")
     if version:
@@ -150,9 +152,9 @@ def write(done: list[Done], version: int) -> list[bytes]:
     return parts
 
 
-def around(one: Done, version: int) -> tuple[bytes, bytes, bytes]:
+def around(topic: Done, version: int) -> tuple[bytes, bytes, bytes]:
     """Return the body of an answer about one partition as what stands before its row, the row, and what follows."""
-    start, name, count, middle, *rest = write([one], version)
+    start, name, count, middle, *rest = write([topic], version)
     return start + name + count, middle, b"".join(rest)
 
 
@@ -178,13 +180,13 @@ class Known(NamedTuple):
     """What the bytes before the records mean.
 
     Attributes:
-        asked: the topic, without records.
+        requested: the topic, without records.
         number: of the partition.
         tail: the bytes behind the records.
         size, before, after: the answer's size, and what it has around the partition's row.
     """
 
-    asked: Asked
+    requested: RequestedTopic
     number: int
     acks: int
     version: int
@@ -205,7 +207,7 @@ class Known(NamedTuple):
 
     def done(self, outcome: Outcome) -> Done:
         """Return what became of the request."""
-        return Done(self.asked, [outcome])
+        return Done(self.requested, [outcome])
 
 
 class Repeats:
@@ -221,32 +223,40 @@ class Repeats:
         self._known: dict[bytes, Known] = {}
 
     def keep(
-        self, frame: bytes | memoryview, cursor: Cursor, asked: list[Asked], acks: int, version: int, session: Session
+        self,
+        frame: bytes | memoryview,
+        cursor: Cursor,
+        requested: list[RequestedTopic],
+        acks: int,
+        version: int,
+        session: Session,
     ) -> None:
         """Keep a request that was read to its end, if it is for one partition and nothing follows it."""
         at = cursor.blob_at
-        if len(asked) > 1 or len(asked[0].partitions) > 1 or at > MOST_BYTES or cursor.at != len(frame):
+        if len(requested) > 1 or len(requested[0].partitions) > 1 or at > MOST_BYTES or cursor.at != len(frame):
             return
         session.records_at, key = at, _key(frame, at)
         known = self._known.get(key)
-        if known is not None and known.asked.topic is asked[0].topic:  # it was another request's turn on the connection
+        if (
+            known is not None and known.requested.topic is requested[0].topic
+        ):  # it was another request's turn on the connection
             return
-        ((partition, _),) = asked[0].partitions
+        ((partition, _),) = requested[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
-        before, mark, after = around(Done(asked[0], [_TAKEN]), version)
+        before, mark, after = around(Done(requested[0], [_TAKEN]), version)
         if cursor.is_flexible:
             before = b"\x00" + before  # of the response's header
         size = 4 + len(before) + len(mark) + len(after)
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        bare = asked[0]._replace(partitions=[(partition, _NO_RECORDS)])
+        bare = requested[0]._replace(partitions=[(partition, _NO_RECORDS)])
         self._known[key] = Known(bare, index, acks, version, tail, size, before, after)
 
     def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:
         """Append what a request has that came before in other words; None if it is not known, or not ordinary now.
 
         Raises:
-            OddError: the frame ends early (or another of ``short_reading.ODD``); nothing is appended then.
+            UnusualError: the frame ends early (or another of ``short_reading.UNUSUAL``); nothing is appended then.
         """
         at, broker = session.records_at, self._broker
         known = self._known.get(_key(frame, at))
@@ -256,9 +266,9 @@ class Repeats:
         sent = produce.produced(cursor.blob())
         if frame[cursor.at :] != known.tail or not is_usual(sent, known.version):
             return None
-        asked, topic = known.asked, known.asked.topic
+        requested, topic = known.requested, known.requested.topic
         partition = led(topic, known.number, session)
-        if partition is None or topic is not topic_of(asked, known.version, broker):
+        if partition is None or topic is not topic_of(requested, known.version, broker):
             return None
         if not may_write(session, topic, broker):
             return None

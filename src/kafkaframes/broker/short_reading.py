@@ -15,12 +15,12 @@ _MOST_LENGTH_BYTES = 5  # of an unsigned varint
 _MOST_ELEMENTS = 10_000
 
 
-class OddError(Exception):
+class UnusualError(Exception):
     """Something that the short way does not know: the dispatcher answers."""
 
 
 # What a cursor raises: bytes that end too early among them.
-ODD = (OddError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
+UNUSUAL = (UnusualError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 
 class Cursor:
@@ -36,9 +36,9 @@ class Cursor:
 
     def numbers(self, shape: struct.Struct) -> tuple[int, ...]:
         """Return the next numbers."""
-        found = shape.unpack_from(self._frame, self.at)
+        numbers = shape.unpack_from(self._frame, self.at)
         self.at += shape.size
-        return found
+        return numbers
 
     def _length(self, shape: struct.Struct) -> int:
         """Return a length or a count, -1 for null."""
@@ -56,13 +56,13 @@ class Cursor:
             if byte < 0x80:
                 return value - 1
             shift += 7
-        raise OddError
+        raise UnusualError
 
     def _pass(self, length: int) -> slice:
         """Pass bytes; return where they lie."""
         start, end = self.at, self.at + length
         if length < 0 or end > len(self._frame):
-            raise OddError
+            raise UnusualError
         self.at = end
         return slice(start, end)
 
@@ -73,17 +73,17 @@ class Cursor:
         """Return a string that is not null, and its bytes."""
         raw = self._bytes(self._length(_INT16))
         if len(raw) > 0x7FFF:
-            raise OddError
+            raise UnusualError
         return str(raw, "utf-8"), raw
 
     def null_text(self) -> None:
         """Pass a string that is null.
 
         Raises:
-            OddError: it is not.
+            UnusualError: it is not.
         """
         if self._length(_INT16) != _NULL:
-            raise OddError
+            raise UnusualError
 
     def uuid(self) -> bytes:
         """Return the 16 bytes of an id."""
@@ -93,17 +93,17 @@ class Cursor:
         """Return how many elements an array has: at least one, and not very many."""
         count = self._length(_INT32)
         if not 0 < count <= _MOST_ELEMENTS:
-            raise OddError
+            raise UnusualError
         return count
 
     def no_elements(self) -> None:
         """Pass an array without elements.
 
         Raises:
-            OddError: it has some, or is null.
+            UnusualError: it has some, or is null.
         """
         if self._length(_INT32):
-            raise OddError
+            raise UnusualError
 
     def blob(self) -> bytearray:
         """Return bytes that are not null, as a copy, the only one that records get on the way to the disk.
@@ -119,11 +119,11 @@ class Cursor:
         """Pass the tagged fields of a struct, if its version has any.
 
         Raises:
-            OddError: there are some.
+            UnusualError: there are some.
         """
         if self.is_flexible:
             if self._frame[self.at]:
-                raise OddError
+                raise UnusualError
             self.at += 1
 
 
@@ -150,11 +150,11 @@ def unsigned_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def all_different(found: Sequence[Hashable]) -> None:
+def all_different(items: Sequence[Hashable]) -> None:
     """Give up where something is asked for twice.
 
     Raises:
-        OddError: it is.
+        UnusualError: it is.
     """
-    if len(found) > 1 and len(set(found)) < len(found):
-        raise OddError
+    if len(items) > 1 and len(set(items)) < len(items):
+        raise UnusualError

@@ -144,7 +144,7 @@ class BrokerState:
 
     def __post_init__(self) -> None:
         self.static_settings = {
-            key: value for key, value in self.settings.given.items() if key not in self.settings.dynamic
+            key: value for key, value in self.settings.explicit.items() if key not in self.settings.dynamic
         }
         self.fetch_sessions = FetchSessions(self.settings.number("max.incremental.fetch.session.cache.slots"))
         self._producer_ids_end = self.metadata.next_producer_id
@@ -164,8 +164,8 @@ class BrokerState:
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """Return a partition; None if there is none."""
-        found = self.topics.get(topic)
-        return None if found is None else found.partition(index)
+        known = self.topics.get(topic)
+        return None if known is None else known.partition(index)
 
     def partitions(self) -> Iterator[Partition]:
         """Yield every partition of every topic."""
@@ -322,10 +322,10 @@ class BrokerState:
         """
         settings = self.settings
         for key in settings.dynamic - configs.keys():
-            settings.given.pop(key, None)
+            settings.explicit.pop(key, None)
             if key in self.static_settings:
-                settings.given[key] = self.static_settings[key]
-        settings.given.update(configs)
+                settings.explicit[key] = self.static_settings[key]
+        settings.explicit.update(configs)
         settings.dynamic = set(configs)
         self.metadata.configs = dict(configs)
         for topic in self.topics.values():
@@ -397,24 +397,24 @@ class BrokerState:
 
         Nor one that a log knows: what was mirrored, or written by another broker, has that broker's ids.
         """
-        given = self._producer_ids_end
-        while any(given in log.producers.states for log in self.logs.logs.values()):
-            given += 1
-        if given >= self.metadata.next_producer_id:
-            stored, self.metadata.next_producer_id = self.metadata.next_producer_id, given + PRODUCER_ID_BLOCK
+        producer_id = self._producer_ids_end
+        while any(producer_id in log.producers.states for log in self.logs.logs.values()):
+            producer_id += 1
+        if producer_id >= self.metadata.next_producer_id:
+            stored, self.metadata.next_producer_id = self.metadata.next_producer_id, producer_id + PRODUCER_ID_BLOCK
             try:
                 self.save()
             except StorageError:
                 self.metadata.next_producer_id = stored
                 raise
-        self._producer_ids_end = given + 1
-        return given
+        self._producer_ids_end = producer_id + 1
+        return producer_id
 
     def save_credentials(self) -> None:
         """Write the SCRAM credentials."""
         users: dict[str, Any] = {}
-        for (user, mechanism), one in self.credentials.scram.items():
-            users.setdefault(user, {})[mechanism] = one.to_dict()
+        for (user, mechanism), credential in self.credentials.scram.items():
+            users.setdefault(user, {})[mechanism] = credential.to_dict()
         self.metadata.entities["scram"] = users
         self.save()
 

@@ -25,7 +25,7 @@ from kafkaframes.storage.files.overlay_disk import HasDescriptors
 _THREADS: Final = 8  # reads of a store at once, each of another file
 
 
-class Wanted(NamedTuple):
+class StoreRead(NamedTuple):
     """Bytes of a file."""
 
     path: str
@@ -36,9 +36,9 @@ class Wanted(NamedTuple):
 class NotReadYetError(BaseException):
     """An attempt needs bytes that no thread has read yet. No error: nothing on the way may take it for one."""
 
-    def __init__(self, *wanted: Wanted) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
+    def __init__(self, *reads: StoreRead) -> None:
+        super().__init__(reads)
+        self.reads = reads
 
 
 class _File:
@@ -57,10 +57,10 @@ class _File:
             if self._read_at is None:
                 self._open = self._base.open(self._path)
                 self._read_at = self._open.__enter__()
-            found = self._read_at(position, length)
+            data = self._read_at(position, length)
         if self._is_closed:
             self.close()
-        return found
+        return data
 
     def close(self) -> None:
         """Close it, or have the thread that reads it do so: nobody waits here."""
@@ -86,7 +86,7 @@ class StoreReads(FileSystemOver):
         self._files: dict[str, _File] = {}
         self._is_here: dict[str, bool] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafkaframes-store")
-        self.held: dict[Wanted, bytes | BaseException] | None = None  # of the attempt that runs
+        self.held: dict[StoreRead, bytes | BaseException] | None = None  # of the attempt that runs
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a file of this machine for reading; None: it is none."""
@@ -102,15 +102,15 @@ class StoreReads(FileSystemOver):
                 file.close()
 
     def _read_at(self, path: str, position: int, length: int) -> bytes:
-        wanted = Wanted(path, position, length)
+        read = StoreRead(path, position, length)
         if self.held is None or self._is_local(path):
             return self._file(path).read(position, length)
-        if wanted not in self.held:
-            raise NotReadYetError(wanted)
-        found = self.held[wanted]
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        if read not in self.held:
+            raise NotReadYetError(read)
+        data = self.held[read]
+        if isinstance(data, BaseException):
+            raise data
+        return data
 
     def _file(self, path: str) -> _File:
         return self._files.setdefault(path, _File(self.inner, path))
@@ -123,9 +123,9 @@ class StoreReads(FileSystemOver):
                 os.close(descriptor)
         return self._is_here[path]
 
-    def begin(self, wanted: Wanted) -> Future[bytes]:
+    def begin(self, read: StoreRead) -> Future[bytes]:
         """Read in a thread."""
-        return self._threads.submit(self._file(wanted.path).read, wanted.position, wanted.length)
+        return self._threads.submit(self._file(read.path).read, read.position, read.length)
 
     def close(self) -> None:
         """Begin nothing more; what is being read is not waited for."""
@@ -156,7 +156,7 @@ class _Attempt:
         self._broker = broker
         self._store = store
         self._run = run
-        self._held: dict[Wanted, bytes | BaseException] = {}
+        self._held: dict[StoreRead, bytes | BaseException] = {}
         self._reading = 0
         self._loop = asyncio.get_running_loop()
         self._later = Later()
@@ -165,7 +165,7 @@ class _Attempt:
         try:
             return self._try()
         except NotReadYetError as missing:
-            self._begin(missing.wanted)
+            self._begin(missing.reads)
             return self._later
 
     def _try(self) -> Answer:
@@ -180,25 +180,25 @@ class _Attempt:
         finally:
             self._store.held = None
 
-    def _begin(self, wanted: tuple[Wanted, ...]) -> None:
-        self._reading = len(wanted)
-        for one in wanted:
-            self._store.begin(one).add_done_callback(partial(self._read, one))
+    def _begin(self, reads: tuple[StoreRead, ...]) -> None:
+        self._reading = len(reads)
+        for read in reads:
+            self._store.begin(read).add_done_callback(partial(self._read, read))
 
-    def _read(self, wanted: Wanted, done: Future[bytes]) -> None:
+    def _read(self, read: StoreRead, done: Future[bytes]) -> None:
         """Go on, on the broker's loop: this is the thread that has read."""
         if not done.cancelled() and not self._loop.is_closed():
-            found = done.exception() or done.result()
-            self._loop.call_soon_threadsafe(self._take, wanted, found)
+            data = done.exception() or done.result()
+            self._loop.call_soon_threadsafe(self._take, read, data)
 
-    def _take(self, wanted: Wanted, found: bytes | BaseException) -> None:
-        self._held[wanted] = found
+    def _take(self, read: StoreRead, data: bytes | BaseException) -> None:
+        self._held[read] = data
         self._reading -= 1
         if self._reading or self._later.is_done:
             return
         try:
             self._later.follow(self._try())
         except NotReadYetError as missing:
-            self._begin(missing.wanted)
+            self._begin(missing.reads)
         except Exception as error:  # as the server does where a handler fails
             self._later.fail(error)

@@ -26,7 +26,7 @@ def check_static(settings: BrokerSettings) -> None:
     Raises:
         OptionError: names the first.
     """
-    for name, value in settings.given.items():
+    for name, value in settings.explicit.items():
         key = general_name(name)
         if key not in TYPES:
             continue

@@ -98,7 +98,7 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
     version = tuple(int(part) for part in chosen.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
     settings.groups_have_settings = version >= _FIRST_WITH_GROUP_SETTINGS
-    settings.given.setdefault(_FORMAT, _format_of(version))
+    settings.explicit.setdefault(_FORMAT, _format_of(version))
     apis: dict[int, Api] = {}
     advertised = {}
     for key, said in chosen.apis().items():

@@ -123,7 +123,7 @@ def command(
     from kafkaframes.broker import Broker
     from kafkaframes.broker.listeners import listeners_of
     from kafkaframes.broker.request_log import open_request_log
-    from kafkaframes.broker.security.given import security_of
+    from kafkaframes.broker.security.from_settings import security_of
     from kafkaframes.broker.security.private_files import token_of_file
     from kafkaframes.storage.files.atomic import refuse_inside
 
@@ -158,7 +158,7 @@ def command(
 
 def _users(file: str | None) -> tuple[str, ...]:
     """Return the users of a file and of the environment, from which they are taken away."""
-    from kafkaframes.broker.security.given import users_of_text
+    from kafkaframes.broker.security.from_settings import users_of_text
     from kafkaframes.broker.security.private_files import read_private
 
     users = users_of_text(os.environ.pop(_USERS, ""), source=_USERS)

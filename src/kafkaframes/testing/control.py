@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.broker.http_guard import HttpError
-from kafkaframes.broker.http_server import Asked, HttpServer, Route
+from kafkaframes.broker.http_server import HttpRequest, HttpServer, Route
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Control:
             Route("POST", "/snapshots/{}/restore", self._restore, "go back to it"),
         ]
 
-    def _list(self, asked: Asked) -> Any:
+    def _list(self, asked: HttpRequest) -> Any:
         return {
             "bootstrap_servers": self._broker.bootstrap_servers,
             "routes": {f"{route.method} {route.path}": route.meaning for route in self._server.routes},
@@ -113,7 +113,7 @@ class Control:
 
     # ---------------------------------------------------------------------------------------------- topics
 
-    def _topics(self, asked: Asked) -> Any:
+    def _topics(self, asked: HttpRequest) -> Any:
         return {
             name: {
                 "topic_id": str(topic.topic_id),
@@ -124,16 +124,16 @@ class Control:
             for name, topic in self._broker.topics.items()
         }
 
-    def _create(self, asked: Asked) -> Any:
+    def _create(self, asked: HttpRequest) -> Any:
         name, partitions = asked.field("name", str), asked.field("partitions", int, 1)
         self._broker.create_topic(name, partitions, **_configs(asked.field("configs", dict, {})))
         return {"name": name, "partitions": partitions}
 
-    def _configure(self, asked: Asked) -> Any:
+    def _configure(self, asked: HttpRequest) -> Any:
         self._broker.configure_topic(asked.path[0], **_configs(_object(asked)))
         return {}
 
-    def _records(self, asked: Asked) -> Any:
+    def _records(self, asked: HttpRequest) -> Any:
         rows = self._broker.records(asked.path[0], asked.number("partition"))
         return [
             {
@@ -146,27 +146,27 @@ class Control:
             for row in rows
         ]
 
-    def _append(self, asked: Asked) -> Any:
+    def _append(self, asked: HttpRequest) -> Any:
         rows = asked.field("records", list)
         taken = [_record(row, place) for place, row in enumerate(rows)]
         base = self._broker.append(asked.path[0], taken, partition=asked.field("partition", int, 0)) if taken else None
         return {"base_offset": base, "records": len(taken)}
 
-    def _lead(self, asked: Asked) -> Any:
+    def _lead(self, asked: HttpRequest) -> Any:
         self._broker.move_leader(asked.path[0], _index(asked.path[1]), asked.field("node", int))
         return {}
 
-    def _truncate(self, asked: Asked) -> Any:
+    def _truncate(self, asked: HttpRequest) -> Any:
         self._broker.truncate(asked.path[0], _index(asked.path[1]), asked.field("offset", int))
         return {}
 
-    def _tear(self, asked: Asked) -> Any:
+    def _tear(self, asked: HttpRequest) -> Any:
         left = self._broker.tear_tail(asked.path[0], _index(asked.path[1]), asked.field("bytes", int))
         return {"size_bytes": left}
 
     # ---------------------------------------------------------------------------------------------- coordinators
 
-    def _groups(self, asked: Asked) -> Any:
+    def _groups(self, asked: HttpRequest) -> Any:
         return {
             name: {
                 "type": group.type,
@@ -179,19 +179,19 @@ class Control:
             for name, group in self._broker.groups.items()
         }
 
-    def _transactions(self, asked: Asked) -> Any:
+    def _transactions(self, asked: HttpRequest) -> Any:
         return {
             name: one._asdict() | {"partitions": [str(where) for where in one.partitions]}
             for name, one in self._broker.transactions.items()
         }
 
-    def _coordinate(self, asked: Asked) -> Any:
+    def _coordinate(self, asked: HttpRequest) -> Any:
         self._broker.move_coordinator(asked.path[1], asked.field("node", int), kind=asked.path[0])
         return {}
 
     # ---------------------------------------------------------------------------------------------- faults
 
-    def _fault(self, asked: Asked) -> Any:
+    def _fault(self, asked: HttpRequest) -> Any:
         what = _one_of(asked.field("do", str), _FAULTS)
         wanted = {
             name: value
@@ -222,7 +222,7 @@ class Control:
 
         return self._on_broker(make)
 
-    def _disk_fault(self, asked: Asked) -> Any:
+    def _disk_fault(self, asked: HttpRequest) -> Any:
         what = _one_of(asked.field("do", str), _DISK_FAULTS)
         name, kind = _DISK_FAULTS[what]
         given = asked.field(name, kind)
@@ -244,7 +244,7 @@ class Control:
         return self._broker.call(lambda state: act()) if self._broker.is_running else act()
 
     @staticmethod
-    def _kept(rules: dict[int, Any], rule: Any, asked: Asked) -> Any:
+    def _kept(rules: dict[int, Any], rule: Any, asked: HttpRequest) -> Any:
         rule.after(asked.field("after", int, 0))
         times = asked.field("times", int, None)
         if times is not None:
@@ -253,80 +253,80 @@ class Control:
         rules[number] = rule
         return {"id": number}
 
-    def _faults(self, asked: Asked) -> Any:
+    def _faults(self, asked: HttpRequest) -> Any:
         requests = {number: {"api": rule.api, "seen": len(rule.seen)} for number, rule in self._rules.items()}
         disk = {number: {"effect": rule.effect, "seen": rule.seen} for number, rule in self._disk_rules.items()}
         return {"faults": requests, "disk_faults": disk}
 
-    def _clear(self, asked: Asked) -> Any:
+    def _clear(self, asked: HttpRequest) -> Any:
         self._broker.clear_faults()
         self._rules.clear()
         self._disk_rules.clear()
         return {}
 
-    def _remove(self, asked: Asked) -> Any:
+    def _remove(self, asked: HttpRequest) -> Any:
         rule = _numbered(self._rules, asked)
         self._on_broker(rule.remove)
         del self._rules[int(asked.path[0])]
         return {}
 
-    def _release(self, asked: Asked) -> Any:
+    def _release(self, asked: HttpRequest) -> Any:
         rule = _numbered(self._rules, asked)
         return {"released": self._on_broker(rule.release)}
 
-    def _disk_remove(self, asked: Asked) -> Any:
+    def _disk_remove(self, asked: HttpRequest) -> Any:
         _numbered(self._disk_rules, asked).remove()
         del self._disk_rules[int(asked.path[0])]
         return {}
 
     # ---------------------------------------------------------------------------------------------- journal and life
 
-    def _journal(self, asked: Asked) -> Any:
+    def _journal(self, asked: HttpRequest) -> Any:
         found = self._broker.journal.requests(
             asked.query.get("api"), version=asked.number("version"), client_id=asked.query.get("client_id")
         )
         last = asked.number("last", _SHOWN) or 0
         return [_entry(one) for one in found[-last:]] if last > 0 else []
 
-    def _forget(self, asked: Asked) -> Any:
+    def _forget(self, asked: HttpRequest) -> Any:
         self._on_broker(self._broker.journal.clear)
         return {}
 
-    def _report(self, asked: Asked) -> Any:
+    def _report(self, asked: HttpRequest) -> Any:
         return {"text": self._broker.report()}
 
-    def _now(self, asked: Asked) -> Any:
+    def _now(self, asked: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}
 
-    def _advance(self, asked: Asked) -> Any:
+    def _advance(self, asked: HttpRequest) -> Any:
         seconds = asked.field("seconds", _NUMBER)
         if not 0 <= seconds <= 1e9:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"time goes forward by 0 to a billion seconds, not {seconds}")
         self._broker.clock.advance(seconds)
         return self._now(asked)
 
-    def _kill(self, asked: Asked) -> Any:
+    def _kill(self, asked: HttpRequest) -> Any:
         self._broker.kill()
         return {}
 
-    def _restart(self, asked: Asked) -> Any:
+    def _restart(self, asked: HttpRequest) -> Any:
         self._broker.restart()
         return {"bootstrap_servers": self._broker.bootstrap_servers}
 
-    def _node_stop(self, asked: Asked) -> Any:
+    def _node_stop(self, asked: HttpRequest) -> Any:
         self._broker.stop_node(_index(asked.path[0]))
         return {}
 
-    def _node_start(self, asked: Asked) -> Any:
+    def _node_start(self, asked: HttpRequest) -> Any:
         self._broker.start_node(_index(asked.path[0]))
         return {}
 
-    def _snapshot(self, asked: Asked) -> Any:
+    def _snapshot(self, asked: HttpRequest) -> Any:
         number = len(self._snapshots) + 1
         self._snapshots[number] = self._broker.snapshot()
         return {"id": number}
 
-    def _restore(self, asked: Asked) -> Any:
+    def _restore(self, asked: HttpRequest) -> Any:
         self._broker.restore(_numbered(self._snapshots, asked))
         return {}
 
@@ -343,14 +343,14 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _numbered(rows: dict[int, Any], asked: Asked) -> Any:
+def _numbered(rows: dict[int, Any], asked: HttpRequest) -> Any:
     number = _index(asked.path[0])
     if number not in rows:
         raise HttpError(HTTPStatus.NOT_FOUND, f"there is no number {number} here")
     return rows[number]
 
 
-def _object(asked: Asked) -> dict[str, Any]:
+def _object(asked: HttpRequest) -> dict[str, Any]:
     if not isinstance(asked.body, dict):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the body is a JSON object")
     return asked.body

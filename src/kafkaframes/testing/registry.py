@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, NoReturn, Self
 
 from kafkaframes.broker.http_guard import HttpError
-from kafkaframes.broker.http_server import Asked, HttpServer, Route
+from kafkaframes.broker.http_server import HttpRequest, HttpServer, Route
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _BODY_TYPES = ("application/json", CONTENT_TYPE, "application/vnd.schemaregistry+json")
@@ -132,10 +132,10 @@ class SchemaRegistry:
             Route("POST", "/compatibility/subjects/{}/versions/{}", self._compatible),
         ]
 
-    def _post(self, asked: Asked) -> Any:
+    def _post(self, asked: HttpRequest) -> Any:
         return {"id": self._register(asked.path[0], _asked_schema(asked))}
 
-    def _look_up(self, asked: Asked) -> Any:
+    def _look_up(self, asked: HttpRequest) -> Any:
         subject, schema = asked.path[0], _asked_schema(asked)
         number = self._ids.get(schema)
         for version, one in self._versions(subject).items():
@@ -143,13 +143,13 @@ class SchemaRegistry:
                 return self._told(subject, version)
         raise HttpError(HTTPStatus.NOT_FOUND, "Schema not found", _NO_SCHEMA)
 
-    def _version(self, asked: Asked) -> Any:
+    def _version(self, asked: HttpRequest) -> Any:
         return self._told(asked.path[0], self._number_of(*asked.path))
 
-    def _bare(self, asked: Asked) -> Any:
+    def _bare(self, asked: HttpRequest) -> Any:
         return _loaded(self._by_id[self._versions(asked.path[0])[self._number_of(*asked.path)]])
 
-    def _where(self, asked: Asked) -> Any:
+    def _where(self, asked: HttpRequest) -> Any:
         number = _id_of(asked.path[0])
         self._of_id(asked.path[0])
         with self._lock:
@@ -160,13 +160,13 @@ class SchemaRegistry:
                 if one == number
             ]
 
-    def _delete(self, asked: Asked) -> Any:
+    def _delete(self, asked: HttpRequest) -> Any:
         versions = sorted(self._versions(asked.path[0]))
         with self._lock:
             self._subjects.pop(asked.path[0], None)
         return versions
 
-    def _delete_version(self, asked: Asked) -> Any:
+    def _delete_version(self, asked: HttpRequest) -> Any:
         version = self._number_of(*asked.path)
         with self._lock:
             versions = self._subjects[asked.path[0]]
@@ -175,7 +175,7 @@ class SchemaRegistry:
                 del self._subjects[asked.path[0]]
         return version
 
-    def _compatible(self, asked: Asked) -> Any:
+    def _compatible(self, asked: HttpRequest) -> Any:
         """Answer as a registry of level NONE does: whatever is a schema is compatible."""
         _asked_schema(asked)
         self._number_of(*asked.path)
@@ -205,7 +205,7 @@ class SchemaRegistry:
         return found
 
 
-def _asked_schema(asked: Asked) -> Schema:
+def _asked_schema(asked: HttpRequest) -> Schema:
     text = asked.field("schema", str)
     return _schema_of(text, asked.field("schemaType", str, TYPES[0]), asked.field("references", list, []))
 
@@ -243,7 +243,7 @@ def _version_of(text: str) -> int:
     return number
 
 
-def _set_level(asked: Asked) -> Any:
+def _set_level(asked: HttpRequest) -> Any:
     level = asked.field("compatibility", str)
     if level != _LEVEL:
         reason = f"this registry does not judge compatibility: {_LEVEL}, not {level[:60]}"

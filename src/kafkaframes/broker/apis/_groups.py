@@ -77,8 +77,8 @@ class OffsetRows:
         for topic in self._request.body.topics:
             name = topic.name
             if self._by_id:
-                found = self._broker.topics_by_id.get(topic.topic_id)
-                name = "" if found is None else found.name
+                known = self._broker.topics_by_id.get(topic.topic_id)
+                name = "" if known is None else known.name
                 self._names[topic.topic_id] = name
             code = self._code(self._broker, name)
             for row in topic.partitions:
@@ -129,7 +129,7 @@ class OffsetRows:
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[int]]]:
     """Yield topics, each with its partitions, in the order of their first."""
-    found: dict[str, list[int]] = {}
-    for one in partitions:
-        found.setdefault(one.topic, []).append(one.partition)
-    yield from found.items()
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    yield from topics.items()

@@ -22,7 +22,7 @@ from kafkaframes.coordination.groups.share_state import SessionPartition, ShareK
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 INITIAL, FINAL = 0, -1
-Place = tuple[UUID, int]
+PartitionKey = tuple[UUID, int]
 _RENEWS_FROM: Final = 2
 _MOST_SESSIONS: Final = 2_000
 _LONGEST_MEMBER_ID: Final = 36
@@ -103,16 +103,16 @@ def _key(request: Request) -> tuple[int, str, str]:
 # ---------------------------------------------------------------------------------------------------- partitions
 
 
-def find(request: Request, broker: BrokerState, place: Place) -> tuple[Partition | None, int]:
+def find(request: Request, broker: BrokerState, key: PartitionKey) -> tuple[Partition | None, int]:
     """Return the partition of a topic's id and an index, or why it is not served here."""
-    topic = broker.topics_by_id.get(place[0])
+    topic = broker.topics_by_id.get(key[0])
     if topic is None:
         return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     code = denied(request, broker.access, "TOPIC", topic.name)
-    return (None, code) if code else led_here(request, topic, place[1])
+    return (None, code) if code else led_here(request, topic, key[1])
 
 
-def state_of(broker: BrokerState, group_id: str, place: Place, partition: Partition) -> SharePartition:
+def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: Partition) -> SharePartition:
     """Return where a group stands in a partition; its first fetch begins as ``share.auto.offset.reset`` says.
 
     Raises:
@@ -129,7 +129,7 @@ def state_of(broker: BrokerState, group_id: str, place: Place, partition: Partit
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as late as {reset}.")
         return timed.offset
 
-    state = broker.share_groups.states.open(ShareKey(group_id, *place), first_offset, limits_of(broker, group_id))
+    state = broker.share_groups.states.open(ShareKey(group_id, *key), first_offset, limits_of(broker, group_id))
     state.move_start(log.log_start_offset)
     return state
 
@@ -154,34 +154,34 @@ class Word(NamedTuple):
         code: why it is refused already; 0 where it is not.
     """
 
-    place: Place
+    key: PartitionKey
     batches: Sequence[Acknowledged]
     code: int
 
 
 def words_of(request: Request, broker: BrokerState) -> list[Word]:
     """Return a request's acknowledgements by partition; those that say nothing are answered beside others only."""
-    found = []
+    words = []
     for topic in request.body.topics:
         for row in topic.partitions:
             batches = [
                 Acknowledged(batch.first_offset, batch.last_offset, batch.acknowledge_types)
                 for batch in row.acknowledgement_batches
             ]
-            place = topic.topic_id, row.partition_index
-            found.append(Word(place, batches, _checked(request, broker, place, batches)))
-    has_some = any(word.batches and not word.code for word in found)
-    return [word for word in found if word.code or word.batches or has_some]
+            key = topic.topic_id, row.partition_index
+            words.append(Word(key, batches, _checked(request, broker, key, batches)))
+    has_some = any(word.batches and not word.code for word in words)
+    return [word for word in words if word.code or word.batches or has_some]
 
 
-def _checked(request: Request, broker: BrokerState, place: Place, batches: Sequence[Acknowledged]) -> int:
-    if place[0] not in broker.topics_by_id:
+def _checked(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[Acknowledged]) -> int:
+    if key[0] not in broker.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not _are_in_order(
         batches, request.version, renews=request.version >= _RENEWS_FROM and request.body.is_renew_ack
     ):
         return ErrorCode.INVALID_REQUEST
-    return find(request, broker, place)[1]
+    return find(request, broker, key)[1]
 
 
 def _are_in_order(batches: Sequence[Acknowledged], version: int, *, renews: bool) -> bool:
@@ -197,7 +197,7 @@ def _are_in_order(batches: Sequence[Acknowledged], version: int, *, renews: bool
 
 def acknowledge(request: Request, broker: BrokerState, word: Word) -> int:
     """Take a member's word for records of a partition; return an error code."""
-    state = broker.share_groups.states.partitions.get(ShareKey(request.body.group_id or "", *word.place))
+    state = broker.share_groups.states.partitions.get(ShareKey(request.body.group_id or "", *word.key))
     if word.code or not word.batches:
         return word.code
     if state is None:

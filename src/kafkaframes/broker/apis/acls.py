@@ -33,15 +33,15 @@ _RULES_OF_A_ROW = 40  # cost as much as a row of other APIs
     rights=(Right("DESCRIBE", "CLUSTER"),),
 )
 def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
-    access, types, wanted = broker.access, request.response, filter_of(request.body)
-    check_elements([wanted])
+    access, types, acl_filter = broker.access, request.response, filter_of(request.body)
+    check_elements([acl_filter])
     if not isinstance(access, AclAccess):
         return request.response(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
         )
     by_resource: dict[Any, list[Acl]] = {}
     for acl in access:
-        if wanted.takes(acl):
+        if acl_filter.takes(acl):
             by_resource.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)
     rows = [
         types.DescribeAclsResource(
@@ -82,11 +82,11 @@ def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
     return broker.changes.rows(request.body.creations, row, answer, is_change=True)
 
 
-def _create(broker: BrokerState, asked: kafka.CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
+def _create(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
     access = broker.access
     if not isinstance(access, AclAccess):
         return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
-    acl = acl_of(asked)
+    acl = acl_of(creation)
     mistake = mistake_in(acl)
     if mistake is not None:
         return ErrorCode.INVALID_REQUEST, mistake
@@ -120,7 +120,7 @@ def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
 
 
 def _delete(
-    request: _DeleteAcls, broker: BrokerState, asked: kafka.DeleteAclsRequest.DeleteAclsFilter
+    request: _DeleteAcls, broker: BrokerState, row: kafka.DeleteAclsRequest.DeleteAclsFilter
 ) -> kafka.DeleteAclsResponse.DeleteAclsFilterResult:
     access, types = broker.access, request.response
     if not isinstance(access, AclAccess):
@@ -139,6 +139,6 @@ def _delete(
             operation=acl.operation,
             permission_type=acl.permission,
         )
-        for acl in access.remove(filter_of(asked))
+        for acl in access.remove(filter_of(row))
     ]
     return types.DeleteAclsFilterResult(error_message=None, matching_acls=matching)

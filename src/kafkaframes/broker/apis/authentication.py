@@ -157,7 +157,7 @@ def _describe_user_scram_credentials(request: _DescribeUserScramCredentials, bro
     names = [one.name for one in request.body.users or ()] or sorted({user for user, _ in scram})
     return broker.changes.rows(
         Counter(names).items(),
-        lambda asked: _row(request, broker, asked[0], is_twice=asked[1] > 1),
+        lambda counted: _row(request, broker, counted[0], is_twice=counted[1] > 1),
         lambda rows: request.response(error_message=None, results=rows),
     )
 
@@ -168,9 +168,9 @@ def _row(
     types = request.response
     row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
     infos = [
-        types.CredentialInfo(mechanism=number, iterations=one.iterations)
+        types.CredentialInfo(mechanism=number, iterations=credential.iterations)
         for mechanism, number in sorted(_NUMBER.items())
-        if (one := broker.credentials.scram.get((user, mechanism))) is not None
+        if (credential := broker.credentials.scram.get((user, mechanism))) is not None
     ]
     if is_twice:
         row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is named twice"
@@ -221,21 +221,21 @@ def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: li
     if not user:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name"
     scram = broker.credentials.scram
-    for place, one in enumerate((*deletions, *upsertions)):  # the first that is wrong is answered, in Kafka's order
-        if place:
+    for index, change in enumerate((*deletions, *upsertions)):  # the first that is wrong is answered, in Kafka's order
+        if index:
             return ErrorCode.DUPLICATE_RESOURCE, "a user is changed once in a request"
-        if one.mechanism not in NUMBERS:
-            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {one.mechanism}"
-        is_deletion = place < len(deletions)
-        if is_deletion and (user, NUMBERS[one.mechanism]) not in scram:
+        if change.mechanism not in NUMBERS:
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {change.mechanism}"
+        is_deletion = index < len(deletions)
+        if is_deletion and (user, NUMBERS[change.mechanism]) not in scram:
             return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
-        if not is_deletion and not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
+        if not is_deletion and not LEAST_ITERATIONS <= change.iterations <= MOST_ITERATIONS:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
-        if not is_deletion and not one.salted_password:  # Java's HMAC takes no empty key: Kafka answers -1
+        if not is_deletion and not change.salted_password:  # Java's HMAC takes no empty key: Kafka answers -1
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
-    for one in deletions:
-        del scram[user, NUMBERS[one.mechanism]]
-    for one in upsertions:
-        name = NUMBERS[one.mechanism]
-        scram[user, name] = credential_of_salted(name, one.salt, one.iterations, one.salted_password)
+    for change in deletions:
+        del scram[user, NUMBERS[change.mechanism]]
+    for change in upsertions:
+        name = NUMBERS[change.mechanism]
+        scram[user, name] = credential_of_salted(name, change.salt, change.iterations, change.salted_password)
     return ErrorCode.NONE, None

@@ -113,7 +113,7 @@ def _describe_quorum(request: _DescribeQuorum, broker: BrokerState) -> Answer:
     is_right = [(one.topic_name, [row.partition_index for row in one.partitions]) for one in request.body.topics] == [
         (_TOPIC, [0])
     ]
-    indexes = [row.partition_index for asked in request.body.topics for row in asked.partitions]
+    indexes = [row.partition_index for topic in request.body.topics for row in topic.partitions]
     return broker.changes.rows(
         indexes,
         lambda index: _quorum_row(request, broker, index, is_right=is_right),
@@ -130,8 +130,8 @@ def _answer(
 ) -> Answer:
     types, left = request.response, iter(rows)
     topics = [
-        types.TopicData(topic_name=asked.topic_name, partitions=list(islice(left, len(asked.partitions))))
-        for asked in request.body.topics
+        types.TopicData(topic_name=topic.topic_name, partitions=list(islice(left, len(topic.partitions))))
+        for topic in request.body.topics
     ]
     controller = broker.nodes.controller_id
     node = broker.nodes.by_id.get(controller)
@@ -177,23 +177,25 @@ def _quorum_row(
 )
 def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
     updates = request.body.feature_updates
-    wrong = next((reason for one in updates if (reason := _reason(broker, one)) is not None), None)
+    wrong = next((reason for update in updates if (reason := _reason(broker, update)) is not None), None)
     if wrong is not None:
         return request.response(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=wrong)
     if not request.body.validate_only:
-        for one in updates:
-            low, high, _ = broker.features[one.feature]
-            broker.features[one.feature] = low, high, one.max_version_level
+        for update in updates:
+            low, high, _ = broker.features[update.feature]
+            broker.features[update.feature] = low, high, update.max_version_level
     rows: list[Any] = []
     if request.version < _FIRST_WITHOUT_ROWS:
-        rows = [request.response.UpdatableFeatureResult(feature=one.feature, error_message=None) for one in updates]
+        rows = [
+            request.response.UpdatableFeatureResult(feature=update.feature, error_message=None) for update in updates
+        ]
     return request.response(error_message=None, results=rows)
 
 
-def _reason(broker: BrokerState, one: kafka.UpdateFeaturesRequest.FeatureUpdateKey) -> str | None:
-    if one.feature not in broker.features:
-        return f"there is no feature {one.feature!r} here"
-    low, high, _ = broker.features[one.feature]
-    if not min(low, 0) <= one.max_version_level <= high:
-        return f"{one.feature} has the levels {low} to {high}, not {one.max_version_level}"
+def _reason(broker: BrokerState, update: kafka.UpdateFeaturesRequest.FeatureUpdateKey) -> str | None:
+    if update.feature not in broker.features:
+        return f"there is no feature {update.feature!r} here"
+    low, high, _ = broker.features[update.feature]
+    if not min(low, 0) <= update.max_version_level <= high:
+        return f"{update.feature} has the levels {low} to {high}, not {update.max_version_level}"
     return None

@@ -72,7 +72,7 @@ def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) ->
     code = elsewhere(request, broker, GROUP, body.group_id)
     done: dict[TopicPartition, int] | int = code
     if code == ErrorCode.NONE:
-        who = Committer(
+        committer = Committer(
             body.group_id,
             body.member_id,
             body.group_instance_id,
@@ -81,7 +81,7 @@ def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) ->
         )
         try:
             if rows.offsets:
-                done = broker.groups.commit(who, rows.offsets, retention_ms=body.retention_time_ms)
+                done = broker.groups.commit(committer, rows.offsets, retention_ms=body.retention_time_ms)
         except KafkaframesError as error:
             done = error_of(error)
     types = request.response
@@ -142,9 +142,9 @@ def _staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) ->
     except KafkaframesError as error:
         code = _NOT_THE_CLIENT_S.get(error_of(error), error_of(error))
         return code if request.version >= _FIRST_ABORTABLE else _NOT_ADDED.get(code, code)
-    who = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
+    committer = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     try:
-        return broker.groups.commits.commit_in_transaction(who, rows.offsets, producer)
+        return broker.groups.commits.commit_in_transaction(committer, rows.offsets, producer)
     except KafkaframesError as error:
         return error_of(error)
 
@@ -175,104 +175,108 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         return broker.changes.rows(
             body.groups, partial(_group, request, broker), lambda rows: request.response(groups=rows)
         )
-    who = Committer(body.group_id, knows_epochs=False)
+    committer = Committer(body.group_id, knows_epochs=False)
     partition_type = types.OffsetFetchResponsePartition
-    error, found = _fetch(request, broker, who, body.topics)
+    error, fetched = _fetch(request, broker, committer, body.topics)
     if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
-        found = {
+        fetched = {
             TopicPartition(topic.name, index): Fetched(error=error)
             for topic in body.topics or ()
             for index in topic.partition_indexes
         }
     if request.version == 0:
-        found = {where: one._replace(error=_UNKNOWN) if one.offset < 0 else one for where, one in found.items()}
+        fetched = {
+            where: offset._replace(error=_UNKNOWN) if offset.offset < 0 else offset for where, offset in fetched.items()
+        }
     topics = [
-        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, found))
-        for name, indexes in _listed(body.topics if error == ErrorCode.NONE or found else [], found)
+        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, fetched))
+        for name, indexes in _listed(body.topics if error == ErrorCode.NONE or fetched else [], fetched)
     ]
     return request.response(topics=topics, error_code=error)
 
 
-def _listed(topics: Iterable[_Topic] | None, found: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
+def _listed(topics: Iterable[_Topic] | None, fetched: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
     """Yield topics and partitions as they were requested, those without any too; all that are there if none were."""
     if topics is None:
-        yield from by_topic(found)
+        yield from by_topic(fetched)
     else:
         yield from ((topic.name, topic.partition_indexes) for topic in topics)
 
 
 def _fetch(
-    request: _OffsetFetch, broker: BrokerState, who: Committer, topics: Iterable[_Topic] | None
+    request: _OffsetFetch, broker: BrokerState, committer: Committer, topics: Iterable[_Topic] | None
 ) -> tuple[int, dict[TopicPartition, Fetched]]:
     """Return a group's error, and its offsets of these topics; of all topics if they are None."""
-    error = refused(request, broker, GROUP, who.group_id)
+    error = refused(request, broker, GROUP, committer.group_id)
     if error != ErrorCode.NONE:
         return error, {}
-    wanted = (
+    partitions = (
         None
         if topics is None
         else [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     )
     try:
-        found = broker.groups.commits.fetch(who, wanted, require_stable=request.body.require_stable)
+        fetched = broker.groups.commits.fetch(committer, partitions, require_stable=request.body.require_stable)
     except KafkaframesError as failed:
         return error_of(failed), {}
-    codes = {name: denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in found}}
-    if wanted is None:
-        return ErrorCode.NONE, {where: one for where, one in found.items() if codes[where.topic] == ErrorCode.NONE}
+    codes = {name: denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in fetched}}
+    if partitions is None:
+        return ErrorCode.NONE, {
+            where: offset for where, offset in fetched.items() if codes[where.topic] == ErrorCode.NONE
+        }
     return ErrorCode.NONE, {
-        where: Fetched(error=codes[where.topic]) if codes[where.topic] else one for where, one in found.items()
+        where: Fetched(error=codes[where.topic]) if codes[where.topic] else offset for where, offset in fetched.items()
     }
 
 
 def _group(
-    request: _OffsetFetch, broker: BrokerState, asked: kafka.OffsetFetchRequest.OffsetFetchRequestGroup
+    request: _OffsetFetch, broker: BrokerState, group: kafka.OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> kafka.OffsetFetchResponse.OffsetFetchResponseGroup:
     types = request.response
-    who = Committer(
-        asked.group_id,
-        asked.member_id or "",
+    committer = Committer(
+        group.group_id,
+        group.member_id or "",
         None,
-        asked.member_epoch,
+        group.member_epoch,
         knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
-        says_member=asked.member_id is not None,
+        says_member=group.member_id is not None,
     )
-    topics, unknown = asked.topics, []
+    topics, unknown = group.topics, []
     if request.version >= _FIRST_FETCH_BY_ID and topics is not None:
-        unknown = [one for one in topics if one.topic_id not in broker.topics_by_id]
-        topics = [one for one in topics if one.topic_id in broker.topics_by_id]
-        for one in topics:
-            one.name = broker.topics_by_id[one.topic_id].name
-    error, found = _fetch(request, broker, who, topics)
+        unknown = [topic for topic in topics if topic.topic_id not in broker.topics_by_id]
+        topics = [topic for topic in topics if topic.topic_id in broker.topics_by_id]
+        for topic in topics:
+            topic.name = broker.topics_by_id[topic.topic_id].name
+    error, fetched = _fetch(request, broker, committer, topics)
     partition_type = types.OffsetFetchResponsePartitions
     rows = [
         types.OffsetFetchResponseTopics(
             name=name,
             topic_id=broker.topics[name].topic_id if name in broker.topics else NO_UUID,
-            partitions=_rows(partition_type, name, indexes, found),
+            partitions=_rows(partition_type, name, indexes, fetched),
         )
-        for name, indexes in _listed(topics if error == ErrorCode.NONE else [], found)
+        for name, indexes in _listed(topics if error == ErrorCode.NONE else [], fetched)
     ]
     missing = Fetched(error=ErrorCode.UNKNOWN_TOPIC_ID)
     if request.version >= _FIRST_FETCH_BY_ID:
         rows = [row for row in rows if row.topic_id != NO_UUID]
-    for one in unknown if error == ErrorCode.NONE else ():
-        partitions = [_row(partition_type, index, missing) for index in one.partition_indexes]
-        rows.append(types.OffsetFetchResponseTopics(topic_id=one.topic_id, partitions=partitions))
-    return types.OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error)
+    for topic in unknown if error == ErrorCode.NONE else ():
+        partitions = [_row(partition_type, index, missing) for index in topic.partition_indexes]
+        rows.append(types.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+    return types.OffsetFetchResponseGroup(group_id=group.group_id, topics=rows, error_code=error)
 
 
-def _rows(struct: Any, name: str, indexes: list[int], found: dict[TopicPartition, Fetched]) -> list[Any]:
-    return [_row(struct, index, found[TopicPartition(name, index)]) for index in indexes]
+def _rows(struct: Any, name: str, indexes: list[int], fetched: dict[TopicPartition, Fetched]) -> list[Any]:
+    return [_row(struct, index, fetched[TopicPartition(name, index)]) for index in indexes]
 
 
-def _row(struct: Any, index: int, one: Fetched) -> Any:
+def _row(struct: Any, index: int, fetched: Fetched) -> Any:
     return struct(
         partition_index=index,
-        committed_offset=one.offset,
-        committed_leader_epoch=one.leader_epoch,
-        metadata=one.metadata,
-        error_code=one.error,
+        committed_offset=fetched.offset,
+        committed_leader_epoch=fetched.leader_epoch,
+        metadata=fetched.metadata,
+        error_code=fetched.error,
     )
 
 
@@ -311,11 +315,11 @@ def _deleted(request: _OffsetDelete, broker: BrokerState, codes: dict[TopicParti
     for topic in request.body.topics:
         if not topic.partitions and topic.name in broker.topics:
             continue  # Kafka answers partition by partition, and an unknown topic as a whole
-        places = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
-        places.sort(key=there.__contains__)  # those that are refused come first, as in Kafka's answers
+        partitions = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
+        partitions.sort(key=there.__contains__)  # those that are refused come first, as in Kafka's answers
         rows = [
             types.OffsetDeleteResponsePartition(partition_index=where.partition, error_code=codes[where])
-            for where in places
+            for where in partitions
         ]
         topics.append(types.OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
     return request.response(topics=topics)

@@ -60,17 +60,17 @@ def _describe_configs(request: _DescribeConfigs, broker: BrokerState) -> Answer:
 
 
 def _result(
-    request: _DescribeConfigs, broker: BrokerState, asked: kafka.DescribeConfigsRequest.DescribeConfigsResource
+    request: _DescribeConfigs, broker: BrokerState, resource: kafka.DescribeConfigsRequest.DescribeConfigsResource
 ) -> kafka.DescribeConfigsResponse.DescribeConfigsResult:
-    code, message, rows = rows_of(request, broker, asked.resource_type, asked.resource_name)
-    if asked.configuration_keys is not None and code == ErrorCode.NONE:
-        wanted = set(asked.configuration_keys)
-        rows = [row for row in rows if row.name in wanted]
+    code, message, rows = rows_of(request, broker, resource.resource_type, resource.resource_name)
+    if resource.configuration_keys is not None and code == ErrorCode.NONE:
+        names = set(resource.configuration_keys)
+        rows = [row for row in rows if row.name in names]
     return request.response.DescribeConfigsResult(
         error_code=code,
         error_message=message,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
         configs=[_row(request, row) for row in rows],
     )
 

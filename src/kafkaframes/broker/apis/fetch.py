@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, finished, once
-from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
+from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, FetchedPartition, FetchSession, Key, is_news
 from kafkaframes.broker.fetching import (
     MOST_HELD_BYTES,
     READ_COMMITTED,
@@ -24,7 +24,7 @@ from kafkaframes.broker.fetching import (
 from kafkaframes.broker.find import NO_EPOCH, current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.store_reads import NotReadYetError, Wanted, when_read
+from kafkaframes.broker.store_reads import NotReadYetError, StoreRead, when_read
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
@@ -61,13 +61,13 @@ class Fetch:
         request: _Fetch,
         broker: BrokerState,
         session: FetchSession | None,
-        asked: OrderedDict[Key, Asked],
+        requested: OrderedDict[Key, FetchedPartition],
     ) -> None:
         body, version = request.body, request.version
         self._request = request
         self._broker = broker
         self._session = session
-        self._asked = asked
+        self._requested = requested
         self._is_incremental = session is not None and body.session_epoch > FIRST
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_WITH_LIMIT
@@ -103,16 +103,16 @@ class Fetch:
             self._broker.fetch_sessions.end(self._session.session_id)
         return _failed(self._request)
 
-    def _read_all(self) -> Steps[tuple[list[tuple[Key, Asked, Any]], int, bool]]:
+    def _read_all(self) -> Steps[tuple[list[tuple[Key, FetchedPartition, Any]], int, bool]]:
         rows, size, held, urgent = [], 0, 0, False
-        missing: list[Wanted] = []
+        missing: list[StoreRead] = []
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
-        for number, key in enumerate(list(self._asked), start=1):
+        for number, key in enumerate(list(self._requested), start=1):
             if number % _AT_ONCE == 0:
                 yield
-            asked = self._asked.get(key)
-            if asked is None:  # forgotten meanwhile, by another request of the session
+            requested = self._requested.get(key)
+            if requested is None:  # forgotten meanwhile, by another request of the session
                 continue
             name, topic_id, index = key
             if (name, topic_id) not in topics:
@@ -126,13 +126,13 @@ class Fetch:
                 )
             topic, code = topics[name, topic_id]
             if topic is not None:
-                asked.name = topic.name
-            elif code == ErrorCode.UNKNOWN_TOPIC_ID and asked.name:
-                code = self._code_of_former(asked.name)
+                requested.name = topic.name
+            elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested.name:
+                code = self._code_of_former(requested.name)
             try:
-                read, partition = self._read(topic, code, index, asked.fields, size=size, held=held)
+                read, partition = self._read(topic, code, index, requested.fields, size=size, held=held)
             except NotReadYetError as not_read:
-                missing += not_read.wanted
+                missing += not_read.reads
                 if len(missing) >= _READ_TOGETHER:
                     break
                 continue
@@ -145,7 +145,7 @@ class Fetch:
                 or read.diverging is not None
                 or read.preferred_replica >= 0
             )
-            rows.append((key, asked, self._row(index, read, partition)))
+            rows.append((key, requested, self._row(index, read, partition)))
         if missing:
             raise NotReadYetError(*missing)
         return rows, size, urgent
@@ -156,7 +156,7 @@ class Fetch:
         return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
     def _read(
-        self, topic: Topic | None, code: int, index: int, asked: Any, *, size: int, held: int
+        self, topic: Topic | None, code: int, index: int, fields: Any, *, size: int, held: int
     ) -> tuple[Read, Partition | None]:
         if topic is None:
             return Read(code), None
@@ -165,7 +165,7 @@ class Fetch:
             self._request,
             topic,
             index,
-            current_leader_epoch=max(asked.current_leader_epoch, NO_EPOCH),
+            current_leader_epoch=max(fields.current_leader_epoch, NO_EPOCH),
             or_follower=self._may_follow,
         )
         if partition is None:
@@ -174,7 +174,7 @@ class Fetch:
         limits = self._limits.left(size, held)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
             limits = limits._replace(max_bytes=0)  # a negative limit is the first partition's
-        read = read_partition(self._broker, partition, asked, limits, first=not size)
+        read = read_partition(self._broker, partition, fields, limits, first=not size)
         preferred = self._preferred(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
         if preferred is not None:
             read = read._replace(records=b"", aborted=None, preferred_replica=preferred)
@@ -216,7 +216,7 @@ class Fetch:
         wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
         return self._request.version >= _FIRST_WITH_LEADER and code in wrong
 
-    def _answer(self, rows: list[tuple[Key, Asked, Any]]) -> Message:
+    def _answer(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Message:
         session = self._session
         rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
         news = [one for one in rows if not self._is_incremental or is_news(one[1], one[2])]
@@ -224,8 +224,8 @@ class Fetch:
             return self._failed()
         if session is not None:
             if not self._is_incremental:
-                for _, asked, row in rows:
-                    is_news(asked, row)
+                for _, requested, row in rows:
+                    is_news(requested, row)
             for key, _, row in news:  # the next fetch begins with those that had nothing this time
                 if row.records and key in session.partitions:
                     session.partitions.move_to_end(key)
@@ -239,7 +239,7 @@ class Fetch:
             node_endpoints=endpoints,
         )
 
-    def _by_topic(self, news: list[tuple[Key, Asked, Any]]) -> Iterator[Any]:
+    def _by_topic(self, news: list[tuple[Key, FetchedPartition, Any]]) -> Iterator[Any]:
         """Group rows by topic; a topic comes again where others stand between, as in Kafka."""
         last: tuple[str, Any] | None = None
         rows: list[Any] = []
@@ -299,9 +299,9 @@ def _answered(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     session, code = yield from _session_of(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    asked = session.partitions if session is not None else (yield from _asked_by(request))
-    fetch = Fetch(request, broker, session, asked)
-    must_answer = body.max_wait_ms <= 0 or not asked
+    requested = session.partitions if session is not None else (yield from _requested_by(request))
+    fetch = Fetch(request, broker, session, requested)
+    must_answer = body.max_wait_ms <= 0 or not requested
 
     def attempting(is_last: bool) -> Steps[Answer]:
         if is_last and broker.store is not None:
@@ -340,19 +340,19 @@ def _failed(request: _Fetch) -> Message:
     return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
 
 
-def _has_no_name_to_compare(rows: list[tuple[Key, Asked, Any]]) -> bool:
+def _has_no_name_to_compare(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
     """Return whether something follows the nil id: Kafka's FetchResponse looks for that topic's name, and fails."""
     return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in rows[:-1])
 
 
-def _asked_by(request: _Fetch) -> Steps[OrderedDict[Key, Asked]]:
-    found: OrderedDict[Key, Asked] = OrderedDict()
+def _requested_by(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:
+    requested: OrderedDict[Key, FetchedPartition] = OrderedDict()
     for topic in request.body.topics:
-        for number, one in enumerate(topic.partitions, start=1):
-            found[topic.topic, topic.topic_id, one.partition] = Asked(one)
+        for number, partition in enumerate(topic.partitions, start=1):
+            requested[topic.topic, topic.topic_id, partition.partition] = FetchedPartition(partition)
             if number % _AT_ONCE == 0:
                 yield
-    return found
+    return requested
 
 
 def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
@@ -362,19 +362,21 @@ def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSessio
         if body.session_id:
             broker.fetch_sessions.end(body.session_id)
         return None, ErrorCode.NONE
-    asked = yield from _asked_by(request)
+    requested = yield from _requested_by(request)
     if body.session_epoch == FIRST:
         broker.fetch_sessions.end(body.session_id)
-        return broker.fetch_sessions.begin(asked, uses_ids=by_id, principal=request.session.principal), ErrorCode.NONE
+        return broker.fetch_sessions.begin(
+            requested, uses_ids=by_id, principal=request.session.principal
+        ), ErrorCode.NONE
     session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
     if session is None:
         return None, code
-    for key, one in asked.items():
+    for key, partition in requested.items():
         known = session.partitions.get(key)
         if known is None:
-            session.partitions[key] = one
+            session.partitions[key] = partition
         else:
-            known.fields = one.fields
+            known.fields = partition.fields
     for topic in body.forgotten_topics_data:
         for index in topic.partitions:
             session.partitions.pop((topic.topic, topic.topic_id, index), None)

@@ -94,16 +94,16 @@ def _is_share_partition(key: str) -> bool:
 def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     body = request.body
     rows = []
-    for one in broker.groups.listed(states=body.states_filter, types=body.types_filter):
-        node = broker.nodes.coordinator_of(GROUP, one.group_id)
+    for group in broker.groups.listed(states=body.states_filter, types=body.types_filter):
+        node = broker.nodes.coordinator_of(GROUP, group.group_id)
         is_ours = node is not None and node.node_id == request.session.node_id
-        if is_ours and may(request, broker.access, "GROUP", one.group_id):
+        if is_ours and may(request, broker.access, "GROUP", group.group_id):
             rows.append(
                 request.response.ListedGroup(
-                    group_id=one.group_id,
-                    protocol_type=one.protocol_type_name,
-                    group_state=one.state_name,
-                    group_type=one.type,
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type_name,
+                    group_state=group.state_name,
+                    group_type=group.type,
                 )
             )
     return request.response(groups=rows)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
-from kafkaframes.broker.find import FoundTopic, find_topic, led_here
+from kafkaframes.broker.find import KnownTopic, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
@@ -71,7 +71,7 @@ def _answer(request: _ListOffsets, broker: BrokerState) -> Message:
 def _answer_of(
     request: _ListOffsets,
     broker: BrokerState,
-    known: FoundTopic,
+    known: KnownTopic,
     row: kafka.ListOffsetsRequest.ListOffsetsPartition,
     *,
     is_twice: bool,
@@ -110,19 +110,19 @@ def _is_known(timestamp: int, version: int) -> bool:
 
 def _offset_row(
     request: _ListOffsets,
-    asked: kafka.ListOffsetsRequest.ListOffsetsPartition,
+    requested: kafka.ListOffsetsRequest.ListOffsetsPartition,
     partition: Partition | None,
     code: int,
     now_ms: int,
 ) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
-    row = request.response.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+    row = request.response.ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code)
     if partition is None:
         return row
     try:
         if request.version == 0:
-            row.old_style_offsets = _old_style(partition, asked.timestamp, asked.max_num_offsets, now_ms)
+            row.old_style_offsets = _old_style(partition, requested.timestamp, requested.max_num_offsets, now_ms)
         else:
-            _look_up(request, row, partition, asked.timestamp)
+            _look_up(request, row, partition, requested.timestamp)
             if request.version < _FIRST_WITH_EPOCH:
                 row.leader_epoch = _NONE
     except KafkaframesError as error:
@@ -144,14 +144,14 @@ def _look_up(
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         row.offset, row.leader_epoch = _NONE, _NONE
     else:
-        wanted = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
-        found = log.offset_for_timestamp(wanted)
-        if found is None or found.offset >= _end(request, partition):
+        time = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
+        record = log.offset_for_timestamp(time)
+        if record is None or record.offset >= _end(request, partition):
             return
-        row.offset, row.timestamp = found.offset, found.timestamp
-        row.leader_epoch = found.leader_epoch if log.leader_epochs.entries else partition.leader_epoch
-        if wanted >= 0 or wanted == MAX_TIMESTAMP:
-            row.leader_epoch = log.leader_epochs.epoch_of(found.offset)
+        row.offset, row.timestamp = record.offset, record.timestamp
+        row.leader_epoch = record.leader_epoch if log.leader_epochs.entries else partition.leader_epoch
+        if time >= 0 or time == MAX_TIMESTAMP:
+            row.leader_epoch = log.leader_epochs.epoch_of(record.offset)
 
 
 def _end(request: _ListOffsets, partition: Partition) -> int:
@@ -175,8 +175,8 @@ def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> 
         starts = starts[:1]
     elif timestamp != LATEST:
         starts = [start for start in starts if start[1] <= timestamp]
-    found = [min(offset, log.high_watermark) for offset, _ in reversed(starts)]
-    return list(dict.fromkeys(sorted(found, reverse=True)))[: max(most, 0)]
+    offsets = [min(offset, log.high_watermark) for offset, _ in reversed(starts)]
+    return list(dict.fromkeys(sorted(offsets, reverse=True)))[: max(most, 0)]
 
 
 @Api(
@@ -189,10 +189,10 @@ def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> 
 )
 def _offset_for_leader_epoch(request: _OffsetForLeaderEpoch, broker: BrokerState) -> Answer:
     topics = []
-    for asked in request.body.topics:
-        found = find_topic(request, broker, asked.topic)
-        rows = [_epoch_row(request, found.topic, found.code, one) for one in asked.partitions]
-        topics.append(request.response.OffsetForLeaderTopicResult(topic=asked.topic, partitions=rows))
+    for topic in request.body.topics:
+        known = find_topic(request, broker, topic.topic)
+        rows = [_epoch_row(request, known.topic, known.code, row) for row in topic.partitions]
+        topics.append(request.response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
     return request.response(topics=topics)
 
 
@@ -200,14 +200,16 @@ def _epoch_row(
     request: _OffsetForLeaderEpoch,
     topic: Topic | None,
     code: int,
-    asked: kafka.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
+    requested: kafka.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
 ) -> kafka.OffsetForLeaderEpochResponse.EpochEndOffset:
     partition = None
     if topic is not None:
-        partition, code = led_here(request, topic, asked.partition, current_leader_epoch=asked.current_leader_epoch)
-    row = request.response.EpochEndOffset(error_code=code, partition=asked.partition)
+        partition, code = led_here(
+            request, topic, requested.partition, current_leader_epoch=requested.current_leader_epoch
+        )
+    row = request.response.EpochEndOffset(error_code=code, partition=requested.partition)
     if partition is not None:
-        end = partition.end_of_epoch(asked.leader_epoch)
+        end = partition.end_of_epoch(requested.leader_epoch)
         row.error_code, row.leader_epoch, row.end_offset = ErrorCode.NONE, end.leader_epoch, end.end_offset
     return row
 
@@ -222,13 +224,13 @@ def _epoch_row(
 def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
     by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
     topics = []
-    for asked in request.body.topics:  # of a partition that comes twice the last counts
-        by_topic.setdefault(asked.name, {}).update({one.partition_index: one for one in asked.partitions})
+    for topic in request.body.topics:  # of a partition that comes twice the last counts
+        by_topic.setdefault(topic.name, {}).update({row.partition_index: row for row in topic.partitions})
     for name, partitions in by_topic.items():
         if not partitions:
             continue  # Kafka answers partition by partition
-        found = find_topic(request, broker, name)
-        rows = [_deletion_row(request, broker, found.topic, found.code, one) for one in partitions.values()]
+        known = find_topic(request, broker, name)
+        rows = [_deletion_row(request, broker, known.topic, known.code, row) for row in partitions.values()]
         topics.append(request.response.DeleteRecordsTopicResult(name=name, partitions=rows))
     broker.logs.checkpoint_start_offsets()
     return request.response(topics=topics)
@@ -239,18 +241,18 @@ def _deletion_row(
     broker: BrokerState,
     topic: Topic | None,
     code: int,
-    asked: kafka.DeleteRecordsRequest.DeleteRecordsPartition,
+    requested: kafka.DeleteRecordsRequest.DeleteRecordsPartition,
 ) -> kafka.DeleteRecordsResponse.DeleteRecordsPartitionResult:
     low, partition = -1, None
     if topic is not None:
-        partition, code = led_here(request, topic, asked.partition_index)
+        partition, code = led_here(request, topic, requested.partition_index)
     if partition is not None and topic is not None and topic.is_internal:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif partition is not None:
-        code, low = _delete(broker, partition.log, asked.offset)
+        code, low = _delete(broker, partition.log, requested.offset)
         partition.notify()
     return request.response.DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=low, error_code=code
+        partition_index=requested.partition_index, low_watermark=low, error_code=code
     )
 
 
@@ -272,13 +274,13 @@ def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
     rights=(Right("READ", "TOPIC", each="each topic"),),
 )
 def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Answer:
-    def topic_row(asked: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
-        found = find_topic(request, broker, asked.name)
-        code = found.code
-        if found.topic is None and not is_topic(asked.name):
+    def topic_row(topic: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
+        known = find_topic(request, broker, topic.name)
+        code = known.code
+        if known.topic is None and not is_topic(topic.name):
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        rows = [_producers_row(request, found.topic, code, index) for index in asked.partition_indexes]
-        return request.response.TopicResponse(name=asked.name, partitions=rows)
+        rows = [_producers_row(request, known.topic, code, index) for index in topic.partition_indexes]
+        return request.response.TopicResponse(name=topic.name, partitions=rows)
 
     return broker.changes.rows(request.body.topics, topic_row, lambda rows: request.response(topics=rows))
 

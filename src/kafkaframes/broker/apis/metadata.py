@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_NULL = 1
 _FIRST_WITHOUT_NAME = 12
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 _MOST_ROWS = 2_000
 
 
@@ -60,8 +60,8 @@ def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[s
     names: dict[str, None] = {}
     failed: dict[str, int] = {}
     may_make = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
-    asked = (request.body.topics or ()) if may_make and not broker.is_read_only and not _ids(request) else ()
-    for name in (one.name for one in asked):
+    topics = (request.body.topics or ()) if may_make and not broker.is_read_only and not _ids(request) else ()
+    for name in (one.name for one in topics):
         if not name or name in broker.topics or not may(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue
         code = denied(request, broker.access, "TOPIC", name, "CREATE")
@@ -111,12 +111,12 @@ def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) 
         )
     asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
-    rows = _all_topics(request, broker) if asks_all else _asked_topics(request, broker, failed)
+    rows = _all_topics(request, broker) if asks_all else _requested_topics(request, broker, failed)
     topics = list(rows)
     for row in topics:
         if wants and row.name is not None and row.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", row.name)
-    cluster = NOT_ASKED
+    cluster = NOT_REQUESTED
     if body.include_cluster_authorized_operations:
         cluster = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
     return request.response(
@@ -141,7 +141,7 @@ def _all_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
             yield topic_row(request, broker, topic)
 
 
-def _asked_topics(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Iterator[Any]:
+def _requested_topics(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Iterator[Any]:
     ids = _ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)
@@ -189,7 +189,7 @@ def _missing(
 def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.MetadataResponse.MetadataResponseTopic:
     """Return a topic as Metadata answers it."""
     up, row = set(broker.nodes.ids), request.response.MetadataResponsePartition
-    partitions = [row(**_state_of(one, up)) for one in topic.partitions]
+    partitions = [row(**_state_of(partition, up)) for partition in topic.partitions]
     return request.response.MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
     )

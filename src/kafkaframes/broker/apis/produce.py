@@ -84,28 +84,28 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     topics = _topics(request)
     refusal = _refusal(request, broker, topics)
     turns, done = produce.Turns(len(request.data)), []
-    for asked in topics:
+    for requested in topics:
         if refusal != ErrorCode.NONE:
-            outcomes = [(index, Outcome(refusal)) for index in asked.partitions]
-            done.append(TopicOutcomes(asked.name, asked.topic_id, None, outcomes))
+            outcomes = [(index, Outcome(refusal)) for index in requested.partitions]
+            done.append(TopicOutcomes(requested.name, requested.topic_id, None, outcomes))
             continue
-        found = find_topic(
+        known = find_topic(
             request,
             broker,
-            asked.name,
-            asked.topic_id,
+            requested.name,
+            requested.topic_id,
             by_id=request.version >= _FIRST_BY_ID,
         )
         outcomes = []
-        for index, sent in asked.partitions.items():
-            append = partial(_outcome, request, broker, found.topic, found.code, index, sent, content=turns.content)
+        for index, sent in requested.partitions.items():
+            append = partial(_outcome, request, broker, known.topic, known.code, index, sent, content=turns.content)
             outcome = yield from produce.opening(broker, turns.content, append)
             outcomes.append((index, outcome))
             if turns.is_due(sent[-1].records):
                 yield None
-        done.append(TopicOutcomes(asked.name, asked.topic_id, found.topic, outcomes))
+        done.append(TopicOutcomes(requested.name, requested.topic_id, known.topic, outcomes))
     if body.acks == 0:
-        codes = (outcome.error_code for one in done for _, outcome in one.partitions)
+        codes = (outcome.error_code for topic_done in done for _, outcome in topic_done.partitions)
         failed = next((code for code in codes if code != ErrorCode.NONE), None)
         if failed is not None:
             raise CloseConnection(f"Produce with acks 0 failed with error {failed}")
@@ -115,12 +115,14 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
 
 def _topics(request: _Produce) -> list[_Topic]:
     """Return the topics, each once; without partitions a topic is not there: Kafka answers partition by partition."""
-    found: dict[tuple[str, UUID], _Topic] = {}
-    for asked in request.body.topic_data:
-        topic = found.setdefault((asked.name, asked.topic_id), _Topic(asked.name, asked.topic_id, {}))
-        for row in asked.partition_data:
+    topics: dict[tuple[str, UUID], _Topic] = {}
+    for row_of_topic in request.body.topic_data:
+        topic = topics.setdefault(
+            (row_of_topic.name, row_of_topic.topic_id), _Topic(row_of_topic.name, row_of_topic.topic_id, {})
+        )
+        for row in row_of_topic.partition_data:
             topic.partitions.setdefault(row.index, []).append(produce.produced(row.records))
-    return [topic for topic in found.values() if topic.partitions]
+    return [topic for topic in topics.values() if topic.partitions]
 
 
 def respond(request: _Produce, broker: BrokerState, done: list[TopicOutcomes]) -> Message:
@@ -157,9 +159,9 @@ def _outcome(
     if partition is None:
         return Outcome(code)
     outcome = Outcome()
-    checked = [(one, produce.check_form(request.version, one)) for one in sent]
-    for one in [one for one, wrong in checked if wrong is None][-1:]:
-        outcome = _append(request, broker, topic, partition, one, content=content)
+    checked = [(records, produce.check_form(request.version, records)) for records in sent]
+    for records in [records for records, wrong in checked if wrong is None][-1:]:
+        outcome = _append(request, broker, topic, partition, records, content=content)
     return next((wrong for _, wrong in reversed(checked) if wrong is not None), outcome)
 
 

@@ -84,13 +84,13 @@ def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) ->
 def _matches(
     entity: Entity, components: list[kafka.DescribeClientQuotasRequest.ComponentData], *, is_strict: bool
 ) -> bool:
-    for one in components:
-        if one.entity_type not in entity:
+    for component in components:
+        if component.entity_type not in entity:
             return False
-        name = entity[one.entity_type]
-        if one.match_type == EXACT and name != one.match:
+        name = entity[component.entity_type]
+        if component.match_type == EXACT and name != component.match:
             return False
-        if one.match_type == DEFAULT and name is not None:
+        if component.match_type == DEFAULT and name is not None:
             return False
     return not is_strict or len(components) == len(entity)
 
@@ -147,19 +147,19 @@ def _row(
 
 
 def _change(
-    request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, asked: kafka.AlterClientQuotasRequest.EntryData
+    request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, entry: kafka.AlterClientQuotasRequest.EntryData
 ) -> tuple[int, str | None]:
-    wrong = _why_not(entity, asked.ops)
+    wrong = _why_not(entity, entry.ops)
     if wrong is not None:
         return ErrorCode.INVALID_REQUEST, wrong
     if request.body.validate_only:
         return ErrorCode.NONE, None
     stored = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
-    for one in asked.ops:
-        if one.remove:
-            stored["values"].pop(one.key, None)
+    for operation in entry.ops:
+        if operation.remove:
+            stored["values"].pop(operation.key, None)
         else:
-            stored["values"][one.key] = one.value
+            stored["values"][operation.key] = operation.value
     if not stored["values"]:
         del quotas[_key(entity)]
     return ErrorCode.NONE, None
@@ -187,6 +187,6 @@ def _is_address(text: str | None) -> bool:
         return False
 
 
-def _is_quota(asked: Any, entity: dict[str, Any]) -> bool:
-    is_whole = (_KEYS_OF_ADDRESSES if "ip" in entity else _KEYS).get(asked.key)
-    return is_whole is not None and asked.value > 0 and (not is_whole or asked.value == int(asked.value))
+def _is_quota(operation: Any, entity: dict[str, Any]) -> bool:
+    is_whole = (_KEYS_OF_ADDRESSES if "ip" in entity else _KEYS).get(operation.key)
+    return is_whole is not None and operation.value > 0 and (not is_whole or operation.value == int(operation.value))

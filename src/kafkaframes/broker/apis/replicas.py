@@ -43,10 +43,10 @@ def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
     types = request.response
     rows = [
         types.ReplicaElectionResult(
-            topic=asked.topic,
-            partition_result=[types.PartitionResult(partition_id=index, error_code=code) for index in asked.partitions],
+            topic=topic.topic,
+            partition_result=[types.PartitionResult(partition_id=index, error_code=code) for index in topic.partitions],
         )
-        for asked in request.body.topic_partitions or ()
+        for topic in request.body.topic_partitions or ()
     ]
     return request.response(error_code=code if request.version else ErrorCode.NONE, replica_election_results=rows)
 
@@ -69,13 +69,13 @@ def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
     if body.election_type not in (_PREFERRED, _UNCLEAN):
         return _refuse_elections(request, ErrorCode.INVALID_REQUEST)
     is_unclean = body.election_type == _UNCLEAN
-    wanted: Iterable[tuple[str, Iterable[int]]]
+    elections: Iterable[tuple[str, Iterable[int]]]
     if body.topic_partitions is None:
-        wanted = [(topic.name, range(len(topic.partitions))) for topic in broker.topics.values()]
+        elections = [(topic.name, range(len(topic.partitions))) for topic in broker.topics.values()]
     else:
-        wanted = [(one.topic, one.partitions) for one in body.topic_partitions]
+        elections = [(one.topic, one.partitions) for one in body.topic_partitions]
     results = []
-    for topic, indexes in wanted:
+    for topic, indexes in elections:
         rows: list[Any] = [_row(request, broker, topic, index, is_unclean=is_unclean) for index in indexes]
         if body.topic_partitions is None:  # Kafka names every topic then, and no partition that needed no election
             rows = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
@@ -107,7 +107,7 @@ def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
     refuse=_refuse_moves,
 )
 def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker: BrokerState) -> Answer:
-    answer = _moved(request, ErrorCode.NONE, lambda topic, one: _move(broker, topic, one.partition_index, one.replicas))
+    answer = _moved(request, ErrorCode.NONE, lambda topic, row: _move(broker, topic, row.partition_index, row.replicas))
     broker.save()
     return answer
 
@@ -117,13 +117,13 @@ def _moved(
 ) -> Answer:
     types = request.response
     topics = []
-    for asked in request.body.topics:
-        moves = [(one.partition_index, *move(asked.name, one)) for one in asked.partitions]
+    for topic in request.body.topics:
+        moves = [(one.partition_index, *move(topic.name, one)) for one in topic.partitions]
         rows = [
             types.ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
             for index, code, message in moves
         ]
-        topics.append(types.ReassignableTopicResponse(name=asked.name, partitions=rows))
+        topics.append(types.ReassignableTopicResponse(name=topic.name, partitions=rows))
     allows = request.body.allow_replication_factor_change or not topics  # without topics Kafka tells the default
     return request.response(
         error_code=code, error_message=None, responses=topics, allow_replication_factor_change=bool(code) or allows
@@ -183,10 +183,10 @@ def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) 
 def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int], int]) -> Answer:
     types = request.response
     codes: dict[str, dict[int, int]] = {}
-    for one in request.body.dirs:
-        for topic in one.topics:
+    for directory in request.body.dirs:
+        for topic in directory.topics:
             for index in topic.partitions:
-                codes.setdefault(topic.name, {})[index] = code_of(one.path, topic.name, index)
+                codes.setdefault(topic.name, {})[index] = code_of(directory.path, topic.name, index)
     return request.response(
         results=[
             types.AlterReplicaLogDirTopicResult(
@@ -213,15 +213,15 @@ def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int]
 )
 def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer:
     types = request.response
-    wanted = None
+    requested = None
     if request.body.topics is not None:
-        wanted = {(one.topic, index) for one in request.body.topics for index in one.partitions}
+        requested = {(one.topic, index) for one in request.body.topics for index in one.partitions}
     topics = []
     for topic in broker.topics.values():
         rows: list[Any] = [
             types.DescribeLogDirsPartition(partition_index=one.index, partition_size=one.log.size_bytes)
             for one in topic.partitions
-            if (wanted is None or (topic.name, one.index) in wanted) and request.session.node_id in one.replicas
+            if (requested is None or (topic.name, one.index) in requested) and request.session.node_id in one.replicas
         ]
         if rows:
             topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))

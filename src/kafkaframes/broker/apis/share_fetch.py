@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
-from kafkaframes.broker.apis._share import FINAL, INITIAL, Place
+from kafkaframes.broker.apis._share import FINAL, INITIAL, PartitionKey
 from kafkaframes.broker.changes import Steps, once
 from kafkaframes.broker.configs import group_setting
 from kafkaframes.broker.fetching import Wait
@@ -93,9 +93,9 @@ def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
 def _answering(
     request: _ShareFetch, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
 ) -> Steps[Answer]:
-    acknowledged = dict[Place, int]()
+    acknowledged = dict[PartitionKey, int]()
     for number, word in enumerate(_share.words_of(request, broker) if has_words else (), 1):
-        acknowledged[word.place] = _share.acknowledge(request, broker, word)
+        acknowledged[word.key] = _share.acknowledge(request, broker, word)
         if not number % _PARTITIONS_OF_A_TURN:
             yield
     if request.body.share_session_epoch == FINAL:
@@ -104,13 +104,13 @@ def _answering(
         return answer
     if only_words:
         return _answer(request, broker, session, {}, acknowledged)
-    partitions, rows = dict[Place, Partition](), dict[Place, _Row]()
-    for number, (place, kept) in enumerate(list(session.partitions.items()), 1):
-        partition, code = _share.find(request, broker, place) if kept.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _Row]()
+    for number, (key, kept) in enumerate(list(session.partitions.items()), 1):
+        partition, code = _share.find(request, broker, key) if kept.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
         if partition is None:
-            rows[place] = _Row(code)
+            rows[key] = _Row(code)
         else:
-            partitions[place] = partition
+            partitions[key] = partition
         if not number % _PARTITIONS_OF_A_TURN:
             yield
     return when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged))
@@ -120,18 +120,18 @@ def _fetch(
     request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
-    partitions: dict[Place, Partition],
-    rows: dict[Place, _Row],
-    acknowledged: dict[Place, int],
+    partitions: dict[PartitionKey, Partition],
+    rows: dict[PartitionKey, _Row],
+    acknowledged: dict[PartitionKey, int],
 ) -> Answer:
-    body, opened = request.body, dict[Place, _Opened]()
+    body, opened = request.body, dict[PartitionKey, _Opened]()
     if body.max_records != 0 and body.max_bytes != 0:
-        for place in _rotated(list(partitions), body.share_session_epoch):
+        for key in _rotated(list(partitions), body.share_session_epoch):
             try:
-                state = _share.state_of(broker, body.group_id or "", place, partitions[place])
-                opened[place] = _Opened(partitions[place], state)
+                state = _share.state_of(broker, body.group_id or "", key, partitions[key])
+                opened[key] = _Opened(partitions[key], state)
             except KafkaframesError as error:
-                rows[place] = _Row(code_of(error))
+                rows[key] = _Row(code_of(error))
 
     def attempt(is_last: bool) -> Answer | None:
         acquired = _acquired(request, broker, opened, is_last=is_last)
@@ -142,7 +142,7 @@ def _fetch(
         return answer
     return Wait(
         broker,
-        [one.partition for one in opened.values()],
+        [opened_one.partition for opened_one in opened.values()],
         body.max_wait_ms,
         lambda is_last: _look(broker, attempt, is_last),
     ).later
@@ -152,31 +152,31 @@ def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool)
     return once(lambda: when_read(broker, lambda: attempt(True)) if is_last else attempt(False))
 
 
-def _rotated(places: list[Place], epoch: int) -> list[Place]:
+def _rotated(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
     """Begin with another partition in each fetch of a session."""
-    at = epoch % len(places) if places and epoch > 0 else 0
-    return places[at:] + places[:at]
+    at = epoch % len(keys) if keys and epoch > 0 else 0
+    return keys[at:] + keys[:at]
 
 
 def _acquired(
-    request: _ShareFetch, broker: BrokerState, opened: dict[Place, _Opened], *, is_last: bool
-) -> dict[Place, _Row] | None:
+    request: _ShareFetch, broker: BrokerState, opened: dict[PartitionKey, _Opened], *, is_last: bool
+) -> dict[PartitionKey, _Row] | None:
     """Acquire records; None where there are fewer bytes than the request waits for."""
     body = request.body
     isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
-    places = [place for place, one in opened.items() if one.state.may_acquire]
-    reads: dict[Place, _Read] = {}
-    for place in places:  # everything is read before anything is acquired: an attempt may begin anew
+    keys = [key for key, reader in opened.items() if reader.state.may_acquire]
+    reads: dict[PartitionKey, _Read] = {}
+    for key in keys:  # everything is read before anything is acquired: an attempt may begin anew
         is_first = not any(read.data is not None and read.data.records for read in reads.values())
-        reads[place] = _read(opened[place], isolation, max(body.max_bytes, 1) // len(places), is_first=is_first)
+        reads[key] = _read(opened[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first)
     size = sum(len(read.data.records) for read in reads.values() if read.data is not None)
     is_enough = bool(reads) and size >= min(body.min_bytes, body.max_bytes)
     if not is_last and not is_enough and not any(read.code for read in reads.values()):
         return None
-    rows, most = dict[Place, _Row](), body.max_records
-    for place, read in reads.items():
-        rows[place] = _Row(read.code) if read.data is None else _taken(request, opened[place].state, read, most)
-        most -= sum(run.last - run.first + 1 for run in rows[place].acquired)
+    rows, most = dict[PartitionKey, _Row](), body.max_records
+    for key, read in reads.items():
+        rows[key] = _Row(read.code) if read.data is None else _taken(request, opened[key].state, read, most)
+        most -= sum(run.last - run.first + 1 for run in rows[key].acquired)
     return rows
 
 
@@ -184,12 +184,12 @@ def _is_committed(broker: BrokerState, group_id: str) -> bool:
     return group_setting(broker, group_id, "share.isolation.level") == "read_committed"
 
 
-def _read(one: _Opened, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
-    log, offset = one.partition.log, one.state.next_fetch_offset
+def _read(opened: _Opened, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
+    log, offset = opened.partition.log, opened.state.next_fetch_offset
     try:
         return _Read(offset, log.read(offset, max_bytes=max_bytes, isolation=isolation, min_one_message=is_first))
     except OffsetOutOfRangeError:  # the log begins later now
-        one.state.move_start(log.log_start_offset)
+        opened.state.move_start(log.log_start_offset)
         return _Read(offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset))
     except KafkaframesError as error:
         return _Read(offset, code=code_of(error))
@@ -261,26 +261,26 @@ def _answer(
     request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
-    rows: dict[Place, _Row],
-    acknowledged: dict[Place, int],
+    rows: dict[PartitionKey, _Row],
+    acknowledged: dict[PartitionKey, int],
 ) -> Answer:
     types = request.response
     if request.body.share_session_epoch != INITIAL:
-        rows = {place: row for place, row in rows.items() if session.answers(place, row.code, bool(row.records))}
+        rows = {key: row for key, row in rows.items() if session.answers(key, row.code, bool(row.records))}
     by_topic: dict[UUID, list[kafka.ShareFetchResponse.PartitionData]] = {}
-    for place in {**acknowledged, **rows}:
-        row = rows.get(place, _Row())
+    for key in {**acknowledged, **rows}:
+        row = rows.get(key, _Row())
         partition = types.PartitionData(
-            partition_index=place[1],
+            partition_index=key[1],
             error_code=row.code,
-            acknowledge_error_code=acknowledged.get(place, ErrorCode.NONE),
+            acknowledge_error_code=acknowledged.get(key, ErrorCode.NONE),
             records=row.records,
             acquired_records=[
                 types.AcquiredRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.deliveries)
                 for run in row.acquired
             ],
         )
-        by_topic.setdefault(place[0], []).append(partition)
+        by_topic.setdefault(key[0], []).append(partition)
     answer: Answer = request.response(
         acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
         responses=[
@@ -314,8 +314,8 @@ def _share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answe
         return request.response(error_code=code)
     rows: dict[UUID, list[kafka.ShareAcknowledgeResponse.PartitionData]] = {}
     for word in _share.words_of(request, broker):
-        row = types.PartitionData(partition_index=word.place[1], error_code=_share.acknowledge(request, broker, word))
-        rows.setdefault(word.place[0], []).append(row)
+        row = types.PartitionData(partition_index=word.key[1], error_code=_share.acknowledge(request, broker, word))
+        rows.setdefault(word.key[0], []).append(row)
     if epoch == FINAL:
         _share.end(request, broker)
     return request.response(

@@ -60,21 +60,21 @@ def _describe_share_group_offsets(request: _DescribeShareGroupOffsets, broker: B
 def _group(
     request: _DescribeShareGroupOffsets,
     broker: BrokerState,
-    asked: kafka.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
+    group: kafka.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
 ) -> kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
     made = request.response.DescribeShareGroupOffsetsResponseGroup
-    code = refused(request, broker, GROUP, asked.group_id)
-    known = [topic.partitions for topic in asked.topics or () if topic.topic_name in broker.topics]
-    if code == ErrorCode.NONE and known and (not asked.group_id or any(min(some, default=-1) < 0 for some in known)):
+    code = refused(request, broker, GROUP, group.group_id)
+    known = [topic.partitions for topic in group.topics or () if topic.topic_name in broker.topics]
+    if code == ErrorCode.NONE and known and (not group.group_id or any(min(some, default=-1) < 0 for some in known)):
         code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails: UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
-        return made(group_id=asked.group_id, error_code=code)
-    if asked.topics is None:
-        wanted = _everything(request, broker, asked.group_id)
+        return made(group_id=group.group_id, error_code=code)
+    if group.topics is None:
+        requested = _everything(request, broker, group.group_id)
     else:
-        wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
-    topics = [_topic(request, broker, asked.group_id, name, indexes) for name, indexes in wanted.items()]
-    return made(group_id=asked.group_id, topics=topics)
+        requested = {topic.topic_name: list(topic.partitions) for topic in group.topics}
+    topics = [_topic(request, broker, group.group_id, name, indexes) for name, indexes in requested.items()]
+    return made(group_id=group.group_id, topics=topics)
 
 
 def _everything(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
@@ -143,26 +143,29 @@ def _altered(
     Raises:
         KafkaframesError: the group has members, is no share group, or the log did not take it.
     """
-    types, asked = request.response, request.body.topics
-    refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in asked}
-    known = [(broker.topics[topic.topic_name], topic.partitions) for topic in asked if not refusals[topic.topic_name]]
+    types, requested = request.response, request.body.topics
+    refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in requested}
+    known = [
+        (broker.topics[topic.topic_name], topic.partitions) for topic in requested if not refusals[topic.topic_name]
+    ]
     group = broker.groups.change_share_group(request.body.group_id, may_make=True)
     if known:
         _set(broker, group, known)
-    for topic in asked:
+    for topic in requested:
         refusal = refusals[topic.topic_name]
         if refusal and not topic.partitions:
             continue  # Kafka answers partition by partition, and a known topic as a whole
-        found = None if refusal else broker.topics[topic.topic_name]
+        known_topic = None if refusal else broker.topics[topic.topic_name]
         rows = [
             types.AlterShareGroupOffsetsResponsePartition(
                 partition_index=row.partition_index,
-                error_code=refusal or (ErrorCode.NONE if found and found.partition(row.partition_index) else _UNKNOWN),
+                error_code=refusal
+                or (ErrorCode.NONE if known_topic and known_topic.partition(row.partition_index) else _UNKNOWN),
             )
             for row in topic.partitions
         ]
         yield types.AlterShareGroupOffsetsResponseTopic(
-            topic_name=topic.topic_name, topic_id=found.topic_id if found else NO_UUID, partitions=rows
+            topic_name=topic.topic_name, topic_id=known_topic.topic_id if known_topic else NO_UUID, partitions=rows
         )
 
 

@@ -36,10 +36,10 @@ _KNOWN_CODECS = range(5)
 def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
     """Not advertised until somebody sets a subscription: a client that sees this API begins to push."""
     metrics, interval_ms = subscription(broker)
-    asked = request.body.client_instance_id
+    instance_id = request.body.client_instance_id
     return request.response(
         error_code=ErrorCode.NONE,
-        client_instance_id=uuid4() if asked == _NOBODY else asked,
+        client_instance_id=uuid4() if instance_id == _NOBODY else instance_id,
         subscription_id=subscription_id(metrics, interval_ms),
         accepted_compression_types=list(_ACCEPTED_CODECS),
         push_interval_ms=interval_ms,
@@ -54,9 +54,9 @@ def subscription(broker: BrokerState) -> tuple[list[str], int]:
     stored: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
     prefixes: list[str] = []
     intervals = [_DEFAULT_INTERVAL_MS]
-    for one in stored.values():
-        prefixes += [part.strip() for part in one.get("metrics", "").split(",") if part.strip()]
-        intervals.append(int(one.get("interval.ms", _DEFAULT_INTERVAL_MS)))
+    for configs in stored.values():
+        prefixes += [part.strip() for part in configs.get("metrics", "").split(",") if part.strip()]
+        intervals.append(int(configs.get("interval.ms", _DEFAULT_INTERVAL_MS)))
     return (["*"] if "*" in prefixes else sorted(set(prefixes))), min(intervals)
 
 

@@ -67,10 +67,10 @@ def _create_topics(request: _CreateTopics, broker: BrokerState) -> Answer:
 def _made(
     request: _CreateTopics, broker: BrokerState, topics: list[kafka.CreateTopicsRequest.CreatableTopic]
 ) -> Steps[Answer]:
-    names = Counter(asked.name for asked in topics)
-    rows_of = {asked.name: asked for asked in topics}.values()  # a name that comes twice has one row
+    names = Counter(requested.name for requested in topics)
+    rows_of = {requested.name: requested for requested in topics}.values()  # a name that comes twice has one row
     batch = _Batch({_metrics_name(name): name for name in broker.topics})
-    rows = yield from each(_creation(request, broker, asked, names[asked.name], batch) for asked in rows_of)
+    rows = yield from each(_creation(request, broker, requested, names[requested.name], batch) for requested in rows_of)
     try:
         if batch.made:
             broker.keep(batch.made.values())
@@ -81,12 +81,12 @@ def _made(
     return request.response(topics=rows)
 
 
-def _creation(request: _CreateTopics, broker: BrokerState, asked: Any, times: int, batch: _Batch) -> Steps[Any]:
-    row = request.response.CreatableTopicResult(name=asked.name, error_message=None)
+def _creation(request: _CreateTopics, broker: BrokerState, requested: Any, times: int, batch: _Batch) -> Steps[Any]:
+    row = request.response.CreatableTopicResult(name=requested.name, error_message=None)
     try:
         if times > 1:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-        yield from _create(request, broker, asked, row, batch)
+        yield from _create(request, broker, requested, row, batch)
     except RefusedError as refused:
         row.error_code, row.error_message = refused.code, refused.reason
     except OptionError as error:
@@ -99,18 +99,18 @@ def _creation(request: _CreateTopics, broker: BrokerState, asked: Any, times: in
 def _create(
     request: _CreateTopics,
     broker: BrokerState,
-    asked: Any,
+    requested: Any,
     row: kafka.CreateTopicsResponse.CreatableTopicResult,
     batch: _Batch,
 ) -> Steps[None]:
-    _check(request, broker, asked.name, batch)
-    configs = _configs(broker, asked)
-    replicas = _assigned(broker, asked) or broker.assignment(asked.name, *_counts(broker, asked))
+    _check(request, broker, requested.name, batch)
+    configs = _configs(broker, requested)
+    replicas = _assigned(broker, requested) or broker.assignment(requested.name, *_counts(broker, requested))
     if not request.body.validate_only:
-        topic = yield from broker.making_topic(asked.name, replicas, configs)
+        topic = yield from broker.making_topic(requested.name, replicas, configs)
         row.topic_id = topic.topic_id
-        batch.made[asked.name] = topic
-        batch.metrics_names[_metrics_name(asked.name)] = asked.name
+        batch.made[requested.name] = topic
+        batch.metrics_names[_metrics_name(requested.name)] = requested.name
     _describe(request, broker, row, replicas, configs)
 
 
@@ -163,16 +163,16 @@ def _metrics_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _assigned(broker: BrokerState, asked: Any) -> Replicas:
+def _assigned(broker: BrokerState, requested: Any) -> Replicas:
     """Return the replicas of each partition of a manual assignment."""
-    if not asked.assignments:
+    if not requested.assignments:
         return []
-    if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
+    if requested.num_partitions != _DEFAULT or requested.replication_factor != _DEFAULT:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, "a manual assignment, and partitions or a replication factor beside it"
         )
-    rows = {one.partition_index: one.broker_ids for one in asked.assignments}
-    if sorted(rows) != list(range(len(asked.assignments))):
+    rows = {one.partition_index: one.broker_ids for one in requested.assignments}
+    if sorted(rows) != list(range(len(requested.assignments))):
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
     replicas = [tuple(rows[index]) for index in range(len(rows))]
     for index, ids in enumerate(replicas):
@@ -220,31 +220,37 @@ def _added(
     return request.response(results=rows)
 
 
-def _growth(request: _CreatePartitions, broker: BrokerState, asked: Any, times: int) -> Steps[Any]:
+def _growth(request: _CreatePartitions, broker: BrokerState, requested: Any, times: int) -> Steps[Any]:
     code: int = ErrorCode.INVALID_REQUEST
     message: str | None = "named twice"
     if times == 1:
-        code, message = yield from _add(request, broker, asked)
-    return request.response.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
+        code, message = yield from _add(request, broker, requested)
+    return request.response.CreatePartitionsTopicResult(name=requested.name, error_code=code, error_message=message)
 
 
-def _add(request: _CreatePartitions, broker: BrokerState, asked: Any) -> Steps[tuple[int, str | None]]:
-    code = denied(request, broker.access, "TOPIC", asked.name)
+def _add(request: _CreatePartitions, broker: BrokerState, requested: Any) -> Steps[tuple[int, str | None]]:
+    code = denied(request, broker.access, "TOPIC", requested.name)
     if code != ErrorCode.NONE:
         return code, None
-    topic = broker.topics.get(asked.name)
+    topic = broker.topics.get(requested.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
     have = len(topic.partitions)
-    if not have < asked.count <= _MOST_PARTITIONS:
-        return ErrorCode.INVALID_PARTITIONS, f"topic {asked.name!r} has {have} partitions, {asked.count} were requested"
-    new = asked.assignments
-    if new is not None and len(new) != asked.count - have:
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(new)} assignments for {asked.count - have} new partitions"
+    if not have < requested.count <= _MOST_PARTITIONS:
+        return (
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {requested.name!r} has {have} partitions, {requested.count} were requested",
+        )
+    new = requested.assignments
+    if new is not None and len(new) != requested.count - have:
+        return (
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{len(new)} assignments for {requested.count - have} new partitions",
+        )
     factor = len(topic.partitions[0].replicas) if have else broker.default_factor
-    replicas = broker.assignment(asked.name, asked.count - have, factor, first=have)
+    replicas = broker.assignment(requested.name, requested.count - have, factor, first=have)
     if new is not None:
-        replicas = [tuple(one.broker_ids) for one in new]
+        replicas = [tuple(assignment.broker_ids) for assignment in new]
     if any(len(ids) != factor or not broker.nodes.are_replicas(ids) for ids in replicas):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition has {factor} replicas, on nodes that there are"
     if broker.is_read_only:
@@ -272,16 +278,16 @@ def _add(request: _CreatePartitions, broker: BrokerState, asked: Any) -> Steps[t
 )
 def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
     if request.version >= _FIRST_BY_ID:
-        asked = [(one.name, one.topic_id) for one in request.body.topics]
+        requested = [(one.name, one.topic_id) for one in request.body.topics]
     else:
-        asked = [(name, NO_UUID) for name in request.body.topic_names]
-    return broker.changes.run(_deleted(request, broker, asked))
+        requested = [(name, NO_UUID) for name in request.body.topic_names]
+    return broker.changes.run(_deleted(request, broker, requested))
 
 
-def _deleted(request: _DeleteTopics, broker: BrokerState, asked: list[tuple[Any, Any]]) -> Steps[Answer]:
+def _deleted(request: _DeleteTopics, broker: BrokerState, requested: list[tuple[Any, Any]]) -> Steps[Answer]:
     chosen: dict[UUID, Topic] = {}
     rows = []
-    for (name, topic_id), times in Counter(asked).items():
+    for (name, topic_id), times in Counter(requested).items():
         if times == 1:
             rows.append(_row(request, broker, name, topic_id, chosen))
         else:  # nothing is deleted for a name that comes twice

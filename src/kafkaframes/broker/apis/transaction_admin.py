@@ -44,16 +44,16 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
         among = matching(pattern, broker.transactions.transactions) if pattern else None
     except RefusedError:
         return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    found = []
+    listed = []
     if known or not unknown:
-        found = broker.transactions.listed(
+        listed = broker.transactions.listed(
             states=known, producer_ids=body.producer_id_filters, longer_than_ms=body.duration_filter, among=among
         )
     rows = [
         types.TransactionState(
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.shown
         )
-        for one in found
+        for one in listed
         if refused(request, broker, TRANSACTION, one.transactional_id) == ErrorCode.NONE
     ]
     return request.response(unknown_state_filters=unknown, transaction_states=rows)
@@ -84,18 +84,18 @@ def _described(
     if code != ErrorCode.NONE:
         return types.TransactionState(transactional_id=name, error_code=code)
     try:
-        one = broker.transactions.describe(name)
+        transaction = broker.transactions.describe(name)
     except KafkaframesError as error:
         return types.TransactionState(transactional_id=name, error_code=error_of(error))
-    may_see = {where.topic: may(request, broker.access, "TOPIC", where.topic) for where in one.partitions}
-    seen = by_topic(where for where in sorted(one.partitions) if may_see[where.topic])
+    may_see = {where.topic: may(request, broker.access, "TOPIC", where.topic) for where in transaction.partitions}
+    seen = by_topic(where for where in sorted(transaction.partitions) if may_see[where.topic])
     return types.TransactionState(
         transactional_id=name,
-        transaction_state=one.state.shown,
-        transaction_timeout_ms=one.timeout_ms,
-        transaction_start_time_ms=one.start_ms,
-        producer_id=one.producer_id,
-        producer_epoch=one.producer_epoch,
+        transaction_state=transaction.state.shown,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
         topics=[types.TopicData(topic=topic, partitions=indexes) for topic, indexes in seen],
     )
 

@@ -61,8 +61,10 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
         has_id = body.producer_id != _NONE
         expected = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
         try:
-            given = broker.transactions.init_producer_id(body.transactional_id, body.transaction_timeout_ms, expected)
-            return request.response(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+            producer = broker.transactions.init_producer_id(
+                body.transactional_id, body.transaction_timeout_ms, expected
+            )
+            return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
             code = error_of(error)
     if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_INIT_WITH_FENCED:
@@ -116,13 +118,13 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
         return _answer_client(request, broker)
 
     def row(
-        one: kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
+        transaction: kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
     ) -> kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
-        producer = one.transactional_id, one.producer_id, one.producer_epoch
-        add = _verified if one.verify_only else _added
-        codes = {where: _partition_refusal(request, broker, where) for where in _partitions(one.topics)}
-        results = _rows(request, one.topics, add(request, broker, producer, codes))
-        return types.AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
+        producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+        add = _verified if transaction.verify_only else _added
+        codes = {where: _partition_refusal(request, broker, where) for where in _partitions(transaction.topics)}
+        results = _rows(request, transaction.topics, add(request, broker, producer, codes))
+        return types.AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
 
     return broker.changes.rows(body.transactions, row, lambda rows: request.response(results_by_transaction=rows))
 
@@ -199,18 +201,18 @@ def _rows(
 ) -> list[kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
     """Return the answer's topics; what was not attempted comes after what was refused, as in Kafka's answers."""
     types, not_tried = request.response, ErrorCode.OPERATION_NOT_ATTEMPTED
-    found = []
+    rows_of_topics = []
     for topic in topics:
         if not topic.partitions:
             continue  # Kafka answers partition by partition
-        places = [TopicPartition(topic.name, index) for index in topic.partitions]
-        places.sort(key=lambda where: codes[where] == not_tried)
+        partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
+        partitions.sort(key=lambda where: codes[where] == not_tried)
         rows = [
             types.AddPartitionsToTxnPartitionResult(partition_index=where.partition, partition_error_code=codes[where])
-            for where in places
+            for where in partitions
         ]
-        found.append(types.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=rows))
-    return found
+        rows_of_topics.append(types.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=rows))
+    return rows_of_topics
 
 
 @Api(

@@ -121,13 +121,13 @@ class AclAccess:
         self._by_pattern.setdefault(pattern, {})[acl] = self._acls[acl] = None
         self.version += 1
 
-    def remove(self, wanted: AclFilter) -> list[Acl]:
+    def remove(self, acl_filter: AclFilter) -> list[Acl]:
         """Remove the rules that fit; return them."""
-        found = [acl for acl in self._acls if wanted.takes(acl)]
-        for acl in found:
+        removed = [acl for acl in self._acls if acl_filter.takes(acl)]
+        for acl in removed:
             self._drop(acl)
         self.version += 1
-        return found
+        return removed
 
     def _drop(self, acl: Acl) -> None:
         pattern = _pattern(acl)

@@ -63,11 +63,11 @@ class KeySet:
     def candidates(self, kid: str | None, algorithm: str) -> list[Key]:
         """Return the keys that a token may be signed with; new ones are fetched meanwhile where none fits."""
         keys = self._keys
-        found = [key for key in keys if key.algorithm == algorithm and (kid is None or key.kid == kid)]
+        matching = [key for key in keys if key.algorithm == algorithm and (kid is None or key.kid == kid)]
         age = time.monotonic() - self._fetched_at
-        if age > self._refresh_seconds or (not found and age > _AGAIN_SECONDS):
+        if age > self._refresh_seconds or (not matching and age > _AGAIN_SECONDS):
             self._fetch_apart()
-        return found
+        return matching
 
     def _fetch_apart(self) -> None:
         with self._lock:

@@ -68,12 +68,12 @@ class Security:
 
     def access(self, settings: BrokerSettings) -> Access:
         """Return the authorizer."""
-        named = settings.given.get("authorizer.class.name")
+        named = settings.explicit.get("authorizer.class.name")
         if named is not None and not named.strip():
             return EverybodyMay()
-        is_asked = self.authorizer or bool(tuple(self.acls)) or named is not None
+        has_authorizer = self.authorizer or bool(tuple(self.acls)) or named is not None
         return AclAccess(
             self.acls,
             super_users=[name for name in settings.text("super.users").split(";") if name],
-            allows_unruled=not is_asked or settings.flag("allow.everyone.if.no.acl.found"),
+            allows_unruled=not has_authorizer or settings.flag("allow.everyone.if.no.acl.found"),
         )

@@ -128,21 +128,21 @@ def decoded(part: str) -> bytes:
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        found = json.loads(decoded(part), object_pairs_hook=_without_doubles, parse_constant=_refuse)
+        parsed = json.loads(decoded(part), object_pairs_hook=_without_doubles, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise AuthenticationError("the token is no JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise AuthenticationError("the token is no JSON object")
-    return found
+    return parsed
 
 
 def _without_doubles(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise ValueError(name)
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -160,7 +160,7 @@ def _time(claims: dict[str, Any], name: str) -> float:
 def _texts(claims: dict[str, Any], name: str) -> list[str]:
     """Return a claim that is a text or a list of texts; an empty list where there is none."""
     value = claims.get(name, [])
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise AuthenticationError(f"the token's {name} is no text and no list of texts")
-    return found
+    return texts

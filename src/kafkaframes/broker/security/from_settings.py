@@ -62,25 +62,27 @@ def security_of(
     Raises:
         OptionError: a user without a password, a store that is no PEM file, or what a listener does not fit.
     """
-    given = {name: known.pop(name) for name in KEYS & known.keys()}
+    texts = {name: known.pop(name) for name in KEYS & known.keys()}
     for store in ("keystore", "truststore"):
-        if f"ssl.{store}.location" in given and given.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
+        if f"ssl.{store}.location" in texts and texts.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
             raise OptionError(f"ssl.{store}.location is read where ssl.{store}.type=PEM; other stores are Java's")
-    certificate = certificate or given.get("ssl.keystore.location")
-    authorities = authorities or given.get("ssl.truststore.location")
+    certificate = certificate or texts.get("ssl.keystore.location")
+    authorities = authorities or texts.get("ssl.truststore.location")
     if certificate is None and (key is not None or authorities is not None):
         raise OptionError("TLS needs a certificate: `certificate`, or ssl.keystore.location with ssl.keystore.type=PEM")
-    asked = given.get("ssl.client.auth", "none")
-    if asked not in ("none", "requested", "required") or (asked == "required" and authorities is None):
-        raise OptionError(f"ssl.client.auth={asked}: none, requested, or required with a truststore")
-    known_clients = authorities if asked != "none" else None
-    tls = certificate and server_context(certificate, key, authorities=known_clients, needs_client=asked == "required")
-    mechanisms = _list(given.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))
+    client_auth = texts.get("ssl.client.auth", "none")
+    if client_auth not in ("none", "requested", "required") or (client_auth == "required" and authorities is None):
+        raise OptionError(f"ssl.client.auth={client_auth}: none, requested, or required with a truststore")
+    known_clients = authorities if client_auth != "none" else None
+    tls = certificate and server_context(
+        certificate, key, authorities=known_clients, needs_client=client_auth == "required"
+    )
+    mechanisms = _list(texts.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))
     made = Security(
         users=dict(map(_user, users)),
         mechanisms=mechanisms,
-        check_token=_check_of({name: value for name, value in given.items() if name in TOKEN_KEYS}, mechanisms),
-        needs_sasl=any(one.needs_sasl for one in listeners) if listeners else "sasl.enabled.mechanisms" in given,
+        check_token=_check_of({name: value for name, value in texts.items() if name in TOKEN_KEYS}, mechanisms),
+        needs_sasl=any(one.needs_sasl for one in listeners) if listeners else "sasl.enabled.mechanisms" in texts,
         tls=tls or None,
     )
     if listeners:
@@ -103,42 +105,42 @@ def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
         raise OptionError(f"users or tokens for SASL, but the listeners are {named}")
 
 
-def _check_of(given: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:
+def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:
     """Return what checks tokens.
 
     Raises:
         OptionError: settings of tokens that nothing uses, or that exclude each other.
     """
-    if not given or OAUTHBEARER not in mechanisms:
-        if given:
-            raise OptionError(f"{min(given)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
+    if not texts or OAUTHBEARER not in mechanisms:
+        if texts:
+            raise OptionError(f"{min(texts)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
         return None
-    is_unsecured = given.get(_UNSECURED, "false").strip().lower() == "true"
-    if is_unsecured and len(given) > 1:
+    is_unsecured = texts.get(_UNSECURED, "false").strip().lower() == "true"
+    if is_unsecured and len(texts) > 1:
         raise OptionError(f"{_UNSECURED}=true has no other settings of tokens beside it: nothing else is checked")
     if is_unsecured:
         return unsecured_token
-    if _JWKS not in given:
+    if _JWKS not in texts:
         return None
     own = "sasl.oauthbearer."
     rules = ClaimRules(
-        issuer=given.get(f"{own}expected.issuer"),
-        audiences=_list(given.get(f"{own}expected.audience", "")),
-        clock_skew_seconds=_number(given, f"{own}clock.skew.seconds", 30),
-        sub_claim=given.get(f"{own}sub.claim.name", "sub"),
-        scope_claim=given.get(f"{own}scope.claim.name", "scope"),
-        scopes=_list(given.get(f"kafkaframes.{own}required.scopes", "")),
+        issuer=texts.get(f"{own}expected.issuer"),
+        audiences=_list(texts.get(f"{own}expected.audience", "")),
+        clock_skew_seconds=_number(texts, f"{own}clock.skew.seconds", 30),
+        sub_claim=texts.get(f"{own}sub.claim.name", "sub"),
+        scope_claim=texts.get(f"{own}scope.claim.name", "scope"),
+        scopes=_list(texts.get(f"kafkaframes.{own}required.scopes", "")),
     )
-    refresh_ms = _number(given, f"{own}jwks.endpoint.refresh.ms", 3_600_000)
-    return SignedTokens(KeySet(given[_JWKS], refresh_seconds=refresh_ms / 1000), rules)
+    refresh_ms = _number(texts, f"{own}jwks.endpoint.refresh.ms", 3_600_000)
+    return SignedTokens(KeySet(texts[_JWKS], refresh_seconds=refresh_ms / 1000), rules)
 
 
 def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name, str(default)).strip()
+def _number(texts: Mapping[str, str], name: str, default: int) -> int:
+    text = texts.get(name, str(default)).strip()
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise OptionError(f"{name} is a number of at most nine digits")
     return int(text)
