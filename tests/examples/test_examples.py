@@ -15,6 +15,7 @@ SAID = {
     "into_a_database": ("the program ends here", "500 rows, 500 different"),
     "traffic": ("client-of-0.10", "new-client", "removed"),
     "live_topics": ("|customer-0|  143|", "|  1000| 999000|"),
+    "pipeline/run": ("orders 1000 rows", "backup 2 rows", "calls 4 rows", "large orders 100 records"),
 }
 
 
@@ -39,6 +40,17 @@ def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
     monkeypatch.setattr(kafkaframes.spark, "session", lambda **_: spark)
     said = run("live_topics", monkeypatch, capfd)
     for text in SAID["live_topics"]:
+        assert text in said
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # a Spark Connect server of its own, and one flow behind the other
+def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
+    pytest.importorskip("pyspark.pipelines", reason="declarative pipelines came with Spark 4.1")
+    pytest.importorskip("grpc_status", reason="pyspark[pipelines] is not installed")
+    said = run("pipeline/run", monkeypatch, capfd)
+    for text in SAID["pipeline/run"]:
         assert text in said
 
 

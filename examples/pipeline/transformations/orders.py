@@ -1,0 +1,38 @@
+"""A topic into a table, a log directory and a capture into views, and the table's large orders into a topic."""
+
+import os
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+SERVERS = {"kafka.bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+spark = SparkSession.active()
+dp.create_sink("large_orders", "kafka-topic", {**SERVERS, "topic": "example-large-orders"})
+
+
+@dp.table
+def orders() -> DataFrame:
+    """A streaming table: each run adds what has come to the topic."""
+    topic = spark.readStream.format("kafka-topic").options(**SERVERS, subscribe="example-orders")
+    rows = topic.option("startingOffsets", "earliest").load()
+    return rows.selectExpr("CAST(key AS string) AS customer", "CAST(CAST(value AS string) AS int) AS amount", "offset")
+
+
+@dp.append_flow(target="large_orders")
+def large() -> DataFrame:
+    """A sink writes at least once: a run that was cut off may write rows again."""
+    rows = spark.readStream.table("orders").where("amount >= 900")
+    return rows.selectExpr("customer AS key", "CAST(amount AS string) AS value")
+
+
+@dp.materialized_view
+def backup() -> DataFrame:
+    """Made anew in each run, from a broker's directory."""
+    log = spark.read.format("kafka-log").option("subscribe", "payments").load(os.environ["EXAMPLE_LOG_DIR"])
+    return log.groupBy("topic", "partition").count()
+
+
+@dp.materialized_view
+def calls() -> DataFrame:
+    """Which APIs the recorded clients have called."""
+    return spark.read.format("kafka-capture").load(os.environ["EXAMPLE_CAPTURE"]).groupBy("apiName").count()
