@@ -1,0 +1,173 @@
+"""``decode=`` in Spark's workers: Protobuf, schemas of a registry that change, and streams."""
+
+import base64
+import io
+import json
+import struct
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Producer
+from kafkaframes.testing import SchemaRegistry
+
+pytestmark = pytest.mark.spark
+OLD = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+NEW = {**OLD, "fields": [*OLD["fields"], {"name": "note", "type": ["null", "string"], "default": None}]}
+INT64, STRING, MESSAGE, OPTIONAL, REPEATED = 3, 9, 11, 1, 3  # of a FieldDescriptorProto
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def registry():
+    with SchemaRegistry() as registry:
+        yield registry
+
+
+def send(broker, topic, *values):
+    with Producer(broker.bootstrap_servers) as producer:
+        for value in values:
+            producer.send(topic, value, partition=0).result()
+
+
+def prefixed(schema_id, value):
+    return struct.pack(">bI", 0, schema_id) + value
+
+
+def avro(schema_id, schema, row):
+    fastavro = pytest.importorskip("fastavro")
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+    return prefixed(schema_id, out.getvalue())
+
+
+def options(broker, topic, mode, **more):
+    return {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "decode": mode,
+        **more,
+    }
+
+
+def read(spark, broker, topic, mode, **more):
+    frame = spark.read.format("kafka-topic").options(**options(broker, topic, mode, **more)).load()
+    return [row.asDict(recursive=True) for row in frame.orderBy("offset").select("value", "_error").collect()]
+
+
+@pytest.fixture
+def messages():
+    """A file's descriptor and the class of its message shop.Order."""
+    pytest.importorskip("google.protobuf")
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    order = file.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=INT64, label=OPTIONAL)
+    order.field.add(name="at", number=2, type=MESSAGE, type_name=".google.protobuf.Timestamp", label=OPTIONAL)
+    order.field.add(name="tags", number=3, type=STRING, label=REPEATED)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    return file, message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+
+
+def order(messages):
+    made = messages[1](id=5, tags=["a", "b"])
+    made.at.FromMilliseconds(1_500)
+    return made.SerializeToString()
+
+
+def test_protobuf_by_protocs_descriptors(spark, broker, messages, tmp_path):
+    from google.protobuf import descriptor_pb2, timestamp_pb2
+
+    files = descriptor_pb2.FileDescriptorSet()
+    files.file.add().ParseFromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    files.file.append(messages[0])
+    (tmp_path / "order.desc").write_bytes(files.SerializeToString())
+    send(broker, "protobuf", order(messages), order(messages)[:-1], None)
+    chosen = {"schema": str(tmp_path / "order.desc"), "messageName": "shop.Order"}
+    whole, broken, empty = read(spark, broker, "protobuf", "protobuf", **chosen)
+    assert (whole["value"]["id"], whole["value"]["tags"], whole["_error"]) == (5, ["a", "b"], None)
+    assert whole["value"]["at"].timestamp() == 1.5
+    assert broken["value"] is None
+    assert "no Protobuf message" in broken["_error"]
+    assert empty == {"value": None, "_error": None}
+    frame = spark.read.format("kafka-topic").options(**options(broker, "protobuf", "protobuf", **chosen)).load()
+    assert frame.selectExpr("sum(value.id)", "max(size(value.tags))").first()[:] == (5, 2)
+
+
+def test_protobuf_by_a_registry(spark, broker, messages, registry):
+    text = base64.b64encode(messages[0].SerializeToString()).decode()
+    schema_id = registry.register("protobuf-2-value", text, schema_type="PROTOBUF")
+    send(broker, "protobuf-2", prefixed(schema_id, b"\0" + order(messages)), prefixed(99, b"\0" + order(messages)))
+    chosen = {"schemaRegistry": registry.url, "messageName": "shop.Order"}
+    known, unknown = read(spark, broker, "protobuf-2", "protobuf", **chosen)
+    assert known["value"]["id"] == 5
+    assert unknown["value"] is None
+    assert "99" in unknown["_error"]
+
+
+def test_avro_of_several_schemas_of_a_registry(spark, broker, registry):
+    old, new = registry.register("avro-value", json.dumps(OLD)), registry.register("avro-value", json.dumps(NEW))
+    send(broker, "avro", avro(old, OLD, {"id": 1}), avro(new, NEW, {"id": 2, "note": "n"}), b"\1", prefixed(77, b"\2"))
+    *rows, without_prefix, unknown = read(spark, broker, "avro", "avro", schemaRegistry=registry.url)
+    assert [row["value"] for row in rows] == [{"id": 1, "note": None}, {"id": 2, "note": "n"}]
+    assert without_prefix["_error"]
+    assert "77" in unknown["_error"]
+    by_subject = options(broker, "avro", "avro", schemaRegistry=registry.url, schemaSubject="none-value")
+    with pytest.raises(Exception, match="none-value"):
+        spark.read.format("kafka-topic").options(**by_subject).load()
+
+
+def test_json_by_a_registry(spark, broker, registry):
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}}
+    schema_id = registry.register("json-value", json.dumps(schema), schema_type="JSON")
+    send(broker, "json", prefixed(schema_id, b'{"id": 3, "note": "x"}'), prefixed(schema_id, b"{"))
+    known, broken = read(spark, broker, "json", "json", schemaRegistry=registry.url)
+    assert known == {"value": {"id": 3, "note": "x"}, "_error": None}
+    assert "no JSON" in broken["_error"]
+
+
+def test_a_stream_has_the_newest_schemas_columns_from_its_next_start_on(spark, broker, registry, tmp_path):
+    old = registry.register("stream-value", json.dumps(OLD))
+    send(broker, "stream", avro(old, OLD, {"id": 1}), avro(old, OLD, {"id": 2}))
+
+    def run():
+        chosen = options(broker, "stream", "avro", schemaRegistry=registry.url)
+        stream = spark.readStream.format("kafka-topic").options(**chosen).load()
+        rows = stream.selectExpr("offset", "value.*", "_error")
+        query = rows.writeStream.format("json").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = query.trigger(availableNow=True).start(str(tmp_path / "rows"))
+        assert query.awaitTermination(240)
+
+    run()
+    new = registry.register("stream-value", json.dumps(NEW))
+    send(broker, "stream", avro(new, NEW, {"id": 3, "note": "n"}), b"\1", avro(old, OLD, {"id": 4}))
+    run()
+    found = spark.read.json(str(tmp_path / "rows")).orderBy("offset").collect()
+    assert [(row.offset, row.id, row.note) for row in found] == [
+        (0, 1, None),
+        (1, 2, None),
+        (2, 3, "n"),
+        (3, None, None),
+        (4, 4, None),
+    ]
+    assert [row.offset for row in found if row._error] == [3]
+
+
+def test_a_stream_of_json_stops_at_a_value_that_is_none_where_that_is_an_error(spark, broker, tmp_path):
+    schema = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
+    send(broker, "stops", b'{"id": 1}', b"{")
+    chosen = options(broker, "stops", "json", schema=schema, decodeErrors="raise")
+    stream = spark.readStream.format("kafka-topic").options(**chosen).load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    with pytest.raises(Exception, match="topic stops, partition 0, offset 1: no JSON"):
+        query.start().awaitTermination(240)
