@@ -71,6 +71,9 @@ IN_TURNS = {
     ("AlterConfigs", ("resources",)),
     ("IncrementalAlterConfigs", ("resources",)),
     ("FindCoordinator", ("coordinator_keys",)),
+    ("DeleteGroups", ("groups_names",)),
+    ("ListOffsets", ("topics", "partitions")),
+    ("DeleteRecords", ("topics", "partitions")),
     ("AlterUserScramCredentials", ("upsertions",)),
     ("DescribeUserScramCredentials", ("users",)),
     ("DescribeQuorum", ("topics", "partitions")),
@@ -122,6 +125,43 @@ def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, set
     assert [one.error_code for one in answer.responses] == [0] * 60
     broker.send(api, 1, resources=rows, validate_only=True)
     assert len(written) == 1
+    broker.state.logs.abandon()
+
+
+def test_a_produce_to_many_partitions_gives_turns():
+    """The first append in a partition makes its files: 5,000 partitions held everybody for 2.4 s."""
+    broker, due = DirectBroker(), []
+    broker.state.create_topic("t", 900)
+    types = message("ProduceRequest")
+    rows = [types.PartitionProduceData(index=number, records=batch(1, 100)) for number in range(900)]
+    broker.state.changes.next_turn = due.append
+    topics = [types.TopicProduceData(name="t", partition_data=rows)]
+    answer, turns = broker.send("Produce", 9, acks=1, timeout_ms=1_000, topic_data=topics), 0
+    while due:
+        assert answer.body is None
+        due.pop(0)()
+        turns += 1
+    assert [row.error_code for row in answer.body.responses[0].partition_responses] == [0] * 900
+    assert turns == 18
+    broker.state.logs.abandon()
+
+
+def test_markers_that_a_client_writes_give_turns():
+    """5,000 partitions held everybody for 3 s, where EndTxn gave turns."""
+    broker, due = DirectBroker(), []
+    broker.state.create_topic("t", 220)
+    types = message("WriteTxnMarkersRequest")
+    topics = [types.WritableTxnMarkerTopic(name="t", partition_indexes=list(range(220)))]
+    producer = {"producer_id": 7, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
+    broker.state.changes.next_turn = due.append
+    answer = broker.send("WriteTxnMarkers", 1, markers=[types.WritableTxnMarker(topics=topics, **producer)])
+    turns = 0
+    while due:
+        due.pop(0)()
+        turns += 1
+    assert [row.error_code for row in answer.body.markers[0].topics[0].partitions] == [0] * 220
+    assert turns == 4
+    assert {partition.log.log_end_offset for partition in broker.state.topics["t"].partitions} == {1}
     broker.state.logs.abandon()
 
 

@@ -18,6 +18,7 @@ from kafkaframes.storage.files.headers import BatchHeader, first_header
 ALL_REPLICAS = -1
 _TURN_BYTES = 1 << 20  # of batches, before others have a turn, and of what is in those that are compressed a lot
 _TURN_CONTENT_BYTES = 8 << 20
+_TURN_APPENDS = 50  # the first one in a partition makes its files: half a millisecond, more on a busy disk
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
 
@@ -92,20 +93,23 @@ def check_form(version: int, sent: Produced) -> Outcome | None:
 class Turns:
     """The work of one request: when others are to have a turn, and what its batches may take when they are opened."""
 
-    __slots__ = ("_appended_bytes", "_seen_bytes", "content")
+    __slots__ = ("_appended_bytes", "_appends", "_seen_bytes", "content")
 
     def __init__(self, request_bytes: int) -> None:
         self.content = ContentBudget(request_bytes, opens_apart=True)
-        self._appended_bytes = self._seen_bytes = 0
+        self._appended_bytes = self._seen_bytes = self._appends = 0
 
     def is_due(self, records: Raw) -> bool:
         """Return whether the work since the last turn, with these records that were appended, is enough for one."""
         self._appended_bytes += len(records)
+        self._appends += 1
         is_due = (
-            self._appended_bytes >= _TURN_BYTES or self.content.spent_bytes - self._seen_bytes >= _TURN_CONTENT_BYTES
+            self._appends >= _TURN_APPENDS
+            or self._appended_bytes >= _TURN_BYTES
+            or self.content.spent_bytes - self._seen_bytes >= _TURN_CONTENT_BYTES
         )
         if is_due:
-            self._appended_bytes, self._seen_bytes = 0, self.content.spent_bytes
+            self._appended_bytes, self._appends, self._seen_bytes = 0, 0, self.content.spent_bytes
         return is_due
 
 

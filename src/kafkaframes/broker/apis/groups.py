@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied, may
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     _DeleteGroups: TypeAlias = RequestOf[kafka.DeleteGroupsRequest, kafka.DeleteGroupsResponse]
 
 SHARE = 2
+_STATES_OF_A_ROW = 200
 _FIRST_WITH_LIST = 4
 _FIRST_WITH_SHARE = 6
 _RESOURCES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "CLUSTER"}
@@ -117,8 +119,12 @@ def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     rights=(Right("DELETE", "GROUP", each="each group"),),
 )
 def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
-    return request.response(
-        results=[_deleted(request, broker, name) for name in dict.fromkeys(request.body.groups_names)]
+    states = len(broker.share_groups.states.stored)
+    return broker.changes.rows(
+        dict.fromkeys(request.body.groups_names),
+        partial(_deleted, request, broker),
+        lambda rows: request.response(results=rows),
+        size=lambda _: 1 + states // _STATES_OF_A_ROW,  # a group's are looked for among all
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps, finished
 from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaframes.broker.find import KnownTopic, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
@@ -48,14 +49,17 @@ _FIRST_WITH_EPOCH = 4
     rights=(Right("DESCRIBE", "TOPIC", each="each topic"),),
 )
 def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
-    return when_read(broker, lambda: _answer(request, broker))
+    if broker.store is not None:
+        return when_read(broker, lambda: finished(_looking_up(request, broker)))
+    return broker.changes.beside(_looking_up(request, broker))
 
 
-def _answer(request: _ListOffsets, broker: BrokerState) -> Message:
+def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
     rows: dict[str, dict[int, Any]] = {}  # Kafka answers partition by partition
+    looked_up = 0
     for topic in request.body.topics:
         if not topic.partitions:
             continue
@@ -64,6 +68,10 @@ def _answer(request: _ListOffsets, broker: BrokerState) -> Message:
         for row in topic.partitions:
             is_twice = times[topic.name, row.partition_index] > 1
             of_topic[row.partition_index] = _answer_of(request, broker, known, row, is_twice=is_twice)
+            looked_up += 1
+            if looked_up % ROWS_OF_A_TURN == 0:
+                yield
+                known = find_topic(request, broker, topic.name)  # it may have been deleted meanwhile
     of = request.response.ListOffsetsTopicResponse
     return request.response(topics=[of(name=name, partitions=list(some.values())) for name, some in rows.items()])
 
@@ -222,15 +230,23 @@ def _epoch_row(
     rights=(Right("DELETE", "TOPIC", each="each topic"),),
 )
 def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
+    return broker.changes.run(_deleting(request, broker))
+
+
+def _deleting(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
     by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
-    topics = []
+    topics, deleted = [], 0
     for topic in request.body.topics:  # of a partition that comes twice the last counts
         by_topic.setdefault(topic.name, {}).update({row.partition_index: row for row in topic.partitions})
     for name, partitions in by_topic.items():
         if not partitions:
             continue  # Kafka answers partition by partition
-        known = find_topic(request, broker, name)
-        rows = [_deletion_row(request, broker, known.topic, known.code, row) for row in partitions.values()]
+        known, rows = find_topic(request, broker, name), []
+        for row in partitions.values():
+            rows.append(_deletion_row(request, broker, known.topic, known.code, row))
+            deleted += 1
+            if deleted % ROWS_OF_A_TURN == 0:
+                yield
         topics.append(request.response.DeleteRecordsTopicResult(name=name, partitions=rows))
     broker.logs.checkpoint_start_offsets()
     return request.response(topics=topics)

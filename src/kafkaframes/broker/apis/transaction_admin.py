@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.access import may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, by_topic, error_of, refused
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.patterns import matching
+from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN
 from kafkaframes.coordination.transactions.state import BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 
@@ -111,15 +113,21 @@ def _described(
     refuse=failed,
 )
 def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer:
-    types = request.response
-    results = []
+    return broker.changes.run(_writing(request, broker))
+
+
+def _writing(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
+    types, results, written = request.response, [], 0
     for marker in request.body.markers:
         topics = []
         for topic in marker.topics:
-            codes = [(index, _written(broker, marker, topic.name, index)) for index in topic.partition_indexes]
-            rows = [
-                types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code) for index, code in codes
-            ]
+            rows = []
+            for index in topic.partition_indexes:
+                code = _written(broker, marker, topic.name, index)
+                rows.append(types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+                written += 1
+                if written % MARKERS_OF_A_TURN == 0:
+                    yield
             topics.append(types.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         results.append(types.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     return request.response(markers=results)

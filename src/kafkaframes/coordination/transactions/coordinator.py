@@ -32,7 +32,7 @@ from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, Refused
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _RETRY_MS = 1_000
-_MARKERS_OF_A_TURN = 50
+MARKERS_OF_A_TURN = 50
 CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "transaction.max.timeout.ms": "max_timeout_ms",
@@ -296,7 +296,7 @@ class TransactionCoordinator:
                     producer_epoch=prepared.producer_epoch,
                     coordinator_epoch=self.coordinator_epoch(self._partition(name)),
                 )
-                if number % _MARKERS_OF_A_TURN == 0:
+                if number % MARKERS_OF_A_TURN == 0:
                     yield
                     if self.transactions.get(name) is not prepared:
                         return
