@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
@@ -54,3 +55,22 @@ def test_a_broker_whose_last_words_nobody_reads_ends_with_0():
         process.stderr.close()
         process.terminate()
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds"),
+    [
+        ("verify /back", ["file"]),
+        ("export /backup --to o", ["file"]),
+        ("dump-log /backup", ["file"]),
+        ("table ord", ["file"]),
+        ("topics describe ord", []),
+        ("consume orders -X cli", []),
+        ("grep pat", []),
+        ("exp", ["plain"]),
+    ],
+)
+def test_shells_complete_commands_and_the_names_of_files(words, kinds):
+    *before, incomplete = words.split()
+    completed = ShellComplete(cli, {}, "kafkaframes", "_COMPLETE").get_completions(before, incomplete)
+    assert [item.type for item in completed] == kinds

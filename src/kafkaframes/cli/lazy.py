@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,8 @@ def _spark_options() -> dict[str, str]:
 
 
 EXIT_INTERRUPTED = 130
+_PATH = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # in what help calls a value
+_PATH_TYPE = click.Path(readable=False)  # text of which shells complete the names of files; nothing else
 _COMMAND = "kafkaframes.command"  # of a context: the command that runs
 INTERRUPTED = "kafkaframes: interrupted"
 
@@ -76,6 +79,9 @@ class LazyGroup(click.Group):
         for each in (command, *getattr(command, "commands", {}).values()):
             if quiet_option not in each.params:
                 each.params.append(quiet_option)
+            for parameter in each.params:
+                if parameter.type is click.STRING and _PATH.search(parameter.metavar or str(parameter.name).upper()):
+                    parameter.type = _PATH_TYPE
         return command
 
     def resolve_command(
