@@ -9,7 +9,7 @@ def test_names_are_escaped_as_prometheus_reads_them(asker):
     topic = asker.create()
     (partition,) = topic.partitions
     odd = TopicPartition('a"b\\c\nd', 0)
-    topic.partitions[0] = Partition(odd, partition.log, 1)
+    topic.partitions[0] = Partition(odd, partition.log)
     asker.state.counters['lost "all"'] = 2
     text = prometheus_text(asker.state, 1)
     assert 'kafka_log_log_size{topic="a\\"b\\\\c\\nd",partition="0"} 0\n' in text

@@ -13,6 +13,7 @@ from kafkaframes.broker.failures import shorten_texts
 from kafkaframes.broker.request import ClassOf, Request, RequestOf, Session, class_in_catalog
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.throttling import charged
 from kafkaframes.errors import DecodeError, EncodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header, response_header_class
@@ -107,7 +108,9 @@ class Dispatcher:
 
     def _handled(self, request: Request, call: Handler) -> Answer:
         code = refused(request, self.broker.access)
-        return call(request, self.broker) if code == ErrorCode.NONE else request.api.refuse(request, code)
+        if code != ErrorCode.NONE:
+            return request.api.refuse(request, code)
+        return charged(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
         instead = None

@@ -73,6 +73,7 @@ class RequestOf(Generic[RequestT, ResponseT]):
         answer_tags: such fields for the response's header; a hook may add some.
         class_of: gives the classes of its body and its response.
         journal_entry: what the journal notes of it, if there is one.
+        throttle_ms: for how long its connection is not heard after the answer: it is over a quota.
         is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.
     """
 
@@ -90,6 +91,7 @@ class RequestOf(Generic[RequestT, ResponseT]):
         "position",
         "received_ms",
         "session",
+        "throttle_ms",
         "version",
     )
 
@@ -119,6 +121,7 @@ class RequestOf(Generic[RequestT, ResponseT]):
         self.received_ms = received_ms
         self.class_of = class_of
         self.answer_tags: list[tuple[int, bytes]] = []
+        self.throttle_ms = 0
         self.is_unknown_version = False
         self.journal_entry: Any = None
         self._body = body

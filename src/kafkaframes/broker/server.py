@@ -66,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
         self._later: Later | None = None
         self._is_held = False  # an answer waits for the disk, or a turn is given to others
+        self._is_muted = False  # a quota was exceeded
         self._outbox: Outbox | None = None
         self._is_paused = False
         self.session = Session(
@@ -158,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_frames(self, out: Buffers) -> None:
         done = 0
-        while not (self._later or self._is_held or self._is_choked) and self.transport is not None:
+        while not (self._later or self._is_held or self._is_muted or self._is_choked) and self.transport is not None:
             if done >= _AT_ONCE:
                 self._give_turn()
                 return
@@ -281,7 +282,19 @@ class Connection(asyncio.BufferedProtocol):
         self._send(out)
         self._server.loop.call_soon(self._pump)
 
+    def _mute(self, milliseconds: int) -> None:
+        """Read no request for a time."""
+        self._is_muted = True
+
+        def go_on() -> None:
+            self._is_muted = False
+            self._pump()
+
+        self._server.loop.call_later(milliseconds / 1000, go_on)
+
     def _take(self, request: Request, answer: Answer, out: Buffers) -> None:
+        if request.throttle_ms:
+            self._mute(request.throttle_ms)
         if answer is None:
             return
         assert isinstance(answer, Message | Encoded)
@@ -320,7 +333,8 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_began = None
             return
         self.frame_began = None if not waiting else self.frame_began or self._server.loop.time()
-        is_full = waiting >= _READ_AHEAD and bool(self._later or self._is_held or self._is_choked)
+        must_wait = self._later or self._is_held or self._is_muted or self._is_choked
+        is_full = waiting >= _READ_AHEAD and bool(must_wait)
         if is_full != self._is_paused:
             self._is_paused = is_full
             (self.transport.pause_reading if is_full else self.transport.resume_reading)()

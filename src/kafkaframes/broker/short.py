@@ -57,6 +57,8 @@ class FastPath:
             return None
         if key not in self._ranges or not session.is_authenticated or "raw" in session.memory:
             return None
+        if self._broker.quotas.limits:
+            return None
         if session.expires_ms is not None and self._broker.clock.now_ms >= session.expires_ms:
             return None
         low, high = self._ranges[key]

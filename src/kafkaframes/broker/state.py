@@ -18,6 +18,7 @@ from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
 from kafkaframes.broker.nodes import Nodes
+from kafkaframes.broker.quotas import Quotas
 from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.mechanisms import Credentials
 from kafkaframes.broker.security.scram import ScramCredential
@@ -95,6 +96,7 @@ class BrokerState:
         advertised: the lowest and highest version of each API that ApiVersions names, by key.
         features: by name: the lowest and highest level, and the one in force (KIP-584).
         groups, transactions, share_groups: the coordinators.
+        quotas: those in force.
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
         counters: what is counted for the metrics, by name.
         store: what is served, if reading it may take long; None for disks of this machine.
@@ -123,6 +125,7 @@ class BrokerState:
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, tuple[int, int, int]] = field(default_factory=lambda: dict(FEATURES))
+    quotas: Quotas = field(default_factory=Quotas)
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     store: StoreReads | None = None

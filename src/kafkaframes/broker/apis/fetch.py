@@ -72,6 +72,7 @@ class Fetch:
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_WITH_LIMIT
         most = min(body.max_bytes if has_limit else _NO_LIMIT, broker.settings.number("fetch.max.bytes"))
+        most = int(min(most, broker.quotas.most_bytes(request)))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
         self._may_follow = replica < 0 and version >= _FIRST_WITH_RACK and broker.nodes.has_racks

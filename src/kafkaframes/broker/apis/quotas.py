@@ -40,7 +40,6 @@ def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
     name="DescribeClientQuotas",
     tier="T3",
     behaviour="The quotas that were set.",
-    gaps=("quotas are stored and described, not enforced",),
     rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
     refuse=_refuse_description,
 )
@@ -102,8 +101,11 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
 @Api(
     name="AlterClientQuotas",
     tier="T3",
-    behaviour="Sets and removes quotas; they are stored.",
-    gaps=("quotas throttle nobody",),
+    behaviour="Sets and removes quotas: who exceeds one is not heard for the throttle time of the answer.",
+    gaps=(
+        "request_percentage counts the time of the handler, in one thread",
+        "connection_creation_rate is stored, not enforced",
+    ),
     rights=(Right("ALTER_CONFIGS", "CLUSTER"),),
     refuse=_refuse_changes,
 )
@@ -124,6 +126,7 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
         if not request.body.validate_only:
             if changed:
                 broker.metadata.entities["quotas"] = list(changed[0].values())
+                broker.quotas.take_over(broker.metadata.entities["quotas"])
             broker.save()
         return request.response(entries=list(results.values()))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     _CreateTopics: TypeAlias = RequestOf[kafka.CreateTopicsRequest, kafka.CreateTopicsResponse]
     _CreatePartitions: TypeAlias = RequestOf[kafka.CreatePartitionsRequest, kafka.CreatePartitionsResponse]
     _DeleteTopics: TypeAlias = RequestOf[kafka.DeleteTopicsRequest, kafka.DeleteTopicsResponse]
+    _Changes: TypeAlias = _CreateTopics | _CreatePartitions | _DeleteTopics
 
 _DEFAULT = -1
 _MOST_PARTITIONS = 10_000
@@ -107,6 +108,7 @@ def _create(
     configs = _configs(broker, requested)
     replicas = _assigned(broker, requested) or broker.assignment(requested.name, *_counts(broker, requested))
     if not request.body.validate_only:
+        _count_change(request, broker, len(replicas))
         topic = yield from broker.making_topic(requested.name, replicas, configs)
         row.topic_id = topic.topic_id
         batch.made[requested.name] = topic
@@ -224,7 +226,10 @@ def _growth(request: _CreatePartitions, broker: BrokerState, requested: Any, tim
     code: int = ErrorCode.INVALID_REQUEST
     message: str | None = "named twice"
     if times == 1:
-        code, message = yield from _add(request, broker, requested)
+        try:
+            code, message = yield from _add(request, broker, requested)
+        except RefusedError as refused:
+            code, message = refused.code, refused.reason
     return request.response.CreatePartitionsTopicResult(name=requested.name, error_code=code, error_message=message)
 
 
@@ -241,26 +246,43 @@ def _add(request: _CreatePartitions, broker: BrokerState, requested: Any) -> Ste
             ErrorCode.INVALID_PARTITIONS,
             f"topic {requested.name!r} has {have} partitions, {requested.count} were requested",
         )
-    new = requested.assignments
-    if new is not None and len(new) != requested.count - have:
-        return (
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{len(new)} assignments for {requested.count - have} new partitions",
-        )
-    factor = len(topic.partitions[0].replicas) if have else broker.default_factor
-    replicas = broker.assignment(requested.name, requested.count - have, factor, first=have)
-    if new is not None:
-        replicas = [tuple(assignment.broker_ids) for assignment in new]
-    if any(len(ids) != factor or not broker.nodes.are_replicas(ids) for ids in replicas):
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition has {factor} replicas, on nodes that there are"
+    replicas = _new_replicas(broker, topic, requested.count - have, requested.assignments)
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     if not request.body.validate_only:
+        _count_change(request, broker, len(replicas))
         try:
             yield from broker.adding_partitions(topic, replicas)
         except KafkaframesError as error:
             return code_of(error), str(error)
     return ErrorCode.NONE, None
+
+
+def _new_replicas(broker: BrokerState, topic: Topic, count: int, assigned: Any) -> Replicas:
+    """Return the replicas of further partitions: as many for each as its first partition has."""
+    have = len(topic.partitions)
+    factor = len(topic.partitions[0].replicas) if have else broker.default_factor
+    if assigned is None:
+        return broker.assignment(topic.name, count, factor, first=have)
+    if len(assigned) != count:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(assigned)} assignments for {count} new partitions"
+        )
+    replicas = [tuple(assignment.broker_ids) for assignment in assigned]
+    if any(len(ids) != factor or not broker.nodes.are_replicas(ids) for ids in replicas):
+        reason = f"a partition has {factor} replicas, on nodes that there are"
+        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+    return replicas
+
+
+def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> None:
+    """Count partitions that are made or deleted (KIP-599).
+
+    Raises:
+        RefusedError: the quota of the client is used up.
+    """
+    if not broker.quotas.may_change(request, partitions, broker.waits.now_ms):
+        raise RefusedError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "controller_mutation_rate is exceeded")
 
 
 @Api(
@@ -317,9 +339,15 @@ def _row(
     row.error_code = _code(request, broker, known, is_known=topic is not None, by_id=by_id)
     if topic is not None and not denied(request, broker.access, "TOPIC", known, "DESCRIBE"):
         row.name = known
-    if row.error_code == ErrorCode.NONE and topic is not None:
-        row.topic_id = topic.topic_id
-        chosen[topic.topic_id] = topic
+    if row.error_code != ErrorCode.NONE or topic is None:
+        return row
+    try:
+        _count_change(request, broker, len(topic.partitions))
+    except RefusedError as throttled:
+        row.error_code, row.error_message = throttled.code, throttled.reason
+        return row
+    row.topic_id = topic.topic_id
+    chosen[topic.topic_id] = topic
     return row
 
 

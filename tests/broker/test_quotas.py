@@ -1,0 +1,186 @@
+"""Quotas in force: throttle times as Kafka computes them, connections that are not heard, refusals of KIP-599."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.quotas import Quotas, Rate
+from kafkaframes.broker.request import RequestOf as Request
+from kafkaframes.broker.table import all_apis
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
+from kafkaframes.records.build import build_records
+
+MUTATIONS = "controller_mutation_rate"
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, port, client_id="app"):
+        self._connection = ClientConnection(client_id=client_id)
+        self._socket = socket.create_connection(("127.0.0.1", port), 60)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._socket.close()
+
+    def ask(self, name, version, **fields):
+        self._connection.send_request(message(f"{name}Request")(**fields), version)
+        self._socket.sendall(self._connection.data_to_send())
+        while (frame := self._connection.next_response()) is None:
+            data = self._socket.recv(65536)
+            assert data, "the broker closed the connection"
+            self._connection.receive_data(data)
+        return frame.body
+
+    def limit(self, entity, **values):
+        types = message("AlterClientQuotasRequest")
+        rows = [types.EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
+        ops = [types.OpData(key=key, value=value or 0, remove=value is None) for key, value in values.items()]
+        answer = self.ask("AlterClientQuotas", 1, entries=[types.EntryData(entity=rows, ops=ops)])
+        assert answer.entries[0].error_code == 0
+
+    def produce(self, size, version=9):
+        types = message("ProduceRequest")
+        row = types.PartitionProduceData(index=0, records=build_records({"value": [bytes(size)]}))
+        data = types.TopicProduceData(name="orders", partition_data=[row])
+        answer = self.ask("Produce", version, acks=-1, timeout_ms=1000, topic_data=[data])
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        return answer.throttle_time_ms
+
+    def fetch(self, most=1 << 20):
+        types = message("FetchRequest")
+        row = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=most)
+        topics = [types.FetchTopic(topic="orders", partitions=[row])]
+        return self.ask("Fetch", 12, max_wait_ms=10, min_bytes=1, max_bytes=most, session_epoch=0, topics=topics)
+
+    def create(self, name, partitions=1, version=7):
+        types = message("CreateTopicsRequest")
+        topic = types.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        return self.ask("CreateTopics", version, topics=[topic], timeout_ms=1000)
+
+
+@pytest.fixture(params=[False, True], ids=["without a journal", "with a journal"])
+def broker(request):
+    with Broker(journal=request.param) as running:
+        running.create_topic("orders")
+        yield running
+
+
+def test_a_producer_over_its_quota_is_told_how_long_and_not_heard_meanwhile(broker):
+    with Client(broker.port) as client, Client(broker.port, "other") as other:
+        assert client.produce(10_000) == 0
+        client.limit({"client_id": "app"}, producer_byte_rate=1000)
+        throttle_ms = client.produce(10_000)
+        assert 90 <= throttle_ms <= 200  # some 10,100 bytes in a window of 10 s are 1,010 a second
+        began = time.monotonic()
+        assert client.produce(100) > 0
+        assert time.monotonic() - began >= throttle_ms / 2000
+        assert other.produce(10_000) == 0
+        other.limit({"client_id": "app"}, producer_byte_rate=None)
+        assert client.produce(10_000) == 0
+        assert not broker.call(lambda state: state.quotas.limits)
+
+
+def test_a_fetch_over_its_quota_has_nothing_and_begins_no_session(broker):
+    broker.append("orders", [{"value": bytes(20_000)}])
+    with Client(broker.port) as client:
+        assert client.fetch().session_id
+        client.limit({"client_id": None}, consumer_byte_rate=1000)
+        answer = client.fetch()
+        assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, [])
+        assert answer.throttle_time_ms > 0
+        before = broker.call(lambda state: len(state.fetch_sessions))
+        with Client(broker.port, "another") as admin:  # the first connection is not heard
+            admin.limit({"client_id": None}, consumer_byte_rate=1_000_000)
+    with Client(broker.port) as client:
+        answer = client.fetch()
+        assert (answer.throttle_time_ms, bool(answer.session_id)) == (0, True)
+        assert len(answer.responses[0].partitions[0].records) > 20_000
+        assert broker.call(lambda state: len(state.fetch_sessions)) == before + 1
+
+
+def test_the_narrowest_quota_counts(broker):
+    order = [
+        {"client_id": None},
+        {"client_id": "app"},
+        {"user": None},
+        {"user": None, "client_id": None},
+        {"user": None, "client_id": "app"},
+        {"user": "ANONYMOUS"},
+        {"user": "ANONYMOUS", "client_id": None},
+        {"user": "ANONYMOUS", "client_id": "app"},
+    ]
+    with Client(broker.port, "admin") as admin:
+        admin.limit({"user": "ANONYMOUS", "client_id": "admin"}, producer_byte_rate=1e9)
+        for entity in order:
+            admin.limit(entity, producer_byte_rate=1)
+            with Client(broker.port) as client:
+                assert client.produce(1) > 0, entity
+            admin.limit(entity, producer_byte_rate=1e9)  # the next one, which is narrower, takes its place
+
+
+def test_changes_over_their_quota_are_refused_or_wait(broker):
+    with Client(broker.port) as client:
+        client.limit({"user": None}, **{MUTATIONS: 1})
+        answer = client.create("large", 15)  # more than what is left of 11, which is not below 0
+        assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
+        answer = client.create("refused")
+        assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert 3000 <= answer.throttle_time_ms <= 4000
+        assert sorted(broker.topics) == ["large", "orders"]
+        with Client(broker.port) as later:  # the first connection is not heard
+            answer = later.create("old", version=5)
+            assert answer.topics[0].error_code == 0
+            assert 4000 <= answer.throttle_time_ms <= 5000
+        with Client(broker.port) as last:
+            deleting = last.ask("DeleteTopics", 5, topic_names=["old"], timeout_ms=1000)
+            assert deleting.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_client_ids_without_end_take_no_memory_without_end():
+    quotas, asked = Quotas(), Request(all_apis()[0], 9)
+    quotas.take_over([{"entity": {"client-id": None}, "values": {"producer_byte_rate": 10.0}}])
+    for number in range(20_000):
+        asked.client_id = f"client {number}"
+        quotas.charge(asked, "producer_byte_rate", 1, 0)
+    assert len(quotas._rates) == 10_000
+
+
+def test_the_time_of_handlers_is_counted(broker):
+    with Client(broker.port) as client:
+        client.limit({"user": None}, request_percentage=0.0001)
+        first = client.ask("Metadata", 9, topics=None)
+        assert 0 < first.throttle_time_ms <= 1000
+
+
+def test_quotas_are_in_force_after_a_restart(tmp_path):
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("orders")
+        with Client(broker.port) as client:
+            client.limit({"client_id": "app"}, producer_byte_rate=1000)
+    with Broker(data_dir=tmp_path) as broker, Client(broker.port) as client:
+        assert client.produce(20_000) > 0
+
+
+def test_a_rate_is_that_of_kafka():
+    """Throttle times of Kafka 4.3.1 for a producer of 10,000 bytes each 100 ms, whose quota was 20,000 a second.
+
+    They were measured in milliseconds of a clock; the bytes around the records (some 90) are counted, too.
+    """
+    measured = {22: 1446, 23: 1851, 24: 2253, 26: 3064, 28: 3874, 29: 4281, 31: 6093, 34: 7309, 38: 8936}
+    rate, waits = Rate(), {}
+    for number in range(40):
+        rate.add(10_090, number * 100)
+        waits[number] = rate.over_ms(20_000, number * 100)
+    assert {waits[number] for number in range(19)} == {0}
+    for number, milliseconds in measured.items():
+        assert abs(waits[number] - milliseconds) < 150, number
