@@ -6,7 +6,7 @@ faster. The broker is ours, in a process of its own, or any other by ``--servers
 just the same. Maven fetches the connector's jars (once).
 
     python benchmarks/spark_topic.py [--sizes 20,100,1024,10240] [--codecs none,lz4,zstd] [--megabytes 100]
-        [--queries count,length,noop,parquet] [--writes] [--floor] [--backlog MB] [--rounds 3]
+        [--queries count,length,noop,parquet] [--writes] [--decode] [--floor] [--backlog MB] [--rounds 3]
         [--servers HOST:PORT] [--json FILE]
 """
 
@@ -152,6 +152,62 @@ def writes(spark, servers: str, source: str, codec: str):
     return {"kafka": lambda: plain("kafka"), "kafka-topic": lambda: plain("kafka-topic"), "exactly once": exactly}
 
 
+ORDER = "id BIGINT, customer STRING, amount DOUBLE, lines ARRAY<STRUCT<sku: STRING, quantity: BIGINT>>"
+ORDER_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "customer": {"type": "string"},
+        "amount": {"type": "number"},
+        "lines": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"sku": {"type": "string"}, "quantity": {"type": "integer"}},
+            },
+        },
+    },
+}
+SUMS = ("sum(value.amount)", "count(DISTINCT value.customer)", "sum(size(value.lines))")
+
+
+def orders(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
+    """Make a topic of JSON, orders of about 140 bytes; return its name and how many they are."""
+    name, count = f"b-orders-{codec}", megabytes * 1_000_000 // 160
+    text = [
+        f'{{"id": {n}, "customer": "customer-{n % 997}", "amount": {n % 1000}.25, "lines": '
+        f'[{{"sku": "a-{n % 83}", "quantity": {n % 7}}}, {{"sku": "b-{n % 19}", "quantity": {n % 5}}}]}}'.encode()
+        for n in range(20_000)
+    ]
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+    with Producer(servers, compression_type=codec, batch_size=1 << 17) as producer:
+        for first in range(0, count, len(text)):
+            some = text[: count - first]
+            at = pa.array(np.arange(len(some)) % PARTITIONS, pa.int32())
+            producer.send_arrow(pa.table({"value": pa.array(some, pa.binary()), "partition": at}), topic=name)
+    return name, count
+
+
+def decoding(spark, servers: str, topic: str) -> dict:
+    """Return what sums over JSON: parsed by Spark behind both sources, and by our workers."""
+
+    def parsed(form: str):
+        frame = spark_frame(spark, form, servers, topic)
+        return frame.selectExpr(f"from_json(CAST(value AS STRING), '{ORDER}') AS value").selectExpr(*SUMS).first()
+
+    def by_workers(**more):
+        reader = spark.read.format("kafka-topic").options(subscribe=topic, decode="json", **more)
+        frame = reader.options(**{"kafka.bootstrap.servers": servers, "schema": json.dumps(ORDER_SCHEMA)}).load()
+        return frame.selectExpr(*SUMS).first()
+
+    sides = {form: lambda form=form: parsed(form) for form in FORMS}
+    sides |= {"decode": by_workers, "decode, columns=value": lambda: by_workers(columns="value")}
+    rows = {name: work() for name, work in sides.items()}
+    assert len(set(rows.values())) == 1, rows
+    return sides
+
+
 def floor(spark, servers: str, folder: Path) -> None:
     """Print how long micro-batches of ten rows take, by Spark's own progress, for both sources."""
     for form in FORMS:
@@ -224,6 +280,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--servers")
     parser.add_argument("--writes", action="store_true")
+    parser.add_argument("--decode", action="store_true", help="also JSON: from_json beside decode=json")
     parser.add_argument("--floor", action="store_true", help="also the time of the smallest micro-batches")
     parser.add_argument("--backlog", type=int, help="also the memory of workers that read so many megabytes")
     parser.add_argument("--json", type=Path)
@@ -280,6 +337,12 @@ def measured(spark, servers, tree, folder, given):
                     size, codec, "exactly once beside at least once", count, found, "kafka-topic", "exactly once"
                 )
             delete(servers)
+
+    for codec in given.codecs.split(",") if given.decode else ():
+        topic, count = orders(servers, codec, given.megabytes)
+        found = compare(tree, decoding(spark, servers, topic), given.rounds)
+        for name in list(found)[1:]:
+            yield told("JSON", codec, f"from_json beside {name}", count, found, "kafka", name)
 
 
 def delete(servers: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafkaframes.broker.prometheus import labels, metric
 from kafkaframes.broker.state import BrokerState
 
 # Our counter -> the metric's name and what it says. Names are those of Kafka's JMX beans, as exporters write them.
@@ -19,8 +20,6 @@ _COUNTERS = {
     "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
 }
 _LOST = "lost "
-_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def prometheus_text(state: BrokerState, connections: int) -> str:
@@ -41,33 +40,17 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         "kafka_server_fetchsessioncache_numincrementalfetchsessions": ("fetch sessions", len(state.fetch_sessions)),
     }
     for name, (words, value) in gauges.items():
-        yield from _metric(name, "gauge", words, [("", value)])
+        yield from metric(name, "gauge", words, [("", value)])
     for key, (name, words) in _COUNTERS.items():
-        yield from _metric(name, "counter", words, [("", state.counters[key])])
-    lost = [(_labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)]
-    yield from _metric("kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost)
+        yield from metric(name, "counter", words, [("", state.counters[key])])
+    lost = [(labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)]
+    yield from metric("kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost)
     sizes, ends, starts = [], [], []
     for partition in partitions:
-        label = _labels(topic=partition.topic_partition.topic, partition=str(partition.index))
+        label = labels(topic=partition.topic_partition.topic, partition=str(partition.index))
         sizes.append((label, partition.log.size_bytes))
         ends.append((label, partition.log.log_end_offset))
         starts.append((label, partition.log.log_start_offset))
-    yield from _metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
-    yield from _metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
-    yield from _metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)
-
-
-def _metric(name: str, kind: str, words: str, values: list[tuple[str, int]]) -> Iterator[str]:
-    yield f"# HELP {name} {words}"
-    yield f"# TYPE {name} {kind}"
-    for label, value in values:
-        yield f"{name}{label} {value}"
-
-
-def _labels(**values: str) -> str:
-    """Return labels in Prometheus' text format, which escapes backslashes, quotes and ends of lines.
-
-    >>> _labels(topic='a"b', partition="0")
-    '{topic="a\\\\"b",partition="0"}'
-    """
-    return "{" + ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in values.items()) + "}"
+    yield from metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
+    yield from metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
+    yield from metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)

@@ -55,6 +55,8 @@ def session(
     remote: str | None = None,
     memory: str = "2g",
     config: Mapping[str, str] | None = None,
+    metrics_port: int | None = None,
+    metrics_host: str = _LOOPBACK,
 ) -> SparkSession:
     """Return the running SparkSession, or start one that reads Kafka's bytes out of the box.
 
@@ -65,11 +67,28 @@ def session(
         remote: a Spark Connect address (``sc://host:15002``); no Java is needed here then.
         memory: heap of a local session's JVM; values of records only stream through it.
         config: Spark settings, stronger than every default of ours.
+        metrics_port: serve how far behind the session's streams of topics are, as Prometheus text (``/metrics``).
+        metrics_host: the address of metrics; this machine only by default.
 
     Raises:
         MissingExtraError: PySpark or a fit Java is absent; the message says what to install.
-        OptionError: ``master`` is not a URL of one, or no server answers there.
+        OptionError: ``master`` is not a URL of one, or no server answers there; nobody can listen for metrics.
     """
+    spark = _session(app_name, master, remote, memory, config)
+    _serve_metrics(spark, metrics_host, metrics_port)
+    return spark
+
+
+def _serve_metrics(spark: SparkSession, host: str, port: int | None) -> None:
+    if port is not None:
+        from kafkaframes.spark.topic_metrics import serve_metrics
+
+        serve_metrics(spark, host, port)
+
+
+def _session(
+    app_name: str, master: str, remote: str | None, memory: str, config: Mapping[str, str] | None
+) -> SparkSession:
     from kafkaframes.spark import _compat, java
 
     version = _compat.require_pyspark("kafkaframes.spark.session()")
@@ -93,14 +112,20 @@ def session(
     return made
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_host: str = _LOOPBACK) -> None:
     """Register our data sources with ``spark``: for sessions in which they were not found by themselves.
 
     Spark finds them without this call, by importing every installed top-level module named ``pyspark_*``; but one
     such module of anyone's that fails to import makes it skip them all.
 
+    Args:
+        spark: the session.
+        metrics_port: as for ``session()``.
+        metrics_host: as for ``session()``.
+
     Raises:
         MissingExtraError: PySpark is absent.
+        OptionError: nobody can listen for metrics.
     """
     from kafkaframes.spark import _compat
 
@@ -110,6 +135,7 @@ def register(spark: SparkSession) -> None:
     for source in SOURCES:
         _compat.register_source(spark, source)
     _ship_if_far(spark)
+    _serve_metrics(spark, metrics_host, metrics_port)
 
 
 def _ship_if_far(spark: SparkSession) -> None:

@@ -1,0 +1,77 @@
+"""Lag of a session's streams as Prometheus gauges."""
+
+import re
+import socket
+import urllib.request
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+import kafkaframes
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer
+from kafkaframes.errors import OptionError
+
+pytestmark = pytest.mark.spark
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def gauges(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = answer.read().decode()
+    found = re.findall(r"^(\w+)\{(.*)\} (\S+)$", text, re.MULTILINE)
+    return {(name, *re.findall(r'="([^"]*)"', label)): float(value) for name, label, value in found}
+
+
+def test_lag_is_served_while_a_query_runs_and_goes_when_it_ends(spark, tmp_path):
+    port = free_port()
+    assert kafkaframes.spark.session(metrics_port=port) is spark
+    kafkaframes.spark.register(spark, metrics_port=port)  # asked for again: it is there already
+    with Broker() as broker, Producer(broker.bootstrap_servers) as producer:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="t", num_partitions=2)])
+        partitions = pa.array([0] * 60 + [1] * 40, pa.int32())
+        producer.send_arrow(pa.table({"value": [b"v"] * 100, "partition": partitions}), topic="t")
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t", "startingOffsets": "earliest"}
+        stream = spark.readStream.format("kafka-topic").options(**options, maxOffsetsPerTrigger=50).load()
+        writer = stream.writeStream.format("noop").queryName("copied").option("checkpointLocation", str(tmp_path))
+        query = writer.trigger(processingTime="100 days").start()
+        found = {}
+        while ("kafkaframes_spark_batch_id", "copied") not in found:
+            found = gauges(port)
+        assert found["kafkaframes_spark_lag_offsets", "copied", "t", "0"] == 30
+        assert found["kafkaframes_spark_next_offset", "copied", "t", "1"] == 20
+        assert found["kafkaframes_spark_latest_offset", "copied", "t", "1"] == 40
+        assert found["kafkaframes_spark_batch_rows", "copied"] == 50
+        assert found["kafkaframes_spark_batch_end_seconds", "copied"] > 1_700_000_000
+        query.stop()
+        while found:
+            found = gauges(port)
+
+
+def test_an_address_at_which_nobody_can_listen_is_refused(spark):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError, match=rf"metrics cannot be served on 127\.0\.0\.1:{port}"):
+            kafkaframes.spark.register(spark, metrics_port=port)
+
+
+def test_a_new_application_of_spark_is_listened_to_and_its_predecessor_forgotten():
+    from kafkaframes.spark.topic_metrics import TopicMetrics
+
+    metrics = TopicMetrics("127.0.0.1", 0)
+    added = []
+    for application in ("one", "one", "two"):
+        streams = SimpleNamespace(addListener=added.append)
+        metrics.listen(SimpleNamespace(conf={"spark.app.id": application}, streams=streams))
+    metrics._server.close()
+    assert added == [metrics, metrics]
