@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.scan.values.columns import Row, column_name
+from kafkaframes.scan.values.columns import Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
 WHOLE: Final = "value"
@@ -81,7 +81,7 @@ class AvroDecoder:
         top = self._resolved(self._reader)
         self._is_record = isinstance(top, dict) and top["type"] in ("record", "error")
         if self._is_record:
-            self._names = {one["name"]: column_name(one["name"]) for one in top["fields"]}
+            self._names = column_names(one["name"] for one in top["fields"])
             kinds = {one["name"]: self._type(one["type"], one["name"], (top["name"],)) for one in top["fields"]}
         else:
             self._names, kinds = {WHOLE: WHOLE}, {WHOLE: self._type(self._reader, "$", ())}

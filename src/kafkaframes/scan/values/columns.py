@@ -6,12 +6,13 @@ cannot take raises ``BadValueError`` with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.registry import BadValueError
 
 REASON: Final = "reason"
@@ -47,6 +48,20 @@ def column_name(name: str) -> str:
     ('carrier', 'value_offset')
     """
     return f"value_{name}" if name in TAKEN else name
+
+
+def column_names(names: Iterable[str], *taken: str) -> dict[str, str]:
+    """Return what the columns of a value's fields are called, by the fields' names.
+
+    Raises:
+        OptionError: two would have one name, or one of those that are ``taken``.
+    """
+    columns = {name: column_name(name) for name in names}
+    fields: dict[str, str] = {column: f"the column {column}" for column in taken}
+    for name, column in columns.items():
+        if (other := fields.setdefault(column, name)) is not name:
+            raise OptionError(f"the fields {other} and {name} of values would both be the column {column}")
+    return columns
 
 
 def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool) -> tuple[pa.RecordBatch, Any]:

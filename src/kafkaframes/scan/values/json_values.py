@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.values.columns import Row, column_name
+from kafkaframes.scan.values.columns import Row, column_names
 from kafkaframes.scan.values.json_columns import parsed_columns
 from kafkaframes.scan.values.registry import BadValueError
 
@@ -47,9 +47,7 @@ class JsonDecoder:
             self._readers = {name: _planned(one, 1) for name, one in schema["properties"].items()}
         else:
             self._readers = {WHOLE: _planned(schema, 1)}
-        self._names = {name: column_name(name) if self._is_object else name for name in self._readers}
-        if len({*self._names.values(), OTHER}) <= len(self._names):
-            raise OptionError(f"JSON Schema: two fields are called {sorted(self._names.values())}, or one {OTHER}")
+        self._names = column_names(self._readers, OTHER)
         found = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}

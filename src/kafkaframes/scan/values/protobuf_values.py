@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.scan.values.columns import Row, column_name
+from kafkaframes.scan.values.columns import Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -118,7 +118,8 @@ class ProtobufDecoder:
         self._class = message_factory.GetMessageClass(descriptor)
         self._unframed = unframed
         self.message = name
-        columns = [(column_name(one.name), *_planned(one, one.name, (name,))) for one in descriptor.fields]
+        names = column_names(one.name for one in descriptor.fields)
+        columns = [(names[one.name], *_planned(one, one.name, (name,))) for one in descriptor.fields]
         self._takes = [(name, take) for name, _, take in columns]
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind, _ in columns)
 

@@ -1,0 +1,333 @@
+"""Values of any schema: what a library of the format wrote is what the columns hold; damage is a row or a reason.
+
+Schemas are made, and values with them: each kind is a schema, how values are written, and what a column gives of them.
+"""
+
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import count
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.values.avro_values import AvroDecoder
+from kafkaframes.scan.values.columns import TAKEN, column_name, decoded_struct
+from kafkaframes.scan.values.json_values import OTHER, JsonDecoder
+from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
+
+fastavro = pytest.importorskip("fastavro")
+descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+
+NAMES = st.sampled_from(["a", "b", "value", "value_key", "value_offset", *sorted(TAKEN)])
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
+FLOAT32 = st.floats(width=32, allow_nan=False)
+DOUBLES = st.floats(allow_nan=False)
+
+
+def unlike(names):
+    """Names of fields whose columns have different names."""
+    return st.lists(names, min_size=1, max_size=4, unique_by=column_name)
+
+
+def same(value):
+    return value
+
+
+def whole_milliseconds(moment):
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def aware(moment):
+    return moment.replace(tzinfo=UTC)
+
+
+def decoded(decoder, values):
+    """Return the rows, by names of columns, and the reasons."""
+    struct, reasons = decoded_struct(pa.array(values, pa.binary()), decoder)
+    struct.validate(full=True)
+    assert struct.null_count == sum(value is None for value in values) + len(reasons)
+    return struct.to_pylist(), reasons
+
+
+def damaged(data: bytes, cut: int, flips: list[tuple[int, int]]) -> bytes:
+    made = bytearray(data)
+    for place, mask in flips:
+        if made:
+            made[place % len(made)] ^= mask
+    return bytes(made[: len(made) - cut % (len(made) + 1)])
+
+
+DAMAGE = st.tuples(st.integers(0, 9), st.lists(st.tuples(st.integers(0, 999), st.integers(1, 255)), max_size=3))
+
+
+# ------------------------------------------------------------------------------------------------------------- Avro
+
+AVRO_SCALARS = [
+    ("boolean", st.booleans(), same),
+    ("int", INT32, same),
+    ("long", INT64, same),
+    ("float", FLOAT32, same),
+    ("double", DOUBLES, same),
+    ("bytes", st.binary(max_size=4), same),
+    ("string", TEXT, same),
+    ({"type": "int", "logicalType": "date"}, st.dates(), same),
+    ({"type": "long", "logicalType": "timestamp-millis"}, MOMENTS.map(whole_milliseconds).map(aware), same),
+    ({"type": "long", "logicalType": "timestamp-micros"}, MOMENTS.map(aware), same),
+    ({"type": "long", "logicalType": "local-timestamp-millis"}, MOMENTS.map(whole_milliseconds), same),
+    ({"type": "long", "logicalType": "local-timestamp-micros"}, MOMENTS, same),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        st.integers(-(10**9) + 1, 10**9 - 1).map(lambda digits: Decimal(digits).scaleb(-2)),
+        same,
+    ),
+    ({"type": "int", "logicalType": "time-millis"}, INT32, same),
+    ({"type": "long", "logicalType": "no such"}, INT64, same),
+]
+
+
+@st.composite
+def avro_kinds(draw, depth=2):
+    """Draw a schema, what writes its values, and what a column gives of them."""
+    numbers = count()
+
+    def named(kind: str, **more):
+        return {"type": kind, "name": f"N{next(numbers)}", **more}
+
+    def kind(depth: int):
+        choice = draw(st.integers(0, 6 if depth else 2))
+        if choice == 1:
+            return named("enum", symbols=["X", "Y"]), st.sampled_from("XY"), same
+        if choice == 2:
+            return named("fixed", size=3), st.binary(min_size=3, max_size=3), same
+        if choice == 3:
+            schema, values, given = kind(depth - 1)
+            return {"type": "array", "items": schema}, st.lists(values, max_size=3), lambda some: [*map(given, some)]
+        if choice == 4:
+            schema, values, given = kind(depth - 1)
+            return (
+                {"type": "map", "values": schema},
+                st.dictionaries(TEXT, values, max_size=2),
+                lambda some: [(key, given(value)) for key, value in some.items()],
+            )
+        if choice == 5:
+            schema, values, given = kind(0)
+            return (
+                draw(st.permutations(["null", schema])),
+                st.none() | values,
+                lambda one: None if one is None else given(one),
+            )
+        if choice == 6:
+            return record(depth - 1, st.sampled_from("pqr"))
+        return draw(st.sampled_from(AVRO_SCALARS))
+
+    def record(depth: int, names):
+        fields = {name: kind(depth) for name in draw(unlike(names))}
+        schema = named("record", fields=[{"name": name, "type": one[0]} for name, one in fields.items()])
+        values = st.fixed_dictionaries({name: one[1] for name, one in fields.items()})
+        return schema, values, lambda row: {name: fields[name][2](one) for name, one in row.items()}
+
+    return record(depth, NAMES)
+
+
+def avro_bytes(schema, value) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(plain_times(schema)), value)
+    return buffer.getvalue()
+
+
+def plain_times(schema):
+    """Return a schema without the times of a day: fastavro writes these of values that tables do not have."""
+    if isinstance(schema, dict):
+        return {name: plain_times(one) for name, one in schema.items() if one not in ("time-millis", "no such")}
+    return [plain_times(one) for one in schema] if isinstance(schema, list) else schema
+
+
+@given(kind=avro_kinds(), data=st.data(), damage=DAMAGE)
+def test_avro(kind, data, damage):
+    schema, values, given = kind
+    decoder = AvroDecoder(schema, lambda value: (None, value))
+    rows = data.draw(st.lists(values, max_size=3))
+    written = [avro_bytes(schema, row) for row in rows]
+    expected = [{column_name(name): one for name, one in given(row).items()} for row in rows]
+    assert decoded(decoder, [*written, None]) == ([*expected, None], {})
+    for one in written:  # neighbours of a damaged value are what they were
+        result, _ = decoded(decoder, [one, damaged(one, *damage), one])
+        assert result[0] == result[2] is not None
+
+
+@given(kind=avro_kinds(depth=1), data=st.data())
+def test_avro_that_another_schema_wrote(kind, data):
+    """Fields that the table does not have are left out, those that the writer did not have are their defaults."""
+    schema, values, given = kind
+    kept = data.draw(st.lists(st.sampled_from(schema["fields"]), unique_by=lambda field: field["name"]))
+    late = {"name": "late", "type": ["null", "int"], "default": None}
+    reader = {**schema, "fields": [*kept, late]}
+    decoder = AvroDecoder(reader, lambda value: (schema, value))
+    row = data.draw(values)
+    expected = {column_name(field["name"]): given(row)[field["name"]] for field in kept}
+    assert decoded(decoder, [avro_bytes(schema, row)]) == ([{**expected, "late": None}], {})
+
+
+# ------------------------------------------------------------------------------------------------------------- JSON
+
+JSON_SCALARS = [
+    ({"type": "boolean"}, st.booleans(), same),
+    ({"type": "integer"}, INT64, same),
+    ({"type": ["integer", "null"]}, INT64 | st.none(), same),
+    ({"type": "number"}, st.floats(allow_nan=False, allow_infinity=False), same),
+    ({"type": "string"}, TEXT, same),
+    ({}, st.integers(), str),
+]
+
+
+@st.composite
+def json_kinds(draw, depth=2):
+    """Draw a JSON Schema of an object, its values, and what columns give of them."""
+
+    def kind(depth: int):
+        choice = draw(st.integers(0, 2 if depth else 0))
+        if choice == 1:
+            schema, values, given = kind(depth - 1)
+            some = st.none() | st.lists(values, max_size=3)
+            return {"type": "array", "items": schema}, some, lambda one: one and [*map(given, one)]
+        return record(depth - 1, st.sampled_from("pqr")) if choice == 2 else draw(st.sampled_from(JSON_SCALARS))
+
+    def record(depth: int, names):
+        fields = {name: kind(depth) for name in draw(unlike(names))}
+        schema = {"type": "object", "properties": {name: one[0] for name, one in fields.items()}}
+        values = st.fixed_dictionaries({}, optional={name: one[1] for name, one in fields.items()})
+
+        def given(row):
+            return {name: one[2](row[name]) if name in row else None for name, one in fields.items()}
+
+        return schema, values, given
+
+    return record(depth, NAMES)
+
+
+@given(kind=json_kinds(), data=st.data(), damage=DAMAGE)
+def test_json(kind, data, damage):
+    schema, values, given = kind
+    decoder = JsonDecoder(schema)
+    rows = data.draw(st.lists(values, max_size=3))
+    written = [json.dumps(row).encode() for row in rows]
+    expected = [{column_name(name): one for name, one in given(row).items()} | {OTHER: None} for row in rows]
+    assert decoded(decoder, [*written, None]) == ([*expected, None], {})
+    for one in written:
+        result, _ = decoded(decoder, [one, damaged(one, *damage), one])
+        assert result[0] == result[2] is not None
+
+
+# --------------------------------------------------------------------------------------------------------- Protobuf
+
+PROTOBUF_SCALARS = [
+    (1, DOUBLES, same), (2, FLOAT32, same), (3, INT64, same), (4, st.integers(0, 2**64 - 1), Decimal),
+    (5, INT32, same), (6, st.integers(0, 2**64 - 1), Decimal), (7, st.integers(0, 2**32 - 1), same),
+    (8, st.booleans(), same), (9, TEXT, same), (12, st.binary(max_size=4), same), (13, st.integers(0, 2**32 - 1), same),
+    (15, INT32, same), (16, INT64, same), (17, INT32, same), (18, INT64, same),
+]  # fmt: skip
+ZERO = {1: 0.0, 2: 0.0, 8: False, 9: "", 12: b""}
+ONE, MANY = 1, 3
+
+
+@st.composite
+def protobuf_kinds(draw, depth=2):
+    """Draw a file with a message, values as ``MessageClass(**value)`` takes them, and what columns give of them."""
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3", package="p")
+    enum = file.enum_type.add(name="E")
+    enum.value.add(name="ZERO", number=0)
+    enum.value.add(name="NINE", number=9)
+
+    def message(depth: int, names):
+        made = file.message_type.add(name=f"M{len(file.message_type)}")
+        fields = {}
+        for number, name in enumerate(draw(unlike(names)), 1):
+            inner = draw(st.integers(0, 2 if depth else 1))
+            label = draw(st.sampled_from([ONE, MANY]))
+            options, default = {}, 0
+            if inner == 2:
+                nested, values, given = message(depth - 1, st.sampled_from("pqr"))
+                kind, options, default = 11, {"type_name": f".p.{nested}"}, None
+            elif inner == 1:
+                kind, options = 14, {"type_name": ".p.E"}
+                values, default = st.sampled_from([0, 9, 5]), "ZERO"
+                given = {0: "ZERO", 9: "NINE", 5: "5"}.get
+            else:
+                kind, values, given = draw(st.sampled_from(PROTOBUF_SCALARS))
+                default = ZERO.get(kind, 0)
+            if label == MANY:
+                one, values, default = given, st.lists(values, max_size=3), []
+                given = lambda some, one=one: [*map(one, some)]  # noqa: E731
+            elif kind != 11 and draw(st.booleans()):  # optional: whether it is there is known
+                made.oneof_decl.add(name=f"_{name}")
+                options |= {"proto3_optional": True, "oneof_index": len(made.oneof_decl) - 1}
+                default = None
+            made.field.add(name=name, number=number, type=kind, label=label, **options)
+            fields[name] = (values, given, default)
+        values = st.fixed_dictionaries({}, optional={name: one[0] for name, one in fields.items()})
+
+        def given(row):
+            return {name: one[1](row[name]) if name in row else one[2] for name, one in fields.items()}
+
+        return made.name, values, given
+
+    name, values, given = message(depth, NAMES)
+    return file, f"p.{name}", values, given
+
+
+@given(kind=protobuf_kinds(), data=st.data(), damage=DAMAGE)
+def test_protobuf(kind, data, damage):
+    from google.protobuf import descriptor_pool, message_factory
+
+    file, name, values, given = kind
+    serialized = file.SerializeToString()
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(serialized)
+    written_by = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    decoder = ProtobufDecoder([serialized], name, same)
+    rows = data.draw(st.lists(values, max_size=3))
+    written = [written_by(**row).SerializeToString() for row in rows]
+    expected = [{column_name(name): one for name, one in given(row).items()} for row in rows]
+    assert decoded(decoder, [*written, None]) == ([*expected, None], {})
+    for one in written:
+        result, _ = decoded(decoder, [one, damaged(one, *damage), one])
+        assert result[0] == result[2] is not None
+
+
+@pytest.mark.parametrize("names", [("key", "value_key"), ("value_offset", "offset")])
+def test_fields_whose_columns_would_have_one_name_are_refused(names):
+    """One of them was lost in a table, without a word."""
+    fields = [{"name": name, "type": "int"} for name in names]
+    with pytest.raises(OptionError, match=f"fields {names[0]} and {names[1]} of values would both be the column value"):
+        AvroDecoder({"type": "record", "name": "R", "fields": fields}, lambda value: (None, value))
+    with pytest.raises(OptionError, match="would both be the column value_"):
+        JsonDecoder({"type": "object", "properties": {name: {"type": "integer"} for name in names}})
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3")
+    message = file.message_type.add(name="M")
+    for number, name in enumerate(names, 1):
+        message.field.add(name=name, number=number, type=5, label=ONE)
+    with pytest.raises(OptionError, match="would both be the column value_"):
+        ProtobufDecoder([file.SerializeToString()], "M", same)
+
+
+def test_a_field_of_json_may_not_be_called_as_the_column_of_what_the_schema_does_not_know():
+    with pytest.raises(OptionError, match=f"the column {OTHER} and {OTHER}"):
+        JsonDecoder({"type": "object", "properties": {OTHER: {"type": "string"}}})
+
+
+def test_dates_and_moments_at_the_ends_of_time():
+    """What Python has no datetime for is a reason, or a value that Arrow has: never an exception."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": AVRO_SCALARS[9][0]}]}
+    decoder = AvroDecoder(schema, lambda value: (None, value))
+    plain = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
+    rows, reasons = decoded(decoder, [avro_bytes(plain, {"at": at}) for at in (2**63 - 1, -(2**63), 0)])
+    assert rows[2] == {"at": datetime(1970, 1, 1, tzinfo=UTC)}
+    assert set(reasons) == {0, 1}
+    assert decoded(decoder, [avro_bytes(schema, {"at": datetime.max.replace(tzinfo=UTC)})])[1] == {}
