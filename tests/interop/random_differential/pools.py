@@ -37,7 +37,7 @@ class Draw:
         # A commit would make the group without a name, which all episodes share.
         self.group = self.odd_or(GROUPS, WRONG_GROUPS[:1] if self.api == "OffsetCommit" else WRONG_GROUPS)
         self.transaction = self.odd_or(TRANSACTIONS, ("~nobody", ""))
-        self.topic = ""
+        self.topic, self.names_internal = "", False
 
     def of(self, *values: Any) -> Any:
         """Return one of the values."""
@@ -56,21 +56,34 @@ def choice(*usual: Any, odd: tuple[Any, ...] = ()) -> Maker:
     return lambda draw: draw.odd_or(usual, odd) if odd else draw.of(*usual)
 
 
-# Elsewhere its content, or what a request changes in it, would be an episode's that is not its own.
+INTERNAL = "__consumer_offsets"
 _MAY_NAME_INTERNAL = frozenset(
     {
         *("Produce", "AddPartitionsToTxn", "DeleteRecords", "CreateTopics", "Metadata", "DescribeTopicPartitions"),
         *("DescribeConfigs", "OffsetCommit", "OffsetFetch", "OffsetDelete", "TxnOffsetCommit", "DescribeQuorum"),
         *("ConsumerGroupHeartbeat", "ListPartitionReassignments", "AlterReplicaLogDirs", "DescribeLogDirs"),
+        *("ShareGroupHeartbeat", "ElectLeaders", "AlterPartitionReassignments"),
     }
 )
+# All episodes write it, each broker in its own bytes and at its own offsets: a partition that is not there is named.
+_ASKS_CONTENT = frozenset({"Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DescribeProducers"})
+# All episodes share it: what a request would change is only validated. DeleteTopics and WriteTxnMarkers cannot be.
+_CHANGES = frozenset({"CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"})
 
 
 def topic_name(draw: Draw) -> Any:
     """Draw a topic's name."""
-    internal = ("__consumer_offsets",) if draw.api in _MAY_NAME_INTERNAL else ()
+    internal = (INTERNAL,) if draw.api in _MAY_NAME_INTERNAL | _ASKS_CONTENT | _CHANGES else ()
     draw.topic = draw.odd_or(TOPICS * 3 + LATER_TOPICS, (*WRONG_TOPICS, *internal, "~none"))
+    draw.names_internal |= draw.topic == INTERNAL
     return draw.topic
+
+
+def partition(draw: Draw) -> Any:
+    """Draw a partition of the topic that was drawn last."""
+    if draw.topic == INTERNAL and draw.api in _ASKS_CONTENT:
+        return 99
+    return draw.odd_or((0, 0, 0, 1), (1, 2, 99, -1, INT32))
 
 
 def topic_id(draw: Draw) -> Any:
@@ -133,7 +146,6 @@ def records(draw: Draw) -> Any:
     return symbol("records", made)
 
 
-_PARTITION = choice(0, 0, 0, 1, odd=(1, 2, 99, -1, INT32))
 _OFFSET = choice(0, 0, 1, 2, 3, odd=(-1, -2, 4, 5, 10, 1000, INT64))
 _LEADER_EPOCH = choice(-1, 0, odd=(0, 1, 5, -2, INT32))
 _TIMEOUT = choice(5_000, odd=(5_000, 30_000))
@@ -144,11 +156,11 @@ BY_NAME: dict[str, Maker] = {
     "topicName": topic_name,
     "topicNames": topic_name,
     "topicId": topic_id,
-    "index": _PARTITION,
-    "partition": _PARTITION,
-    "partitionIndex": _PARTITION,
-    "partitionIndexes": _PARTITION,
-    "partitions": _PARTITION,
+    "index": partition,
+    "partition": partition,
+    "partitionIndex": partition,
+    "partitionIndexes": partition,
+    "partitions": partition,
     "groupId": lambda draw: draw.group,
     "groups": lambda draw: draw.odd_or(GROUPS, WRONG_GROUPS),
     "groupIds": lambda draw: draw.odd_or(GROUPS, WRONG_GROUPS),
@@ -210,7 +222,7 @@ BY_NAME: dict[str, Maker] = {
     "brokerIds": choice(1, odd=(2, -1)),
     "replicas": choice(1, odd=(2, -1)),
     "count": choice(2, 3, odd=(0, -1, 1)),
-    "validateOnly": choice(False, False, True),
+    "validateOnly": lambda draw: draw.names_internal or draw.of(False, False, True),
     "resourceType": choice(2, odd=(4, 8, 16, 32, 99, 0, 1)),
     "resourceTypes": choice(2, 16, 32, odd=(4, 8, 99, 0)),
     "resourceName": topic_name,
