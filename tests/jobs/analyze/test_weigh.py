@@ -212,3 +212,21 @@ def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
     laid_out = [new.from_json(one.to_json(version, records="base64"), version + 1) for one in values]
     assert weight.after == sum(len(encode(one, version + 1)) for one in laid_out)
     assert weight.before == sum(len(encode(one, version)) for one in values)
+
+
+def test_the_table_of_kip_636_is_what_the_command_gives():
+    root = DATA.parents[1]
+    lines = (root / "docs" / "kip-636.md").read_text().splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `tests/data/")]
+    assert len(rows) == 6
+    total = [0, 0, 0]
+    for path, *cells in rows:
+        outcome = weigh(Weighing(Task((str(root / path),)), Question("kip-636")))
+        for kind, (count, before, after, share) in (("flexible", cells[:4]), ("raised", cells[4:])):
+            weight = outcome.by(kind=kind).get((), Weight())
+            printed = [int(cell.replace(",", "") or 0) for cell in (count, before, after)]
+            assert [weight.messages, weight.before, weight.after] == printed, (path, kind)
+            assert share == (f"{100 * weight.saved / weight.before:.2f} %" if weight.before else "")
+            if kind == "flexible" and path.startswith("tests/data/captures"):
+                total = [old + new for old, new in zip(total, printed, strict=True)]
+    assert f"{total[0]} responses ({total[1]:,} bytes, then {total[2]:,})" in "\n".join(lines)
