@@ -22,9 +22,6 @@ from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.writer import Conversation, file_header
-from kafkaframes.jobs.analyze.proposals import Question
-from kafkaframes.jobs.analyze.traffic import Task
-from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.records.build import build_records
 
 RESULTS = Path(__file__).parent / "results" / "captures.md"
@@ -112,6 +109,10 @@ def by_dpkt(path: Path) -> int:
 
 def measured(path: Path) -> list[tuple[str, float, str]]:
     """Return (what, MB/s, remark) for one capture."""
+    from kafkaframes.jobs.analyze.proposals import Question
+    from kafkaframes.jobs.analyze.traffic import Task
+    from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+
     name = str(path)
     megabytes = path.stat().st_size / 1e6
     ways: list[tuple[str, Callable[[], int]]] = [

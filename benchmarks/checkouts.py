@@ -4,7 +4,7 @@ Each checkout is measured by processes of its own, in turn, with this script: CP
 all turns, so that other work on the machine counts little. A *trip* is what one call enters of the package's Python
 files: how many files, and how often one is entered again that had been left.
 
-Run:      python benchmarks/checkouts.py [BEFORE [AFTER]] [--rounds 6] [--save]
+Run:      python benchmarks/checkouts.py [BEFORE [AFTER]] [--rounds 6] [--only PART] [--save]
           (paths of checkouts; AFTER is this one by default, and without BEFORE it is measured alone)
 Saves:    benchmarks/results/checkouts.md
 """
@@ -202,6 +202,33 @@ def rewriting(folder: Path) -> Iterator[Row]:
     yield f"`clean_partition` of {RECORDS:,} records", least(clean, turns=4)
 
 
+def weighing(folder: Path) -> Iterator[Row]:
+    """Proposals on small calls: by the bench, or by the analysis for each that checkouts before 5d5d3480 have."""
+    from captures import make
+
+    path = folder / "small.pcapng"
+    make(path, 20 * MEBIBYTE, small=True)
+    for name in ("kip-636", "flexible", "tag-header"):
+        yield f"20 MiB of small calls weighed for {name}", least(partial(weighed, str(path), name), turns=3)
+
+
+def weighed(path: str, name: str) -> object:
+    """Weigh a proposal on one capture."""
+    try:
+        from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+    except ImportError:
+        from kafkaframes.jobs.analyze import flexible_cost, wire_cost
+
+        task = wire_cost.Task((path,))
+        if name == "kip-636":
+            return wire_cost.measure_kip_636(task)
+        return (flexible_cost.measure_flexible if name == "flexible" else flexible_cost.measure_tag_sections)(task)
+    from kafkaframes.jobs.analyze.proposals import Question
+    from kafkaframes.jobs.analyze.traffic import Task
+
+    return weigh(Weighing(Task((path,)), Question(name)))
+
+
 def starting(folder: Path) -> Iterator[Row]:
     """Commands as processes: user and system time of each."""
     directory = log_directory(folder, "started", codec="lz4")
@@ -219,25 +246,25 @@ def starting(folder: Path) -> Iterator[Row]:
         yield f"`kafkaframes {arguments.split()[0]}`, the process", found * 1e6
 
 
-PARTS = (reading, appending, broker, rewriting, starting, trips)
+PARTS = (reading, appending, broker, rewriting, weighing, starting, trips)
 
 
-def measure() -> dict[str, float]:
+def measure(only: list[str]) -> dict[str, float]:
     """Measure the checkout that this process imports."""
     found: dict[str, float] = {}
-    for part in PARTS:
+    for part in [part for part in PARTS if not only or part.__name__ in only]:
         with tempfile.TemporaryDirectory() as folder:
             found.update(part(Path(folder)))
     return found
 
 
-def measured_in_turn(checkouts: list[Path], rounds: int) -> list[dict[str, float]]:
+def measured_in_turn(checkouts: list[Path], rounds: int, only: list[str]) -> list[dict[str, float]]:
     """Return the least of each figure for each checkout."""
     best: list[dict[str, float]] = [{} for _ in checkouts]
     for _ in range(rounds):
         for place, checkout in enumerate(checkouts):
             environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
-            command = [sys.executable, str(HERE.resolve()), "--measure"]
+            command = [sys.executable, str(HERE.resolve()), "--measure", *(f"--only={name}" for name in only)]
             out = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
             for name, figure in json.loads(out.splitlines()[-1]).items():
                 best[place][name] = min(best[place].get(name, figure), figure)
@@ -273,14 +300,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--only", action="append", default=[], choices=[part.__name__ for part in PARTS])
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
-        print(json.dumps(measure()))
+        print(json.dumps(measure(given.only)))
         return
     checkouts = [*given.checkouts, HERE.resolve().parents[1]][:2]
-    measured = measured_in_turn(checkouts, given.rounds)
+    measured = measured_in_turn(checkouts, given.rounds, given.only)
     before, after = measured[0], measured[-1]
     names = [commit_of(checkout) for checkout in (checkouts[0], checkouts[-1])]
     lines = [
