@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.analyze.weighing import columns
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.jobs.analyze.sizes import default_size, fitted, sizes
+from kafkaframes.jobs.analyze.sizes import default_size, fitted, saved_by, sizes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 
@@ -19,7 +19,10 @@ FLEXIBLE = [name for name in catalog.names() if not catalog.load(name).flexible_
 
 def measured(name, version, header, *values):
     counts = Counter()
-    found = sizes(message(name).codec(version).plan, columns(name, version, *values), header, counts)
+    plan, array = message(name).codec(version).plan, columns(name, version, *values)
+    found = sizes(plan, array)
+    if header != "adopted":
+        found = found - saved_by(header, plan, array, counts)
     return found.tolist(), counts
 
 

@@ -17,8 +17,16 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST
 from kafkaframes.jobs.analyze.proposals import Form
-from kafkaframes.jobs.analyze.sizes import ADOPTED, ALL_TAGGED, ESCAPE, INTERLEAVED, alone_sizes, elements
-from kafkaframes.jobs.analyze.sizes import sizes as sizes_of
+from kafkaframes.jobs.analyze.sizes import (
+    ADOPTED,
+    ALL_TAGGED,
+    ESCAPE,
+    INTERLEAVED,
+    alone_sizes,
+    elements,
+    saved_by,
+    sizes,
+)
 from kafkaframes.jobs.analyze.traffic import Messages
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import plan_frame
@@ -181,5 +189,6 @@ def message_size(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) 
     plan = plan_message(spec, version)
     examples = [Example(text_bytes, tagged, error=True).message(spec, version) for tagged in (False, True)]
     array = decode_columns(plan, [one.encode(version) for one in examples])
-    results = {scheme: sizes_of(plan, array, scheme).tolist() for scheme in SCHEMES}
+    adopted = sizes(plan, array)
+    results = {scheme: (adopted - saved_by(scheme, plan, array)).tolist() for scheme in SCHEMES}
     return MessageSize(spec.name, version, *({scheme: each[row] for scheme, each in results.items()} for row in (0, 1)))

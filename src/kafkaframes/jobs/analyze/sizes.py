@@ -48,24 +48,30 @@ HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
 }
 
 
-def sizes(plan: MessagePlan, array: pa.StructArray, header: str = ADOPTED, counts: Counter[str] | None = None) -> Ints:
+def sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
     """Return how many bytes each message takes.
 
     Args:
         plan: of the messages.
         array: a row each, as ``decode_columns`` gives them.
-        header: of tagged fields, a name of ``HEADER_SIZES``, or ``escape`` or ``all tagged``.
-        counts: takes the tag sections, the empty ones and the fields in them, where ``header`` is not the adopted one.
 
     Raises:
         EncodeError: a message cannot be written under this plan; ``rows`` says which.
     """
     encoded = encode_columns(plan, array)
     ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, encoded.offset * 4).astype(np.int64)
-    taken = ends[1:] - ends[:-1]
-    if header == ADOPTED:
-        return taken
-    return taken - _Sections(header, Counter() if counts is None else counts).saved(array, plan.root)
+    return ends[1:] - ends[:-1]
+
+
+def saved_by(scheme: str, plan: MessagePlan, array: pa.StructArray, counts: Counter[str] | None = None) -> Ints:
+    """Return how many bytes another scheme than the adopted one saves in each message.
+
+    Args:
+        scheme: how tagged fields are written: a name of ``HEADER_SIZES``, or ``escape`` or ``all tagged``.
+        plan, array: the messages, as for :func:`sizes`.
+        counts: takes the tag sections, the empty ones and the fields in them.
+    """
+    return _Sections(scheme, Counter() if counts is None else counts).saved(array, plan.root)
 
 
 class _Sections:
@@ -153,6 +159,8 @@ def elements(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
     if field.array:
         counts = child.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         return child.flatten(), np.repeat(np.arange(len(child)), counts)
+    if not child.null_count:
+        return child, np.arange(len(child))
     owners = np.flatnonzero(child.is_valid().to_numpy(zero_copy_only=False))
     return child.take(pa.array(owners)), owners
 

@@ -97,8 +97,9 @@ class Messages:
 
     def by_label(self) -> Iterator[Messages]:
         """Yield the messages of each label."""
-        for label in np.unique(self.labels).tolist():
-            yield self.chosen(np.flatnonzero(self.labels == label))
+        labels = np.unique(self.labels).tolist()
+        for label in labels:
+            yield self if len(labels) == 1 else self.chosen(np.flatnonzero(self.labels == label))
 
 
 def captured_calls(task: Task, apis: Apis = CATALOG) -> Iterator[Calls]:

@@ -19,7 +19,16 @@ import pyarrow.compute as pc
 from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Group, Outcome, Weight
 from kafkaframes.jobs.analyze.proposals import RAISED, Form, Layout, Question
-from kafkaframes.jobs.analyze.sizes import ADOPTED, MakeColumn, all_fields, count_moved, fitted, mandatory_fields, sizes
+from kafkaframes.jobs.analyze.sizes import (
+    ADOPTED,
+    MakeColumn,
+    all_fields,
+    count_moved,
+    fitted,
+    mandatory_fields,
+    saved_by,
+    sizes,
+)
 from kafkaframes.jobs.analyze.traffic import Messages, Task, messages_of
 from kafkaframes.jobs.analyze.values import columns_for
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
@@ -56,6 +65,7 @@ class Bench:
         self.outcome = Outcome()
         self._layouts: dict[tuple[int, int, str], list[Layout]] = {}
         self._plans: dict[tuple[int, int, int], tuple[Form, MessagePlan]] = {}
+        self._sized: tuple[MessagePlan, pa.StructArray, Ints] | None = None
 
     def weigh(self, messages: Messages) -> None:
         """Weigh messages of one API, version and direction."""
@@ -66,9 +76,16 @@ class Bench:
         layouts = self.layouts(messages.api_key, messages.api_version, messages.direction)
         if not layouts:
             self.note(messages, NOT_RAISED, Counter((label, _REMOVED) for label in messages.labels.tolist()))
-        for number, layout in enumerate(layouts):
-            for part in messages.by_label() if layout.tag_header != ADOPTED else [messages]:
+        counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
+        for part in messages.by_label() if counts_sections else [messages]:
+            for number, layout in enumerate(layouts):
                 _LaidOut(self, part, layout, is_first=number == 0).run()
+
+    def sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
+        """Return the sizes of messages; those of one array are made once for the layouts that begin with them."""
+        if self._sized is None or self._sized[0] is not plan or self._sized[1] is not array:
+            self._sized = plan, array, sizes(plan, array)
+        return self._sized[2]
 
     def layouts(self, key: int, version: int, direction: str) -> list[Layout]:
         """Return what messages are to be laid out as."""
@@ -136,22 +153,23 @@ class _LaidOut:
     def _weigh(self) -> None:
         sent, before_plan, after_plan = self.plans
         array, counts = self.array, Counter[str]()
-        sent_sizes = sizes(sent, array)
-        before = sent_sizes if before_plan is sent else sizes(before_plan, array)
-        after = before
+        before = after = self.bench.sizes(before_plan, array)
+        sent_sizes = None
+        if self.is_first and self.messages.wire_sizes is not None:
+            sent_sizes = before if before_plan is sent else sizes(sent, array)
         if after_plan is not before_plan:
             has_header = self.bench.proposal.has_headers
             made = columns_for(self.bench.question.values, self.layout.after, has_header=has_header)
             array = _fit(array, before_plan, after_plan, made)
             after = sizes(after_plan, array)
         elif self.layout.tag_header != ADOPTED:
-            after = sizes(after_plan, array, self.layout.tag_header, counts)
+            after = before - saved_by(self.layout.tag_header, after_plan, array, counts)
         sums = [
             size + self.messages.record_bytes(compact=plan.flexible)
             for plan, size in ((before_plan, before), (after_plan, after))
         ]
         self._add(sums[0], sums[1], counts)
-        if self.is_first and self.messages.wire_sizes is not None:
+        if sent_sizes is not None:
             self._check(sent_sizes)
         if after_plan is not before_plan and _moves_only(before_plan.root, after_plan.root):
             if before_plan is not sent:  # fields that it lacks are at their defaults
