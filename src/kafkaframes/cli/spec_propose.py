@@ -137,12 +137,10 @@ def _print_changes(question: Question, *, is_whole: bool) -> None:
 
 
 def _print_json(outcome: Outcome, rows: Sequence[Scaled], question: Question) -> None:
-    from kafkaframes.jobs.analyze.outcome import row_of
+    from kafkaframes.jobs.report.proposal_page import json_rows
 
-    for group, weight in sorted(outcome.weights.items(), key=lambda item: str(item[0])):
-        say(json.dumps({"api": question.api_name(group.api_key), **group._asdict(), **row_of(weight)}))
-    for row in rows:
-        say(json.dumps({"api": question.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"}))
+    for row in json_rows(question, outcome, rows):
+        say(json.dumps(row))
 
 
 def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The page on traffic in a real browser: nothing sticks out at 390 or 1200 px, light and dark, and its script runs."""
+"""Pages in a real browser: nothing sticks out at 390 or 1200 px, light and dark, and their script runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkaframes.jobs.analyze.proposals import Question
+from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.jobs.report.proposal_page import proposal_page
 from kafkaframes.jobs.report.traffic import make_traffic_report
 from kafkaframes.jobs.report.traffic_page import traffic_page
 
@@ -37,6 +41,8 @@ addEventListener("load", () => {
       page.getElementById("theme").click();
       seen[width] = {problems: frame.contentWindow.problems, overflow: root.scrollWidth - root.clientWidth,
         cards: page.querySelectorAll("section").length, rows: page.querySelectorAll("tbody tr").length,
+        clipped: [...page.querySelectorAll("td")].filter(cell => cell.getBoundingClientRect().right
+          > cell.closest("section").getBoundingClientRect().right).length,
         before, after: background()};
       frame.remove(); done();
     };
@@ -51,20 +57,36 @@ addEventListener("load", () => {
 """
 
 
-def test_it_fits_every_width_and_both_themes(tmp_path):
-    report = make_traffic_report([str(DATA / "sasl-raw-tokens-broker39.pcap.gz")])
-    page = traffic_page(report, version="0", generated_at=0)
-    path = tmp_path / "traffic.html"
+def look(page, tmp_path):
+    """Return what is seen of a page, by width."""
+    path = tmp_path / "page.html"
     path.write_text(page.replace("<style>", PROBE + "<style>", 1).replace("</body>", LOOK + "</body>"))
     arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
     ran = subprocess.run(
         [CHROMIUM, *arguments, path.as_uri()], capture_output=True, text=True, timeout=250, check=False
     )
-    seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', ran.stdout, re.DOTALL)[1]))
+    return json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', ran.stdout, re.DOTALL)[1]))
+
+
+def check(seen, *, cards, rows):
     assert set(seen) == {"390", "1200"}
     for width, one in seen.items():
         assert one["problems"] == [], width
         assert one["overflow"] <= 0, width
-        assert one["cards"] == 7, width
-        assert one["rows"] > 40, width
+        assert one["cards"] == cards, width
+        assert one["rows"] > rows, width
         assert one["before"] != one["after"], width
+
+
+def test_it_fits_every_width_and_both_themes(tmp_path):
+    report = make_traffic_report([str(DATA / "sasl-raw-tokens-broker39.pcap.gz")])
+    check(look(traffic_page(report, version="0", generated_at=0), tmp_path), cards=7, rows=40)
+
+
+def test_a_proposal_can_be_read_at_every_width(tmp_path):
+    path = str(DATA / "mangled-loss.pcapng.zst")
+    question = Question("kip-636", by=("client",))
+    outcome = weigh(Weighing(Task((path,)), question))
+    seen = look(proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
+    check(seen, cards=8, rows=200)
+    assert [one["clipped"] for one in seen.values()] == [0, 0]

@@ -9,9 +9,8 @@ from typing import Final
 from kafkaframes.jobs.audit.audit import FINE, Audit, ClientAudit, Finding
 from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text, notes, time_text
 from kafkaframes.jobs.report.sections import card, empty
-from kafkaframes.jobs.report.tables import Markup, join, tag
+from kafkaframes.jobs.report.tables import Markup, html_page, join, tag
 
-_HERE: Final = Path(__file__).parent
 _MOST_PATHS: Final = 4
 _STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
 
@@ -21,23 +20,16 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     tiles = tag("div", (_tile(verdict, audit) for verdict in _STATES), class_="tiles")
     names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
-    where = tag("p", tag("code", names), more, class_="paths")
-    made = tag("p", f"Made by kafkaframes {version}", class_="soft")
-    heading = tag("div", tag("div", tag("h1", f"Upgrade to Kafka {audit.target.name}"), where, made), class_="title")
     cards = [
         _clients(audit),
         card("disk", "Record formats on disk", _table(audit.disk) if audit.disk else empty("No log was given.")),
     ]
     if said := notes(audit):
         cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in said))))
-    head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"Upgrade to Kafka {audit.target.name}"),
-        tag("style", Markup((_HERE / "page.css").read_text(encoding="utf-8"))),
-    ]
-    body = join([tag("header", heading, tiles, class_="top"), tag("main", cards)])
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
+    title = f"Upgrade to Kafka {audit.target.name}"
+    where = (tag("code", names), more)
+    made = f"Made by kafkaframes {version}"
+    return html_page(title, heading=title, where=where, made=made, tiles=tiles, cards=cards, version=version)
 
 
 def _tile(verdict: str, audit: Audit) -> Markup:

@@ -6,7 +6,7 @@
   document.getElementById("save").addEventListener("click", () => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([document.getElementById("data").textContent], { type: "application/json" }));
-    link.download = "kafka-log-report.json";
+    link.download = document.querySelector("h1").textContent.toLowerCase().replace(/\W+/g, "-") + ".json";
     link.click();
     URL.revokeObjectURL(link.href);
   });

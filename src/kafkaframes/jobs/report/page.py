@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from kafkaframes.jobs.report import activity_sections, sections, state_sections
 from kafkaframes.jobs.report.model import Report
-from kafkaframes.jobs.report.tables import Markup, join, tag
+from kafkaframes.jobs.report.tables import Markup, html_page, path_codes, tag
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, ratio_text, size_text, time_text
 
-_HERE = Path(__file__).parent
 _MOST_PATHS = 4
 _KEPT_TOPICS, _KEPT = 2000, 200  # of a list, in the data that travels with the page
 
 
 def report_page(report: Report) -> str:
     """Return the report as HTML."""
-    body = join(
-        [
-            tag("header", _heading(report), _tiles(report), class_="top"),
-            tag("nav", (tag("a", title, href=f"#{name}") for name, title in _NAMES.items()), aria_label="Sections"),
-            tag("main", _cards(report)),
-            tag("div", id="tip", role="tooltip", hidden=""),
-        ]
+    return html_page(
+        "Kafka log report: " + ", ".join(report.paths[:2]),
+        heading="Kafka log report",
+        where=path_codes(report.paths, _MOST_PATHS),
+        made=f"Read {minute_text(report.generated_at)} UTC by kafkaframes {report.version}",
+        tiles=_tiles(report),
+        cards=_cards(report),
+        sections=_NAMES,
+        data=_saved(report),
+        version=report.version,
     )
-    title = "Kafka log report: " + ", ".join(report.paths[:2])
-    head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="generator", content=f"kafkaframes {report.version}"),
-        tag("title", title),
-        tag("style", Markup(_read("page.css"))),
-    ]
-    data = tag("script", Markup(_embedded(report)), type="application/json", id="data")
-    script = tag("script", Markup(_read("page.js")))
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body, data, script), lang='en')}\n"
 
 
 _NAMES = {
@@ -82,24 +71,6 @@ def _cards(report: Report) -> list[Markup]:
     ]  # fmt: skip
 
 
-def _heading(report: Report) -> Markup:
-    paths = report.paths[:_MOST_PATHS]
-    more = f" and {len(report.paths) - len(paths):,} more" if len(report.paths) > len(paths) else None
-    where = tag(
-        "p", [[", " if place else None, tag("code", path)] for place, path in enumerate(paths)], more, class_="paths"
-    )
-    made = f"Read {minute_text(report.generated_at)} UTC by kafkaframes {report.version}"
-    buttons = tag(
-        "div",
-        tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON"),
-        tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark"),
-        class_="buttons",
-    )
-    return tag(
-        "div", tag("div", tag("h1", "Kafka log report"), where, tag("p", made, class_="soft")), buttons, class_="title"
-    )
-
-
 def _tiles(report: Report) -> Markup:
     errors, warnings = report.errors(), sum(one.severity.name == "WARNING" for one in report.findings)
     total = report.total
@@ -129,8 +100,8 @@ def _day(timestamp_ms: int) -> str:
     return text if text == NONE or text.endswith("ms") else text[:10]
 
 
-def _embedded(report: Report) -> str:
-    """Return the numbers as JSON that may stand inside of an element; long lists are cut, and say so."""
+def _saved(report: Report) -> dict[str, Any]:
+    """Return the numbers that travel with the page; long lists are cut, and say so."""
     most = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG, _KEPT)
     cut = {
         name: len(getattr(report, name)) - count for name, count in most.items() if len(getattr(report, name)) > count
@@ -138,8 +109,7 @@ def _embedded(report: Report) -> str:
     kept = replace(report, **{name: getattr(report, name)[: most[name]] for name in cut})
     values = kept.as_json() | {"left_out": cut}
     values["topics"] = [_short(topic) for topic in values["topics"]]
-    text = json.dumps(values, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return values
 
 
 _LONG = ("partitions", "producers", "copies", "findings", "losses", "not_read")
@@ -152,7 +122,3 @@ def _short(topic: dict[str, Any]) -> dict[str, Any]:
     if not any(topic["transactions"][name] for name in ("committed", "aborted", "open", "empty_markers")):
         del result["transactions"]
     return result
-
-
-def _read(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")

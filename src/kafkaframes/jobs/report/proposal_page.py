@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from kafkaframes.jobs.analyze.outcome import Outcome, Weight, name_of
+from kafkaframes.jobs.analyze.outcome import Outcome, Weight, name_of, row_of
 from kafkaframes.jobs.analyze.proposals import Question, spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, Scaled
 from kafkaframes.jobs.report.sections import card, empty
-from kafkaframes.jobs.report.tables import Field, Markup, join, path_code, table, tag
+from kafkaframes.jobs.report.tables import Field, Markup, breakable, html_page, path_codes, table, tag
 from kafkaframes.jobs.report.words import NONE, size_text
 from kafkaframes.protocol.spec.changes import SEVERITY
 from kafkaframes.protocol.spec.check import check_sets
 
-_HERE: Final = Path(__file__).parent
-_MOST_CHANGES, _MOST_FINDINGS = 400, 400
+_MOST_CHANGES, _MOST_FINDINGS, _MOST_PATHS = 400, 400, 6
+_Card: TypeAlias = tuple[str, Markup]  # its name in the list of sections, and itself
 
 
 class _Row(NamedTuple):
@@ -29,24 +28,33 @@ def proposal_page(
 ) -> str:
     """Return the page."""
     title = question.proposal.title if question.after is None else f"Proposal: {question.name}"
-    where = tag("p", ([", " if number else None, path_code(path)] for number, path in enumerate(paths[:6])))
-    made = tag("p", f"Made by kafkaframes {version}", class_="soft")
-    heading = tag("div", tag("div", tag("h1", title), where, made), class_="title")
-    cards = [
-        _changes(question),
-        *_breaks(question),
-        *_costs(question, outcome),
-        *_scaled(question, scaled),
-        _left_out(outcome),
+    cards = {
+        "changes": ("Changes", _changes(question)),
+        **_breaks(question),
+        **{name: (section, made) for name, section, made in _costs(question, outcome)},
+        **_scaled(question, scaled),
+        "left-out": ("Left out", _left_out(outcome)),
+    }
+    return html_page(
+        title,
+        heading=title,
+        where=path_codes(paths, _MOST_PATHS),
+        made=f"Made by kafkaframes {version}",
+        tiles=_tiles(outcome),
+        cards=[made for _, made in cards.values()],
+        sections={name: section for name, (section, _) in cards.items()},
+        data=json_rows(question, outcome, scaled),
+        version=version,
+    )
+
+
+def json_rows(question: Question, outcome: Outcome, scaled: Sequence[Scaled]) -> list[dict[str, Any]]:
+    """Return what was weighed as JSON, a row for each group, then the rows of a mix."""
+    groups = sorted(outcome.weights.items(), key=lambda item: str(item[0]))
+    return [
+        *({"api": question.api_name(group.api_key), **group._asdict(), **row_of(weight)} for group, weight in groups),
+        *({"api": question.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"} for row in scaled),
     ]
-    head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", title),
-        tag("style", Markup((_HERE / "page.css").read_text(encoding="utf-8"))),
-    ]
-    body = join([tag("header", heading, _tiles(outcome), class_="top"), tag("main", cards)])
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
 
 
 def _tiles(outcome: Outcome) -> Markup:
@@ -61,7 +69,7 @@ def _tiles(outcome: Outcome) -> Markup:
 
 def _changes(question: Question) -> Markup:
     rows = [
-        (message, change.kind, ".".join(change.path) or NONE, change.text)
+        (message, change.kind, breakable(".".join(change.path) or NONE, "."), change.text)
         for message, changes in spec_changes(question)
         for change in changes
     ]
@@ -72,13 +80,13 @@ def _changes(question: Question) -> Markup:
     note = f"{len(rows):,} changes of the newest versions" + (
         ", the first shown." if len(rows) > _MOST_CHANGES else "."
     )
-    shown = table(rows[:_MOST_CHANGES], fields, name="changes")
+    shown = table(rows[:_MOST_CHANGES], fields, name="changes", searchable=len(rows) > 20, stacked=True)
     return card("changes", "What changes in the specs", shown, note=note, wide=True)
 
 
-def _breaks(question: Question) -> Iterator[Markup]:
+def _breaks(question: Question) -> dict[str, _Card]:
     if question.after is None:
-        return
+        return {}
     before = question.specs_before
     findings = [
         finding for finding in check_sets(before, before | dict(question.after)) if finding.verdict != "compatible"
@@ -87,30 +95,35 @@ def _breaks(question: Question) -> Iterator[Markup]:
     fields = [
         Field("Verdict", lambda finding: tag("b", finding.verdict)),
         Field("Message", lambda finding: finding.message),
-        Field("Field", lambda finding: finding.place, wide=True),
+        Field("Field", lambda finding: breakable(finding.place, "."), wide=True),
         Field("What", lambda finding: finding.text, wide=True),
         Field("Why", lambda finding: finding.rule.source, wide=True),
     ]
-    shown = (
-        table(findings[:_MOST_FINDINGS], fields, name="findings") if findings else empty("Nobody: all is compatible.")
-    )
-    yield card("breaks", "Whom it breaks", shown, note="By KIP-482's rules of evolution: spec check.", wide=True)
+    shown = empty("Nobody: all is compatible.")
+    if findings:
+        shown = table(findings[:_MOST_FINDINGS], fields, name="findings", stacked=True)
+    note = "By KIP-482's rules of evolution: spec check."
+    return {"breaks": ("Whom it breaks", card("breaks", "Whom it breaks", shown, note=note, wide=True))}
 
 
-def _costs(question: Question, outcome: Outcome) -> Iterator[Markup]:
+def _costs(question: Question, outcome: Outcome) -> Iterator[tuple[str, str, Markup]]:
+    """Yield the cards of each kind: their id, their name in the list of sections, themselves."""
     for kind, title in question.proposal.kinds.items():
         weights = sorted(outcome.by("api_key", "api_version", "direction", kind=kind).items())
         rows = [_Row(f"{question.api_name(where[0])} {where[1]} {where[2]}", weight) for where, weight in weights]
-        yield from _weighed(kind, title, [row for row in rows if row.weight.messages])
+        rows = [row for row in rows if row.weight.messages]
+        if not rows:
+            continue
+        total = _Row("all", outcome.by(kind=kind)[()])
+        yield kind, kind.capitalize(), _weighed(kind, title, [*rows, total])
         for dimension in question.by:
             sums = outcome.by(dimension, kind=kind).items()
             some = [_Row(name_of(name), weight) for (name,), weight in sums if weight.messages]
-            yield from _weighed(f"{kind}-{dimension}", f"{title}, by {dimension}", sorted(some))
+            name = f"{kind}-{dimension}"
+            yield name, f"by {dimension}", _weighed(name, f"{title}, by {dimension}", sorted(some))
 
 
-def _weighed(name: str, title: str, rows: Sequence[_Row]) -> Iterator[Markup]:
-    if not rows:
-        return
+def _weighed(name: str, title: str, rows: Sequence[_Row]) -> Markup:
     fields = [
         Field("What", lambda row: tag("b", row.name), wide=True),
         _number("Count", "messages"),
@@ -120,7 +133,7 @@ def _weighed(name: str, title: str, rows: Sequence[_Row]) -> Iterator[Markup]:
         Field("%", _share, lambda row: row.weight.saved / row.weight.before if row.weight.before else 0.0),
         Field("Break-even", _even, lambda row: row.weight.break_even or -1.0),
     ]
-    yield card(name, title, table(rows, fields, name=title, searchable=len(rows) > 20), wide=True)
+    return card(name, title, table(rows, fields, name=title, searchable=len(rows) > 20, stacked=True), wide=True)
 
 
 def _number(name: str, attribute: str) -> Field:
@@ -137,9 +150,9 @@ def _even(row: _Row) -> str:
     return NONE if row.weight.break_even is None else f"{100 * row.weight.break_even:.0f} %"
 
 
-def _scaled(question: Question, rows: Sequence[Scaled]) -> Iterator[Markup]:
+def _scaled(question: Question, rows: Sequence[Scaled]) -> dict[str, _Card]:
     if not rows:
-        return
+        return {}
     fields: list[Any] = [
         Field("Message", lambda row: f"{question.api_name(row.api_key)} {row.api_version} {row.direction}", wide=True),
         Field("What", lambda row: row.kind),
@@ -150,7 +163,8 @@ def _scaled(question: Question, rows: Sequence[Scaled]) -> Iterator[Markup]:
         Field("Basis", lambda row: row.basis),
     ]
     note = "A measured message is as large as those weighed at its version, on average; an example has no tagged field."
-    yield card("scaled", "A mix of calls", table(rows, fields, name="mix"), note=note, wide=True)
+    shown = table(rows, fields, name="mix", stacked=True)
+    return {"scaled": ("A mix", card("scaled", "A mix of calls", shown, note=note, wide=True))}
 
 
 def _left_out(outcome: Outcome) -> Markup:
@@ -169,4 +183,5 @@ def _left_out(outcome: Outcome) -> Markup:
         Field("Why", lambda row: row[1], wide=True),
         Field("Messages", lambda row: f"{row[2]:,}", lambda row: float(row[2])),
     ]
-    return card("left-out", "What is not weighed", table(rows, fields, name="left out"), note=note, wide=True)
+    shown = table(rows, fields, name="left out", stacked=True)
+    return card("left-out", "What is not weighed", shown, note=note, wide=True)

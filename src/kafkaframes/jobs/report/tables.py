@@ -8,12 +8,15 @@ Topic names, paths and transactional ids are outside input; nothing else in this
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafkaframes.jobs.report.words import NONE, count_mark, minute_text, time_text
 
+_HERE = Path(__file__).parent
 _VOID = frozenset({"meta", "input", "rect", "path", "line"})
 
 
@@ -41,7 +44,18 @@ def path_code(path: str) -> Markup:
     >>> path_code("/a/b")
     '<code>/<wbr>a/<wbr>b</code>'
     """
-    return tag("code", Markup(_text(path).replace("/", "/<wbr>")))
+    return tag("code", breakable(path, "/"))
+
+
+def path_codes(paths: Sequence[str], most: int) -> Markup:
+    """Return the first of some paths, and how many more there are."""
+    codes = ([", " if number else None, path_code(path)] for number, path in enumerate(paths[:most]))
+    return join([codes, f" and {len(paths) - most:,} more" if len(paths) > most else None])
+
+
+def breakable(text: str, sign: str) -> Markup:
+    """Return text that may be broken behind each of a sign."""
+    return Markup(_text(text).replace(sign, f"{sign}<wbr>"))
 
 
 def _text(child: Child) -> str:
@@ -152,3 +166,59 @@ def _cell(row: Any, entry: Field, stacked: bool) -> Markup:
     sorted_by = None if value is None else f"{value:.6g}" if value % 1 else f"{value:.0f}"
     label = entry.name if stacked and entry.value else None
     return tag("td", entry.show(row), class_=_class(entry), data_v=sorted_by, data_label=label)
+
+
+def html_page(
+    title: str,
+    *,
+    heading: str,
+    where: Child,
+    made: str,
+    tiles: Markup,
+    cards: Iterable[Markup],
+    version: str,
+    sections: Mapping[str, str] | None = None,
+    data: Any = None,
+) -> str:
+    """Return a whole page: one file, no network.
+
+    Args:
+        title: of the window; ``heading`` of the page.
+        where, made: what the page is about, and when and by what it was made.
+        tiles, cards: its content.
+        version: of kafkaframes.
+        sections: links to cards, by their ids.
+        data: what can be saved as JSON; without it the page has no script, so nothing is sorted or searched.
+    """
+    lines = tag("div", tag("h1", heading), tag("p", where, class_="paths"), tag("p", made, class_="soft"))
+    body = [tag("header", tag("div", lines, None if data is None else _buttons(), class_="title"), tiles, class_="top")]
+    if sections is not None:
+        links = (tag("a", name, href=f"#{card}") for card, name in sections.items())
+        body.append(tag("nav", links, aria_label="Sections"))
+    body.append(tag("main", cards))
+    if data is not None:
+        text = json.dumps(data, separators=(",", ":"))
+        safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        body += [
+            tag("div", id="tip", role="tooltip", hidden=""),
+            tag("script", Markup(safe), type="application/json", id="data"),
+            tag("script", _file("page.js")),
+        ]
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="generator", content=f"kafkaframes {version}"),
+        tag("title", title),
+        tag("style", _file("page.css")),
+    ]
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
+
+
+def _buttons() -> Markup:
+    save = tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON")
+    theme = tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark")
+    return tag("div", save, theme, class_="buttons")
+
+
+def _file(name: str) -> Markup:
+    return Markup((_HERE / name).read_text(encoding="utf-8"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
-from pathlib import Path
 from typing import Final
 
 from kafkaframes.jobs.audit.audit import REMOVED
@@ -13,12 +11,11 @@ from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.audit_page import verdict_badge
 from kafkaframes.jobs.report.charts import Bar, Column, Part
 from kafkaframes.jobs.report.sections import card, empty, time_ticks
-from kafkaframes.jobs.report.tables import Field, Markup, join, number, path_code, table, tag
+from kafkaframes.jobs.report.tables import Field, Markup, html_page, number, path_codes, table, tag
 from kafkaframes.jobs.report.timeline import calendar_edges
 from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport, error_text
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text, time_text
 
-_HERE: Final = Path(__file__).parent
 _MOST_BARS: Final = 20
 _SECTIONS: Final = {
     "clients": "Upgrade",
@@ -33,44 +30,17 @@ _SECTIONS: Final = {
 
 def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> str:
     """Return the page as HTML."""
-    buttons = tag(
-        "div",
-        tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON"),
-        tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark"),
-        class_="buttons",
+    return html_page(
+        "Kafka traffic report",
+        heading="Kafka traffic report",
+        where=path_codes(report.paths, 4),
+        made=f"Read {minute_text(generated_at)} UTC by kafkaframes {version}",
+        tiles=_tiles(report),
+        cards=_cards(report),
+        sections=_SECTIONS,
+        data=report.as_json(),
+        version=version,
     )
-    made = f"Read {minute_text(generated_at)} UTC by kafkaframes {version}"
-    where = tag(
-        "p",
-        [[", " if place else None, path_code(path)] for place, path in enumerate(report.paths[:4])],
-        class_="paths",
-    )
-    heading = tag(
-        "div",
-        tag("div", tag("h1", "Kafka traffic report"), where, tag("p", made, class_="soft")),
-        buttons,
-        class_="title",
-    )
-    body = join(
-        [
-            tag("header", heading, _tiles(report), class_="top"),
-            tag("nav", (tag("a", title, href=f"#{name}") for name, title in _SECTIONS.items()), aria_label="Sections"),
-            tag("main", _cards(report)),
-            tag("div", id="tip", role="tooltip", hidden=""),
-        ]
-    )
-    head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="generator", content=f"kafkaframes {version}"),
-        tag("title", "Kafka traffic report"),
-        tag("style", Markup((_HERE / "page.css").read_text(encoding="utf-8"))),
-    ]
-    text = json.dumps(report.as_json(), separators=(",", ":"))
-    safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    data = tag("script", Markup(safe), type="application/json", id="data")
-    script = tag("script", Markup((_HERE / "page.js").read_text(encoding="utf-8")))
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body, data, script), lang='en')}\n"
 
 
 def _cards(report: TrafficReport) -> list[Markup]:
