@@ -256,6 +256,40 @@ def long_lists(subject: Subject, clients: int) -> str:
     return "".join(lines)
 
 
+def known_rows(subject: Subject, clients: int) -> str:
+    """Requests about thousands of partitions, topics and groups that are there: these cost more than unknown ones."""
+    creation, producing, settings = (message(f"{name}Request") for name in ("CreateTopics", "Produce", "AlterConfigs"))
+    topics = [creation.CreatableTopic(name="t", num_partitions=5_000, replication_factor=1)]
+    topics += [creation.CreatableTopic(name=f"t-{row}", num_partitions=1, replication_factor=1) for row in range(1_000)]
+    with connect(subject.port) as connection:
+        call(connection, "CreateTopics", 6, topics=topics, timeout_ms=60_000)
+    raw, all_of_them = batch(1, 100), range(5_000)
+    written = [producing.PartitionProduceData(index=row, records=raw) for row in all_of_them]
+    group_settings = [settings.AlterableConfig(name="consumer.session.timeout.ms", value="45000")]
+    groups = [
+        settings.AlterConfigsResource(resource_type=32, resource_name=f"g-{row}", configs=group_settings)
+        for row in range(20_000)
+    ]
+    listing, markers = message("ListOffsetsRequest"), message("WriteTxnMarkersRequest")
+    asked = [listing.ListOffsetsPartition(partition_index=row, timestamp=0) for row in all_of_them]
+    marked = markers.WritableTxnMarkerTopic(name="t", partition_indexes=list(all_of_them))
+    marker = markers.WritableTxnMarker(producer_id=7, producer_epoch=0, transaction_result=True, topics=[marked])
+    resource = message("DescribeConfigsRequest").DescribeConfigsResource
+    described = [resource(resource_type=2, resource_name=f"t-{row}", configuration_keys=None) for row in range(1_000)]
+    described_with = {"include_synonyms": True, "include_documentation": True}
+    deleting = message("DeleteRecordsRequest")
+    deleted = [deleting.DeleteRecordsPartition(partition_index=row, offset=-1) for row in all_of_them]
+    requests: list[tuple[str, int, dict[str, Any]]] = [
+        ("Produce", 7, {**produce(raw), "topic_data": [producing.TopicProduceData(name="t", partition_data=written)]}),
+        ("ListOffsets", 5, {"topics": [listing.ListOffsetsTopic(name="t", partitions=asked)]}),
+        ("WriteTxnMarkers", 1, {"markers": [marker]}),
+        ("DeleteRecords", 2, {"topics": [deleting.DeleteRecordsTopic(name="t", partitions=deleted)]}),
+        ("AlterConfigs", 2, {"resources": groups}),
+        ("DescribeConfigs", 4, {"resources": described, **described_with}),
+    ]
+    return "".join(f"\n  {name}: " + _timed(subject, name, version, **fields) for name, version, fields in requests)
+
+
 def bombs(subject: Subject, clients: int) -> str:
     fill(subject, 1)
     lines = []
@@ -312,6 +346,8 @@ LONG_LISTS = (
     ("TxnOffsetCommit", 5, ("topics", "partitions")),
     ("OffsetCommit", 8, ("topics", "partitions")),
     ("AddPartitionsToTxn", 3, ("v3_and_below_topics", "partitions")),
+    ("FindCoordinator", 6, ("coordinator_keys",)),
+    ("IncrementalAlterConfigs", 1, ("resources",)),
 )
 SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
     one.__name__: one
@@ -323,6 +359,7 @@ SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
         create_300x20,
         fetch_unknown,
         long_lists,
+        known_rows,
         bombs,
         many_bombs,
         stop_while_creating,
