@@ -108,7 +108,7 @@ def _measure_captures(
 
 def _print(sizes: RecordSizes) -> None:
     if sizes.records:
-        rows = [_row(name, found, sizes.records) for name, found in sizes.sizes.items()]
+        rows = [_row(name, result, sizes.records) for name, result in sizes.sizes.items()]
         print_table(
             ["field", "format 0", "format 1", "format 2", "a record"], [*rows, _row("all", sizes.totals, sizes.records)]
         )

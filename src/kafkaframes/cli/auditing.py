@@ -73,10 +73,10 @@ def _write(text: str, output: str | None) -> None:
 
 def _is_log_directory(path: str) -> bool:
     """Tell a log from traffic: a directory with partitions, a partition, a segment."""
-    place = Path(path)
-    if place.is_dir():
-        return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in place.iterdir())
-    return place.suffix == ".log" and place.stem.isdecimal()
+    location = Path(path)
+    if location.is_dir():
+        return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in location.iterdir())
+    return location.suffix == ".log" and location.stem.isdecimal()
 
 
 def _count_disk(path: str, uses: Uses) -> None:

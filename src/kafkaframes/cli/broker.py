@@ -254,7 +254,7 @@ def _tell(line: str) -> None:
 
 def _nature(broker: Broker, flags: dict[str, Any]) -> list[str]:
     served = ", ".join(flags["serve"])
-    place = f"serving {served}: only read" if served else f"data in {flags['data_dir']}"
+    kept = f"serving {served}: only read" if served else f"data in {flags['data_dir']}"
     meanings = {
         "memory": "in memory: gone when it stops",
         "log": "an acknowledged record is written: it survives kill -9, not a power cut",
@@ -262,7 +262,7 @@ def _nature(broker: Broker, flags: dict[str, Any]) -> list[str]:
     }
     durability = broker.durability
     return [
-        meanings["memory"] if durability == "memory" and not flags["serve"] else place,
+        meanings["memory"] if durability == "memory" and not flags["serve"] else kept,
         f"durability {durability}: {meanings[durability]}" if not flags["serve"] else "consumers may commit, in memory",
         "for development and tests; SIGTERM or Ctrl-C stops it",
     ]

@@ -77,12 +77,12 @@ def _reset(requested: Range) -> str:
 
 def _tables(consumer: Consumer, topic: str, requested: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
     """Yield what is asked for, until there is enough or (with -e) the end."""
-    places = _places(consumer, topic, flags["partitions"])
-    ends = _ends(consumer, places, requested) if flags["ends"] or requested.end_timestamp is not None else None
+    partitions = _places(consumer, topic, flags["partitions"])
+    ends = _ends(consumer, partitions, requested) if flags["ends"] or requested.end_timestamp is not None else None
     if flags["group"] is not None:
         consumer.subscribe([topic])
     else:
-        consumer.assign(_starts(consumer, places, requested))
+        consumer.assign(_starts(consumer, partitions, requested))
     left = flags["count"]
     while left is None or left > 0:
         if ends is not None and _is_through(consumer, ends):
@@ -108,22 +108,22 @@ def _places(consumer: Consumer, topic: str, requested: tuple[int, ...]) -> list[
     return [one for one in known if not requested or one.partition in requested]
 
 
-def _starts(consumer: Consumer, places: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
-    first, last = consumer.beginning_offsets(places), consumer.end_offsets(places)
+def _starts(consumer: Consumer, partitions: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
+    first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     if requested.start_timestamp is not None:
-        result = consumer.offsets_for_times(dict.fromkeys(places, requested.start_timestamp))
+        result = consumer.offsets_for_times(dict.fromkeys(partitions, requested.start_timestamp))
         return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
     if requested.start_offset is None:
         return first
-    wanted = requested.start_offset
-    return {one: min(max(wanted if wanted >= 0 else last[one] + wanted, first[one]), last[one]) for one in places}
+    needed = requested.start_offset
+    return {one: min(max(needed if needed >= 0 else last[one] + needed, first[one]), last[one]) for one in partitions}
 
 
-def _ends(consumer: Consumer, places: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
-    last = consumer.end_offsets(places)
+def _ends(consumer: Consumer, partitions: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
+    last = consumer.end_offsets(partitions)
     if requested.end_timestamp is None:
         return last
-    result = consumer.offsets_for_times(dict.fromkeys(places, requested.end_timestamp))
+    result = consumer.offsets_for_times(dict.fromkeys(partitions, requested.end_timestamp))
     return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
 
 

@@ -51,15 +51,15 @@ def command(
 
 def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str | None]:
     """Return format and directory: ``--to v2`` names a format where ``--record-format`` does not."""
-    places = list(flags)
+    directories = list(flags)
     if record_format is None:
         record_format = next((one for one in flags if one in rewriting.RECORD_FORMATS), None)
         if record_format is None:
             raise OptionError(f"give --record-format: {', '.join(rewriting.RECORD_FORMATS)}")
-        places.remove(record_format)
-    if len(places) > 1:
-        raise OptionError(f"give --to DIR once, not {', '.join(places)}")
-    return record_format, places[0] if places else None
+        directories.remove(record_format)
+    if len(directories) > 1:
+        raise OptionError(f"give --to DIR once, not {', '.join(directories)}")
+    return record_format, directories[0] if directories else None
 
 
 @click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})

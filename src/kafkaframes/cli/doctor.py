@@ -116,8 +116,7 @@ def check_workers() -> Iterator[Finding]:
 
 def check_kernels() -> Iterator[Finding]:
     """Are the kernels compiled, and is there a folder for those that are not? Which folders are refused, and why?"""
-    from kafkaframes.kernels import directories as places
-    from kafkaframes.kernels import stock
+    from kafkaframes.kernels import directories, stock
 
     units = stock.units()
     ready = [unit for unit in units if unit.file is not None]
@@ -128,11 +127,13 @@ def check_kernels() -> Iterator[Finding]:
     else:
         advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
         yield Finding("kernels", "note", result, advice)
-    for place in places.places():
-        if place.refused:
-            yield Finding("kernels", "note", f"{place.folder} is not used", place.refused)
-    if places.cache_folder() is None and len(ready) < len(units):
-        advice = f"set {places.CACHE_VARIABLE} to a folder that only you can write; without one each process compiles"
+    for entry in directories.places():
+        if entry.refused:
+            yield Finding("kernels", "note", f"{entry.folder} is not used", entry.refused)
+    if directories.cache_folder() is None and len(ready) < len(units):
+        advice = (
+            f"set {directories.CACHE_VARIABLE} to a folder that only you can write; without one each process compiles"
+        )
         yield Finding("kernels", "note", "no safe folder can be written", advice)
 
 

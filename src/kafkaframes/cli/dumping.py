@@ -48,11 +48,11 @@ class Report:
             say(f"kafkaframes: {error}", err=True)
 
 
-def run(given: dict[str, Any]) -> None:
+def run(flags: dict[str, Any]) -> None:
     """Print what the flags ask for; the exit status is 1 where something was damaged."""
-    options = _Options(given)
+    options = _Options(flags)
     report = Report()
-    with _stream(given["output"], is_text=options.printer != "arrow") as out:
+    with _stream(flags["output"], is_text=options.printer != "arrow") as out:
         _PRINTERS[options.printer](options, out, report)
         out.flush()
     if report.faults:
@@ -62,20 +62,20 @@ def run(given: dict[str, Any]) -> None:
 class _Options:
     """The flags, checked and put in order."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.given = given
-        self.paths = [*given["paths"], *(path for text in given["named"] for path in text.split(",") if path)]
+    def __init__(self, flags: dict[str, Any]) -> None:
+        self.given = flags
+        self.paths = [*flags["paths"], *(path for text in flags["named"] for path in text.split(",") if path)]
         if not self.paths:
             raise OptionError("no files are named: give PATHS or --files")
-        chosen = [name for name in ("pattern", "envelopes") if given[name]]
-        if len(chosen) + (given["form"] != "text") > 1:
+        chosen = [name for name in ("pattern", "envelopes") if flags[name]]
+        if len(chosen) + (flags["form"] != "text") > 1:
             raise OptionError("one of --format, -f and -J can be given")
-        self.printer = chosen[0] if chosen else given["form"]
-        if given["output"] is not None:
-            refuse_inside(Path(given["output"]), self.paths)
-        self.conditions = _conditions(given)
+        self.printer = chosen[0] if chosen else flags["form"]
+        if flags["output"] is not None:
+            refuse_inside(Path(flags["output"]), self.paths)
+        self.conditions = _conditions(flags)
         names = TextOptions.__slots__
-        self.text = TextOptions(**{name: given[name] for name in names if name in given}, decoder=_decoder(given))
+        self.text = TextOptions(**{name: flags[name] for name in names if name in flags}, decoder=_decoder(flags))
 
     def wanted(self, *, control: bool = True, temporary: bool = False) -> Iterator[Wanted]:
         """Yield the files to print, and which part of each."""
@@ -161,11 +161,11 @@ def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Place]
     """Yield the part of every segment to read, without control records."""
     for requested in options.wanted(control=False):
         reader = ChunkReader(requested.file, options.given["max_bytes"])
-        place = Place.of(requested.file.path)
+        origin = Place.of(requested.file.path)
         for chunk in reader:
             for fault in errors_in(chunk).values():
                 report.fault(fault)
-            yield requested.keep.apply(chunk), place
+            yield requested.keep.apply(chunk), origin
             if requested.keep.is_done(chunk):
                 break
         if reader.fault is not None:
@@ -180,16 +180,16 @@ def _print_lines(
     write: Callable[[Decoded, Any], Piece],
 ) -> None:
     planned: tuple[Place, Any] | None = None
-    for chunk, place in _chunks(options, report):
-        if planned is None or planned[0] is not place:
-            planned = place, plan(place)
+    for chunk, origin in _chunks(options, report):
+        if planned is None or planned[0] is not origin:
+            planned = origin, plan(origin)
         out.write(write(chunk, planned[1]))
 
 
 def _print_pattern(options: _Options, out: BinaryIO, report: Report) -> None:
     pattern = options.given["pattern"]
     kcat.plan_format(pattern, Place.of(""))  # a wrong one is said before any file is read
-    _print_lines(options, out, report, lambda place: kcat.plan_format(pattern, place), kcat.formatted)
+    _print_lines(options, out, report, lambda origin: kcat.plan_format(pattern, origin), kcat.formatted)
 
 
 def _print_envelopes(options: _Options, out: BinaryIO, report: Report) -> None:
@@ -199,14 +199,14 @@ def _print_envelopes(options: _Options, out: BinaryIO, report: Report) -> None:
 def _print_csv(options: _Options, out: BinaryIO, report: Report) -> None:
     base64 = options.given["base64"]
     with pa.csv.CSVWriter(out, table.CSV_SCHEMA) as writer:
-        for chunk, place in _chunks(options, report):
-            _write_all(writer, table.csv_tables(chunk, place, base64=base64))
+        for chunk, origin in _chunks(options, report):
+            _write_all(writer, table.csv_tables(chunk, origin, base64=base64))
 
 
 def _print_arrow(options: _Options, out: BinaryIO, report: Report) -> None:
     with pa.ipc.new_stream(out, table.SCHEMA) as writer:
-        for chunk, place in _chunks(options, report):
-            _write_all(writer, table.chunk_tables(chunk, place))
+        for chunk, origin in _chunks(options, report):
+            _write_all(writer, table.chunk_tables(chunk, origin))
 
 
 def _write_all(writer: Any, tables: Iterable[pa.RecordBatch]) -> None:

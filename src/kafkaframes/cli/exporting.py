@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
 
 
-def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master: str | None, jobs: int | None) -> bool:
+def run(paths: tuple[str, ...], flags: dict[str, Any], *, as_json: bool, master: str | None, jobs: int | None) -> bool:
     """Export as the flags say; return whether all is there and nothing was damaged."""
-    to_table = given["form"] in TABLE_FORMATS
-    if given["output"] is not None:
-        given["to"] = _single_file(given, master)
-    _check_flags(given, to_table=to_table)
-    options = _read_options(paths, given, to_table=to_table)
-    settings = _settings(options, given)
-    if not settings.to and given["catalog"] is None:
+    to_table = flags["form"] in TABLE_FORMATS
+    if flags["output"] is not None:
+        flags["to"] = _single_file(flags, master)
+    _check_flags(flags, to_table=to_table)
+    options = _read_options(paths, flags, to_table=to_table)
+    settings = _settings(options, flags)
+    if not settings.to and flags["catalog"] is None:
         raise OptionError("--to is empty: must be a directory")
     if settings.to and "://" not in settings.to:
         refuse_inside(Path(settings.to), paths)
     if to_table:
-        from kafkaframes.cli.table_places import asked_of_table
+        from kafkaframes.cli.table_places import table_export_of
 
-        requested = asked_of_table(options, settings, given)
+        requested = table_export_of(options, settings, flags)
     else:
         from kafkaframes.jobs.export.planning import plan_export
 
         tasks, internal = plan_export(options)
-        requested = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
-        if given["output"] is not None:
-            requested = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
+        requested = partial(export, tasks, settings, overwrite=flags["overwrite"], internal_topics=internal)
+        if flags["output"] is not None:
+            requested = partial(_single, tasks, settings, overwrite=flags["overwrite"], internal_topics=internal)
     if master is not None and not as_json:
         note(f"starting Spark at {master} ...")
     with workers.runner(master, jobs, label="exporting") as work:

@@ -151,14 +151,16 @@ def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSumma
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     left_out = {name for width, columns in _NARROWER if to.width < width for name in columns}
     used = [
-        place for place, name in enumerate(_HEADINGS) if name not in left_out and any(cells[place] for _, cells in rows)
+        column
+        for column, name in enumerate(_HEADINGS)
+        if name not in left_out and any(cells[column] for _, cells in rows)
     ]
-    for place in used:
-        justify: Any = "right" if _HEADINGS[place] in _RIGHT else "left"
-        table.add_column(_HEADINGS[place], justify=justify, no_wrap=place < 8, style="bold" if place == 0 else "")
+    for column in used:
+        justify: Any = "right" if _HEADINGS[column] in _RIGHT else "left"
+        table.add_column(_HEADINGS[column], justify=justify, no_wrap=column < 8, style="bold" if column == 0 else "")
     for topic, cells in rows:
         style = "dim" if topic.startswith("__") else ""
-        table.add_row(*(Text(printable(cells[place])) for place in used), style=style)
+        table.add_row(*(Text(printable(cells[column])) for column in used), style=style)
     show(to, _heading(directory), style="bold cyan")
     to.print(table)
     show(to, _footing(partitions, is_deep=is_deep))

@@ -14,8 +14,7 @@ from typing import Final
 
 import click
 
-from kafkaframes.kernels import demand, link, stock, target, workers
-from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import demand, directories, link, stock, target, workers
 from kafkaframes.storage.files.atomic import named_file, new_file
 
 
@@ -63,9 +62,9 @@ def status() -> None:
     Exits with 1 where one would have to be compiled.
     """
     click.echo(f"compiled for: {target.target().name}")
-    for place in places.places():
-        state = f"not used: {place.refused}" if place.refused else "written to" if place.writable else "read"
-        click.echo(f"{place.source}: {place.folder} ({state})")
+    for entry in directories.places():
+        state = f"not used: {entry.refused}" if entry.refused else "written to" if entry.writable else "read"
+        click.echo(f"{entry.source}: {entry.folder} ({state})")
     try:
         click.echo(f"C compiler: {' '.join(link.compiler())}")
     except link.LinkError as error:
@@ -78,10 +77,12 @@ def status() -> None:
 
 
 def _folder() -> Path:
-    folder = places.cache_folder()
+    folder = directories.cache_folder()
     if folder is None:
-        reasons = "; ".join(f"{place.folder}: {place.refused or 'read-only'}" for place in places.caches())
-        raise click.ClickException(f"no folder for kernels can be written ({reasons}); set {places.CACHE_VARIABLE}")
+        reasons = "; ".join(f"{entry.folder}: {entry.refused or 'read-only'}" for entry in directories.caches())
+        raise click.ClickException(
+            f"no folder for kernels can be written ({reasons}); set {directories.CACHE_VARIABLE}"
+        )
     return folder
 
 
@@ -129,9 +130,9 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
         click.echo(f"{_fill(to, decoders)} libraries in {to}")
         return
     temporary = partial(tempfile.TemporaryDirectory, prefix="kafkaframes-")
-    with temporary() as place, temporary() as room:
-        count = _fill(Path(place), decoders)
-        made = shutil.make_archive(str(Path(room) / "pack"), kind, place)
+    with temporary() as folder, temporary() as space:
+        count = _fill(Path(folder), decoders)
+        made = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
         with named_file(str(to)) as out, open(made, "rb") as archive:
             shutil.copyfileobj(archive, out)
     click.echo(f"{count} libraries in {to}")
@@ -142,7 +143,7 @@ def _fill(folder: Path, decoders: bool) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[workers.Job] = []
     for module in demand.by_weight(stock.modules()):
-        name = places.file_name(module)
+        name = directories.file_name(module)
         if not _copied(name, folder):
             jobs.append(("kafkaframes.kernels.build:unit", module, str(folder)))
     if decoders:
@@ -152,11 +153,11 @@ def _fill(folder: Path, decoders: bool) -> int:
     if jobs:
         click.echo(f"compiling {len(jobs)} libraries in {min(workers.cores(), len(jobs))} processes", err=True)
         workers.run(jobs)
-    return sum(1 for _ in folder.glob(f"*{places.SUFFIX}"))
+    return sum(1 for _ in folder.glob(f"*{directories.SUFFIX}"))
 
 
 def _copied(name: str, folder: Path) -> bool:
-    result = places.find(name)
+    result = directories.find(name)
     if result is None:
         return (folder / name).exists()
     if result.parent.resolve() != folder.resolve():

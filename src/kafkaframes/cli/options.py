@@ -235,9 +235,9 @@ def name_links(paths: Sequence[str]) -> None:
         say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)
 
 
-def times_of(given: Mapping[str, Any]) -> dict[str, int | None]:
+def times_of(flags: Mapping[str, Any]) -> dict[str, int | None]:
     """Return ``from_time`` and ``until_time`` in milliseconds."""
-    return {name: None if given[name] is None else milliseconds(given[name]) for name in ("from_time", "until_time")}
+    return {name: None if flags[name] is None else milliseconds(flags[name]) for name in ("from_time", "until_time")}
 
 
 MOST_DECISIONS = 20  # of one check are printed

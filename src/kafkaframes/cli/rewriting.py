@@ -56,20 +56,20 @@ def split(master: str | None, jobs: int | None) -> Split:
 
 
 @contextmanager
-def scratch(given: str | None, master: str | None) -> Iterator[Path | None]:
-    """Give a directory for files that are gone at the end: below ``given``, or where this machine has such files.
+def scratch(parent: str | None, master: str | None) -> Iterator[Path | None]:
+    """Give a directory for files that are gone at the end: below ``parent``, or where this machine has such files.
 
     ``None``: workers on other machines would not see it.
     """
     from kafkaframes.spark.builder import is_local
 
-    if given is None and master is not None and not is_local(master):
+    if parent is None and master is not None and not is_local(master):
         yield None
         return
     try:
-        directory = tempfile.TemporaryDirectory(prefix="kafkaframes-", dir=given)
+        directory = tempfile.TemporaryDirectory(prefix="kafkaframes-", dir=parent)
     except OSError as error:
-        raise OptionError(f"--scratch {given}: {error.strerror}") from None
+        raise OptionError(f"--scratch {parent}: {error.strerror}") from None
     with directory as path:
         yield Path(path)
 

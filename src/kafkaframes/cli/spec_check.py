@@ -28,12 +28,12 @@ from kafkaframes.protocol.spec.tags import collisions, next_free, registry
 @click.command("lint")
 @click.argument("places", metavar="FILE|DIR|JAR|ZIP...", nargs=-1, required=True)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-def lint_files(places: tuple[str, ...], strict: bool) -> None:
+def lint_files(paths: tuple[str, ...], strict: bool) -> None:
     """Check message specs by the rules of Kafka's generator, and warn of what it accepts though it is useless or wrong.
 
     Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
     """
-    files = [one for place in places for one in published(place)]
+    files = [one for path in paths for one in published(path)]
     errors = warnings = 0
     specs: list[MessageSpec] = []
     for file in files:
@@ -161,10 +161,10 @@ def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
     raise SystemExit(int(verdict == "breaking" or (strict and verdict == "note")))
 
 
-def _load(place: str, *, is_new: bool = False) -> dict[str, MessageSpec]:
+def _load(path: str, *, is_new: bool = False) -> dict[str, MessageSpec]:
     """Load what lies at a place. A jar or zip is past mending; a new source file is held to all rules."""
-    is_source = is_new and not place.endswith((".jar", ".zip"))
-    return load_specs(place, NEWEST if is_source else PUBLISHED)
+    is_source = is_new and not path.endswith((".jar", ".zip"))
+    return load_specs(path, NEWEST if is_source else PUBLISHED)
 
 
 def _row(entry: Finding) -> dict[str, Any]:
@@ -191,10 +191,10 @@ def _print(shown: Iterable[Finding], result: list[Finding], messages: int) -> No
             message = entry.message
             console.print(f"[bold]{escape(message)}[/bold]")
         at = f" in {entry.versions}" if entry.versions else ""
-        place = f"{'.'.join(entry.path)}: " if entry.path else ""
+        prefix = f"{'.'.join(entry.path)}: " if entry.path else ""
         style = _STYLES[entry.verdict]
         console.print(
-            f"  [{style}]{entry.verdict:<10}[/] {escape(place + entry.text)}{at} [dim]({entry.rule.name})[/dim]"
+            f"  [{style}]{entry.verdict:<10}[/] {escape(prefix + entry.text)}{at} [dim]({entry.rule.name})[/dim]"
         )
         reasons[entry.rule.name] = entry.rule.source
     if reasons:

@@ -90,13 +90,13 @@ def guide(output: Path, specs: str | None) -> None:
     help="Folder to write to  [default: the catalog of this installation]",
 )
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the folder differs.")
-def import_releases(places: tuple[str, ...], output: Path, check: bool) -> None:
+def import_releases(paths: tuple[str, ...], output: Path, check: bool) -> None:
     """Write the catalog from the specs of Kafka's releases.
 
     Give every release at once: jars (kafka-clients-4.4.0.jar), zips or directories of them. The newest release that
     speaks a version of a message gives its layout; versions that later releases removed come from the older ones.
     """
-    texts = import_catalog(one for place in places for one in published(place))
+    texts = import_catalog(one for origin in paths for one in published(origin))
     changed = [name for name, text in texts.items() if _read(output / name) != text]
     surplus = [output / name for name in _listed(output) if name not in texts]
     if not check:

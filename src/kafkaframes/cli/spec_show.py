@@ -134,8 +134,8 @@ def diff(name: str, before: int, after: int, as_json: bool) -> None:
         click.echo(f"{click.style(spec.name, bold=True)} {before} -> {after}: {'' if result else 'the same bytes'}")
         for entry in result:
             sign, color = _SIGNS[entry.kind]
-            place = f"{'.'.join(entry.path)}: " if entry.path else ""
-            click.secho(f"  {sign} {place}{entry.text}", fg=color)
+            prefix = f"{'.'.join(entry.path)}: " if entry.path else ""
+            click.secho(f"  {sign} {prefix}{entry.text}", fg=color)
 
 
 @click.command("show-codec")

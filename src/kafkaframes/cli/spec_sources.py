@@ -20,27 +20,27 @@ _MOST_BYTES = 4 << 20  # of one spec; a larger member of an archive is not read
 _GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
 
-def published(place: str) -> list[Published]:
+def published(origin: str) -> list[Published]:
     """Return every spec file at a place, sorted by path.
 
     Args:
-        place: a ``.json`` file, a directory (searched through), a jar or zip, or ``REF:path`` in the git repository
+        origin: a ``.json`` file, a directory (searched through), a jar or zip, or ``REF:path`` in the git repository
             that the current directory belongs to.
 
     Raises:
         OptionError: there is nothing there, or it cannot be read.
     """
-    path = Path(place)
+    path = Path(origin)
     if path.is_dir():
         result = list(_directory(path))
     elif path.is_file():
         result = list(_file(path))
-    elif _GIT_REF.fullmatch(place):
-        result = list(_git(place))
+    elif _GIT_REF.fullmatch(origin):
+        result = list(_git(origin))
     else:
-        raise OptionError(f"{place}: no such file or directory, and no REF:path of a git repository")
+        raise OptionError(f"{origin}: no such file or directory, and no REF:path of a git repository")
     if not result:
-        raise OptionError(f"{place} holds no message spec (a .json file with validVersions)")
+        raise OptionError(f"{origin} holds no message spec (a .json file with validVersions)")
     return result
 
 
@@ -94,8 +94,8 @@ def _archive(name: str, raw: bytes) -> Iterator[Published]:
                 yield from _member(f"{name}/{info.filename}", archive.read(info), module=module)
 
 
-def _git(place: str) -> Iterator[Published]:
-    ref, _, folder = place.partition(":")
+def _git(path: str) -> Iterator[Published]:
+    ref, _, folder = path.partition(":")
     listed = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
     for name in sorted(filter(None, listed.decode().split("\0"))):
         if name.endswith(".json"):

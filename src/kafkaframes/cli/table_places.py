@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
 
 
-def asked_of_table(options: ReadOptions, settings: Settings, given: dict[str, Any]) -> Callable[..., Outcome]:
+def table_export_of(options: ReadOptions, settings: Settings, flags: dict[str, Any]) -> Callable[..., Outcome]:
     """Return what exports into the table, given who runs the tasks.
 
     Raises:
@@ -29,15 +29,15 @@ def asked_of_table(options: ReadOptions, settings: Settings, given: dict[str, An
     """
     from kafkaframes.jobs.tables.planning import table_plan
 
-    if given["base64"]:
+    if flags["base64"]:
         raise OptionError("--base64 is for csv and json: a table has bytes")
-    table = _TABLES[given["form"]](given)
-    settings = replace(settings, to=given["to"] or table.place, form="parquet")
+    table = _TABLES[flags["form"]](flags)
+    settings = replace(settings, to=flags["to"] or table.place, form="parquet")
     chosen = table_settings(settings, isolation=options.isolation)
 
     def export(*, run: Runner) -> Outcome:
-        job = TableExport(table, settings, chosen, run=run, commit_bytes=given["commit_bytes"])
-        return job.export(table_plan(options), incremental=given["incremental"], overwrite=given["overwrite"])
+        job = TableExport(table, settings, chosen, run=run, commit_bytes=flags["commit_bytes"])
+        return job.export(table_plan(options), incremental=flags["incremental"], overwrite=flags["overwrite"])
 
     return export
 
@@ -69,7 +69,7 @@ DEAD_SUFFIX = "-dead-letters"
 
 
 @dataclass(frozen=True)
-class Places:
+class Tables:
     """The two tables, opened anew for each round.
 
     Attributes:
@@ -81,7 +81,7 @@ class Places:
     shown: str
 
 
-def places_of(given: Mapping[str, Any], *, sources: Sequence[str]) -> Places:
+def tables_of(flags: Mapping[str, Any], *, sources: Sequence[str]) -> Tables:
     """Read where to write; both tables' libraries are loaded, and both places looked at.
 
     Args:
@@ -91,25 +91,25 @@ def places_of(given: Mapping[str, Any], *, sources: Sequence[str]) -> Places:
         OptionError: flags do not fit the format, or there are other files.
         MissingExtraError: the format's library is absent.
     """
-    form, to = given["to"]
+    form, to = flags["to"]
     if not to.rstrip("/"):
         raise OptionError(f"--to {form} {to!r}: must be a directory")
     for name in ("catalog", "table"):
-        if given[name] is not None and form != "iceberg":
+        if flags[name] is not None and form != "iceberg":
             raise OptionError(f"--{name} is for --to iceberg")
-    if given["mode"] == "latest" and form == "parquet":
+    if flags["mode"] == "latest" and form == "parquet":
         raise OptionError(
             "--mode latest: rows of Parquet files cannot be replaced by key: --to delta or --to iceberg has them; "
             "--mode raw keeps every record"
         )
-    dead = given["dead_letters"] or f"{to.rstrip('/')}{DEAD_SUFFIX}"
-    open_table, open_dead = _OPENERS[form](given, to, dead)
-    for place in (to, dead):
-        if "://" not in place:
-            refuse_inside(Path(place), sources)
+    dead = flags["dead_letters"] or f"{to.rstrip('/')}{DEAD_SUFFIX}"
+    open_table, open_dead = _OPENERS[form](flags, to, dead)
+    for path in (to, dead):
+        if "://" not in path:
+            refuse_inside(Path(path), sources)
     open_table()
     open_dead()
-    return Places(open_table, open_dead, to)
+    return Tables(open_table, open_dead, to)
 
 
 Opened = tuple[Callable[[], Table], Callable[[], Table]]

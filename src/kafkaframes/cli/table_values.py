@@ -90,7 +90,7 @@ class Values:
         return chosen
 
 
-def values_of(topics: Sequence[str], given: Mapping[str, Any]) -> Values:
+def values_of(topics: Sequence[str], flags: Mapping[str, Any]) -> Values:
     """Read the flags.
 
     Args:
@@ -99,27 +99,27 @@ def values_of(topics: Sequence[str], given: Mapping[str, Any]) -> Values:
     Raises:
         OptionError: they do not fit together, or a file cannot be used.
     """
-    latest = given["mode"] == LATEST
-    if given["value"] is not None and not latest:
+    latest = flags["mode"] == LATEST
+    if flags["value"] is not None and not latest:
         raise OptionError("--value is for --mode latest: the mode itself says what values become")
-    mode = (given["value"] or RAW) if latest else given["mode"]
-    _check_flags(mode, given)
-    schema, by_id = _schemas(given["schemas"], mode)
-    if mode in (AVRO, PROTOBUF) and schema is None and given["registry"] is None:
+    mode = (flags["value"] or RAW) if latest else flags["mode"]
+    _check_flags(mode, flags)
+    schema, by_id = _schemas(flags["schemas"], mode)
+    if mode in (AVRO, PROTOBUF) and schema is None and flags["registry"] is None:
         raise OptionError(f"--mode {mode}: --schema FILE or --registry URL says what the bytes mean")
-    return Values(mode, latest, schema, by_id, given["registry"], _subject(topics, given), given["message"] or "")
+    return Values(mode, latest, schema, by_id, flags["registry"], _subject(topics, flags), flags["message"] or "")
 
 
-def _check_flags(mode: str, given: Mapping[str, Any]) -> None:
-    flags = {"schemas": "--schema", "registry": "--registry", "subject": "--subject", "message": "--message"}
-    for name, flag in flags.items():
-        if given[name] and mode == RAW:
+def _check_flags(mode: str, flags: Mapping[str, Any]) -> None:
+    shown = {"schemas": "--schema", "registry": "--registry", "subject": "--subject", "message": "--message"}
+    for name, flag in shown.items():
+        if flags[name] and mode == RAW:
             raise OptionError(f"{flag}: mode raw keeps values as they are; --mode json, avro or protobuf decodes them")
-    if given["schemas"] and given["registry"]:
+    if flags["schemas"] and flags["registry"]:
         raise OptionError("only one of --schema and --registry can be given")
-    if given["subject"] and not given["registry"]:
+    if flags["subject"] and not flags["registry"]:
         raise OptionError("--subject is for --registry")
-    if given["message"] and mode != PROTOBUF:
+    if flags["message"] and mode != PROTOBUF:
         raise OptionError("--message is for protobuf")
 
 

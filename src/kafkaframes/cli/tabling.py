@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import SERVERS, reached
-from kafkaframes.cli.table_places import Places, lines_of, places_of
+from kafkaframes.cli.table_places import Tables, lines_of, tables_of
 from kafkaframes.cli.table_values import Values, values_of
 from kafkaframes.cli.text import note, printable, say, size_text
 from kafkaframes.cli.workers import runner
@@ -42,26 +42,26 @@ class _Job:
     settings: Settings
     isolation: str
     values: Values
-    places: Places
+    tables: Tables
     commit_bytes: int
     quiet: bool
 
 
-def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
+def run(sources: tuple[str, ...], flags: dict[str, Any]) -> bool:
     """Write as the flags say; return whether all that was there is in the table."""
-    topics = _are_topics(sources, given)
-    _check_source_flags(topics, given)
-    values = values_of(sources if topics else given["topics"], given)
+    topics = _are_topics(sources, flags)
+    _check_source_flags(topics, flags)
+    values = values_of(sources if topics else flags["topics"], flags)
     values.check()
-    places = places_of(given, sources=() if topics else sources)
-    plan, settings = _live(sources, given) if topics else _of_logs(sources, given)
-    job = _Job(plan, settings, given["isolation"], values, places, given["commit_bytes"], given["as_json"])
-    if given["master"] is not None and not given["as_json"]:
-        note(f"starting Spark at {given['master']} ...")
-    with runner(given["master"], given["jobs"], label="exporting") as writing:
+    tables = tables_of(flags, sources=() if topics else sources)
+    plan, settings = _live(sources, flags) if topics else _of_logs(sources, flags)
+    job = _Job(plan, settings, flags["isolation"], values, tables, flags["commit_bytes"], flags["as_json"])
+    if flags["master"] is not None and not flags["as_json"]:
+        note(f"starting Spark at {flags['master']} ...")
+    with runner(flags["master"], flags["jobs"], label="exporting") as writing:
         once = partial(_round, job, writing)
-        if given["continuous"]:
-            return _again_and_again(once, places, given["interval"], quiet=given["as_json"])
+        if flags["continuous"]:
+            return _again_and_again(once, tables, flags["interval"], quiet=flags["as_json"])
         return once()
 
 
@@ -82,12 +82,12 @@ def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:
     return False
 
 
-def _check_source_flags(topics: bool, given: Mapping[str, Any]) -> None:
+def _check_source_flags(topics: bool, values: Mapping[str, Any]) -> None:
     kind, other = ("a topic", "a log directory") if topics else ("a log directory", "a topic")
     wrong = ("options", "topics", "storage") if topics else ("properties",)
     flags = {"options": "--option", "topics": "--topic", "properties": "-X", "storage": "--key-file, --follow-links"}
     for name in wrong:
-        if given[name]:
+        if values[name]:
             raise OptionError(f"{flags[name]} is for {other}, and the source is {kind}")
 
 
@@ -121,11 +121,11 @@ def _read_options(paths: tuple[str, ...], flags: Mapping[str, Any]) -> ReadOptio
 
 def _round(job: _Job, writing: Runner) -> bool:
     """Bring what is new into the table; tell of it."""
-    table = job.places.table()
+    table = job.tables.table()
     content = job.values.content(table.read(), job.plan, job.settings)
-    settings = replace(job.settings, to=job.places.shown)
+    settings = replace(job.settings, to=job.tables.shown)
     chosen = table_settings(settings, isolation=job.isolation) | job.values.chosen(content)
-    dead = None if content == RAW else job.places.dead_letters()  # every record is a row of bytes
+    dead = None if content == RAW else job.tables.dead_letters()  # every record is a row of bytes
     export = TableExport(
         table, settings, chosen, run=writing, content=content, dead_letters=dead, commit_bytes=job.commit_bytes
     )
@@ -134,7 +134,7 @@ def _round(job: _Job, writing: Runner) -> bool:
     return not outcome.failed and not outcome.fault_count
 
 
-def _again_and_again(once: Callable[[], bool], places: Places, interval: float, *, quiet: bool) -> bool:
+def _again_and_again(once: Callable[[], bool], tables: Tables, interval: float, *, quiet: bool) -> bool:
     """Go on until a signal: a round that has begun ends in order, a second signal breaks it off."""
     stop = threading.Event()
     with _stopping(stop):
@@ -148,7 +148,7 @@ def _again_and_again(once: Callable[[], bool], places: Places, interval: float, 
             except NetworkError as error:  # a broker or a registry that is away comes back
                 say(f"kafkaframes: {error}; trying again in {interval:g} s", err=True)
             if commits and commits % TIDY_EVERY == 0:
-                places.table().tidy()
+                tables.table().tidy()
             stop.wait(interval)
     return whole
 
@@ -187,5 +187,5 @@ def _report(outcome: Outcome, *, quiet: bool) -> None:
     for line in lines_of(facts):
         say(printable(line))
     if dead:
-        place = facts["dead_letters"].get("location") or facts["dead_letters"].get("table")
-        say(f"{dead:,} records fit no schema: they are in {printable(str(place))}, with the reason")
+        path = facts["dead_letters"].get("location") or facts["dead_letters"].get("table")
+        say(f"{dead:,} records fit no schema: they are in {printable(str(path))}, with the reason")

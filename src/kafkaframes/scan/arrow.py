@@ -135,8 +135,8 @@ def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BYTES) ->
 
 
 def _cut(batch: pa.RecordBatch, target: int) -> Iterator[pa.RecordBatch]:
-    pieces = max(1, round(batch.nbytes / target))
-    rows = -(-batch.num_rows // pieces)
+    parts = max(1, round(batch.nbytes / target))
+    rows = -(-batch.num_rows // parts)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 

@@ -138,7 +138,7 @@ _DEFAULTS = {
 
 
 def choose_columns(
-    wanted: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
+    requested: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
 ) -> tuple[Column, ...]:
     """Return the columns in the order wanted; by default those of Spark's Kafka source, or all of ``batches``.
 
@@ -147,7 +147,7 @@ def choose_columns(
     Raises:
         OptionError: a name is unknown or given twice.
     """
-    names = list(wanted or _DEFAULTS[table])
+    names = list(requested or _DEFAULTS[table])
     if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:
         names.append("headers")
     if source and SOURCE.name not in [name.lower() for name in names]:

@@ -85,5 +85,5 @@ def reason_of(error: Exception) -> str | None:
     >>> reason_of(RuntimeError("[X] Failed to plan: kafkaframes.errors.exceptions.OptionError: no topic x\\n SQLSTATE"))
     'no topic x'
     """
-    found = re.findall(r"(?:^|: )kafkaframes\.errors\.\w+\.\w+: (.+)$", str(error), re.MULTILINE)
-    return found[-1].strip() if found else None
+    result = re.findall(r"(?:^|: )kafkaframes\.errors\.\w+\.\w+: (.+)$", str(error), re.MULTILINE)
+    return result[-1].strip() if result else None

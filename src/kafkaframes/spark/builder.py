@@ -155,19 +155,19 @@ def check_master(master: str) -> None:
         raise OptionError(f"no master {master!r}: {known}")
     if not master.startswith("spark://"):
         return
-    places = master.removeprefix("spark://").split(",")
-    refused = [reason for place in places if (reason := _unreachable(place)) is not None]
-    if len(refused) == len(places):
+    addresses = master.removeprefix("spark://").split(",")
+    refused = [reason for address in addresses if (reason := _unreachable(address)) is not None]
+    if len(refused) == len(addresses):
         raise OptionError(f"no master answers at {master}: {'; '.join(refused)}")
 
 
-def _unreachable(place: str) -> str | None:
+def _unreachable(address: str) -> str | None:
     """Return why no connection can be made to ``host:port``, or None if one can."""
-    host, _, port = place.rpartition(":")
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
-        return f"{place}: {getattr(error, 'strerror', None) or error}"
+        return f"{address}: {getattr(error, 'strerror', None) or error}"
     return None
 
 

@@ -49,8 +49,8 @@ def without_added(options: Mapping[str, str]) -> dict[str, str]:
     names = {name.lower() for name in written}
     if "paths" in names:
         again.pop("path", None)
-    found = written | {name: text for name, text in again.items() if name.lower() not in names}
-    return {name: _local(text) if name.lower() == "path" else text for name, text in found.items()}
+    result = written | {name: text for name, text in again.items() if name.lower() not in names}
+    return {name: _local(text) if name.lower() == "path" else text for name, text in result.items()}
 
 
 def _local(path: str) -> str:
@@ -82,15 +82,15 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
     Raises:
         OptionError: neither says what is read.
     """
-    given = without_added(options)
-    names = {name.lower() for name in given}
+    values = without_added(options)
+    names = {name.lower() for name in values}
     if names & set(_PLACES):
-        return given
+        return values
     for field in schema:
         kept, _, text = field.metadata.get("comment", "").partition("?")
         if kept == source:
-            found = parse_qsl(text, keep_blank_values=True)
-            return {name: value for name, value in found if name.lower() not in names} | given
+            result = parse_qsl(text, keep_blank_values=True)
+            return {name: value for name, value in result if name.lower() not in names} | values
     raise OptionError(
         f"{source} does not know what to read: Spark hands no options of CREATE TABLE to a query, and a table that was "
         "created with a list of columns keeps none; create it without that list, or use "

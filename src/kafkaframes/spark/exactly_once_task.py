@@ -117,8 +117,10 @@ def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
     waiting = {part.place: part for part in parts}
     wrote: list[TopicPartition] = []
     while waiting:
-        got = leases.take({place: part.records for place, part in waiting.items()}, wrote)
-        producer.send_numbered([Numbered(place, first, waiting.pop(place).batches) for place, first in got.items()])
+        got = leases.take({partition: part.records for partition, part in waiting.items()}, wrote)
+        producer.send_numbered(
+            [Numbered(partition, first, waiting.pop(partition).batches) for partition, first in got.items()]
+        )
         wrote = list(got)
     leases.give_back(wrote)
 

@@ -68,15 +68,15 @@ def export_topics(
         raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")
     names = [topics] if isinstance(topics, str) else list(topics)
     read = TopicOptions(reader_settings({**_COMMITTED, **_lower(options)}), subscribe=frozenset(names))
-    place = os.fspath(to)
-    settings = Settings(place, mode="FAILFAST")
+    target = os.fspath(to)
+    settings = Settings(target, mode="FAILFAST")
     export = TableExport(
-        _openers()[format](place),
+        _openers()[format](target),
         settings,
         table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
         run=runner(spark),
     )
-    return _result_of(export.export(live_plan(names, read.client, allow_loss=allow_loss), incremental=True), place)
+    return _result_of(export.export(live_plan(names, read.client, allow_loss=allow_loss), incremental=True), target)
 
 
 _ISOLATION: Final = "kafka.isolation.level"
@@ -107,11 +107,11 @@ def _openers() -> dict[str, Callable[[str], Table]]:
     }
 
 
-def _result_of(outcome: Outcome, place: str) -> JobResult[Any]:
+def _result_of(outcome: Outcome, target: str) -> JobResult[Any]:
     from kafkaframes.jobs.job import JobResult
 
     files = sum(1 for one in outcome.results if one.failed is None)
-    counted = f"{outcome.summary.records:,} records written to {place}, in {files:,} files"
+    counted = f"{outcome.summary.records:,} records written to {target}, in {files:,} files"
     faults = [fault for one in outcome.results for fault in one.faults]
     failed = [f"not in the table: {one.failed}" for one in outcome.failed]
     return JobResult(outcome, outcome.as_json(), (*faults, *failed, counted))

@@ -53,7 +53,7 @@ class FirstBatch:
         if self._has_looked or self._begin is None or _plain(start) != _plain(self._begin):
             return
         begins, ends = _plain(start), _plain(end)
-        stretches = [ends[place] - begins[place] for place in ends.keys() & begins.keys()]
+        stretches = [ends[partition] - begins[partition] for partition in ends.keys() & begins.keys()]
         if not stretches or (min(stretches) >= 0 and (max(stretches) > 0 or ends.keys() > begins.keys())):
             return
         raise OptionError(

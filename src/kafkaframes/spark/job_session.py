@@ -137,8 +137,8 @@ def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None
 
 def _jvm_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     """Return the JVM that this process has started; none where spark-submit has, which ends it."""
-    found: subprocess.Popen[bytes] | None = getattr(getattr(spark.sparkContext, "_gateway", None), "proc", None)
-    return found
+    result: subprocess.Popen[bytes] | None = getattr(getattr(spark.sparkContext, "_gateway", None), "proc", None)
+    return result
 
 
 def _say_nothing(request: object, client_address: object) -> None:

@@ -49,9 +49,9 @@ def run_on_spark(
     if not tasks:
         return iter(())
     try:
-        given = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
+        shared = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
         memory = current_budget()
-        return iter(given.mapPartitions(lambda some: _each(function, some, memory)).collect())
+        return iter(shared.mapPartitions(lambda some: _each(function, some, memory)).collect())
     except Exception as error:
         # Py4JJavaError, which is not one of PySpark's own exceptions, carries what a worker raised
         if (reason := _compat.reason_of(error)) is None or not _compat.is_sparks(error):
@@ -64,8 +64,8 @@ def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     if total_bytes is None:
         return min(count, TASKS_AT_MOST)
     cores: int = spark.sparkContext.defaultParallelism
-    wanted = max(4 * cores, total_bytes // BYTES_OF_A_TASK)
-    return min(count, wanted, TASKS_AT_MOST)
+    requested = max(4 * cores, total_bytes // BYTES_OF_A_TASK)
+    return min(count, requested, TASKS_AT_MOST)
 
 
 def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int) -> Iterator[_Answer]:

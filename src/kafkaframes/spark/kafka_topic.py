@@ -115,9 +115,9 @@ class KafkaTopicReader(DataSourceReader):
         """Ask the cluster where partitions start and end, and share them out."""
         from kafkaframes.scan.topic.planning import plan_topic
 
-        pieces: list[InputPartition] = [TopicPiece(work) for work in plan_topic(self.options)]
+        parts: list[InputPartition] = [TopicPiece(work) for work in plan_topic(self.options)]
         settle()
-        return pieces or [TopicPiece(None)]
+        return parts or [TopicPiece(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""

@@ -58,9 +58,9 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
         OptionError: an option is unknown, has a bad value, or excludes another one; the message says which.
     """
     others, storage = split_storage(texts)
-    given = _by_known_name(others)
-    refuse_decoding(given)
-    named = [(OPTIONS[name], text) for name, text in given.items() if OPTIONS[name].field != "paths"]
+    options = _by_known_name(others)
+    refuse_decoding(options)
+    named = [(OPTIONS[name], text) for name, text in options.items() if OPTIONS[name].field != "paths"]
     values = {option.field: parsed(option.name, option.parse, text) for option, text in named}
     by_precedence(values)
     if "key_files" in values:
@@ -69,7 +69,7 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
         storage[FOLLOW_LINKS] = True
     values["storage"] = {**settings.get("storage", {}), **storage}
     if "paths" not in settings:
-        values["paths"] = load_paths(given, source="kafka-log", example="/var/lib/kafka/data")
+        values["paths"] = load_paths(options, source="kafka-log", example="/var/lib/kafka/data")
     return ReadOptions(**{**settings, **values})
 
 
@@ -201,13 +201,13 @@ _BROKER_OPTIONS = (
 
 
 def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
         if lower not in OPTIONS:
             raise OptionError(_unknown(name, lower))
-        given[lower] = text
-    return given
+        values[lower] = text
+    return values
 
 
 def _unknown(name: str, lower: str) -> str:

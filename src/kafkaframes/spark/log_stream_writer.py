@@ -92,8 +92,8 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Put all runs into the log, those of a partition in the order of the tasks, unless they are there."""
-        tasks = sorted((one for one in messages if isinstance(one, StreamTaskRuns)), key=lambda one: one.task)
-        runs = [run for one in tasks for run in one.runs]
+        tasks = sorted((entry for entry in messages if isinstance(entry, StreamTaskRuns)), key=lambda entry: entry.task)
+        runs = [run for entry in tasks for run in entry.runs]
         if runs or (self.overwrite and tasks):
             check_there(runs)
             batch = self._batch(tasks[0].query_id, batchId)

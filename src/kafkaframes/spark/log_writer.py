@@ -70,8 +70,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Put all runs into the log, those of a partition in the order of the tasks."""
-        tasks = sorted((one for one in messages if isinstance(one, TaskRuns)), key=lambda one: one.task)
-        runs = [run for one in tasks for run in one.runs]
+        tasks = sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
+        runs = [run for entry in tasks for run in entry.runs]
         try:
             check_there(runs)
             Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads).commit(runs)

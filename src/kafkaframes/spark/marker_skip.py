@@ -88,9 +88,9 @@ def check_stateless(frame: DataFrame) -> None:
     Raises:
         OptionError: it has aggregates, joins, or the like.
     """
-    found = _STATEFUL.search(frame._jdf.queryExecution().analyzed().toString())
-    if found is not None:
-        raise OptionError(f"onForeignMarker=skip: {found[1]} in the query keeps state, which would miss rows; {_ELSE}")
+    result = _STATEFUL.search(frame._jdf.queryExecution().analyzed().toString())
+    if result is not None:
+        raise OptionError(f"onForeignMarker=skip: {result[1]} in the query keeps state, which would miss rows; {_ELSE}")
 
 
 def _planned_with(files: CheckpointFiles, planned: int) -> str:

@@ -165,13 +165,13 @@ def _column(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array], type_: p
     from pyspark.sql.functions import arrow_udf
     from pyspark.sql.pandas.types import from_arrow_type
 
-    wanted = _without_fixed_binary(type_)
+    requested = _without_fixed_binary(type_)
 
     def run(data: pa.Array) -> pa.Array:
-        return convert(data).cast(wanted)
+        return convert(data).cast(requested)
 
     run.__annotations__ = {"data": pa.Array, "return": pa.Array}  # as objects: the worker does not resolve text
-    return arrow_udf(run, returnType=from_arrow_type(wanted))(col)
+    return arrow_udf(run, returnType=from_arrow_type(requested))(col)
 
 
 def _without_fixed_binary(type_: pa.DataType) -> pa.DataType:

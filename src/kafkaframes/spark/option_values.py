@@ -74,21 +74,21 @@ def timestamp_value(text: str) -> int:
     >>> timestamp_value("2025-10-09T12:00Z") == timestamp_value("1760011200000")
     True
     """
-    found = parse_time(text)
-    if not 0 <= found < 10**18:
+    result = parse_time(text)
+    if not 0 <= result < 10**18:
         raise ValueError("must be milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z")
-    return found
+    return result
 
 
 def timestamps_value(text: str) -> PartitionOffsets:
     """Read JSON with a time for each topic partition; see ``timestamp_value``."""
     form = 'JSON such as {"topic": {"0": 1763700000000}}, or with dates, {"topic": {"0": "2025-10-09T12:00Z"}},'
-    given = _json_object(text, form)
-    if not all(isinstance(partitions, dict) for partitions in given.values()):
+    values = _json_object(text, form)
+    if not all(isinstance(partitions, dict) for partitions in values.values()):
         raise ValueError(f"must be {form}")
     plain = {
         topic: {name: timestamp_value(time) if isinstance(time, str) else time for name, time in partitions.items()}
-        for topic, partitions in given.items()
+        for topic, partitions in values.items()
     }
     times = parse_offsets(json.dumps(plain))
     if min(times.values(), default=0) < 0:
@@ -198,25 +198,25 @@ def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
         raise OptionError(f"option {name}={shown(name, text)}: {error}") from None
 
 
-def load_paths(given: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
+def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
     """Return what ``load()`` was given: the option ``path``, or ``paths``, the JSON list that Spark makes of several.
 
     Args:
-        given: texts by names in lower case.
+        values: texts by names in lower case.
         source: the name of the source, for the message where there is none.
         example: a path for that message.
 
     Raises:
         OptionError: there is no path, or ``paths`` is no list of texts.
     """
-    paths = [given["path"]] if given.get("path") else []
-    if given.get("paths"):
+    paths = [values["path"]] if values.get("path") else []
+    if values.get("paths"):
         try:
-            more = json.loads(given["paths"])
+            more = json.loads(values["paths"])
         except ValueError:
             more = None
         if not isinstance(more, list) or not all(isinstance(path, str) and path for path in more):
-            raise OptionError(f"option paths={given['paths']}: must be a JSON list of paths")
+            raise OptionError(f"option paths={values['paths']}: must be a JSON list of paths")
         paths += more
     if not paths:
         raise OptionError(f'{source} needs a path: spark.read.format("{source}").load("{example}")')

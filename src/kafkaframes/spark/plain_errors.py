@@ -36,18 +36,18 @@ def tells_plainly(cls: _Class) -> _Class:
 
 def _function(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def translated(*given: Any, **named: Any) -> Any:
+    def translated(*values: Any, **named: Any) -> Any:
         with _plain():
-            return method(*given, **named)
+            return method(*values, **named)
 
     return translated
 
 
 def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     @wraps(method)
-    def translated(*given: Any, **named: Any) -> Iterator[Any]:
+    def translated(*values: Any, **named: Any) -> Iterator[Any]:
         with _plain():
-            yield from method(*given, **named)
+            yield from method(*values, **named)
 
     return translated
 

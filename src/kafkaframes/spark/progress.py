@@ -47,5 +47,5 @@ def _ask(tracker: Any, show: Callable[[int, int], None], finished: threading.Eve
 def _counts(tracker: Any) -> tuple[int, int]:
     """Return how many tasks of the running stages are done, and how many there are."""
     stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-    found = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]
-    return sum(done for done, _ in found), sum(total for _, total in found)
+    result = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]
+    return sum(done for done, _ in result), sum(total for _, total in result)

@@ -55,7 +55,7 @@ def _of_name(session_id: str, name: str) -> str:
 
     url = f"{os.environ[_LOCAL_URL]};session_id={session_id}"
     session: Any = ConnectSession.builder.remote(url).create()
-    found = [str(query.id) for query in session.streams.active if query.name == name]
-    if len(found) != 1:
+    result = [str(query.id) for query in session.streams.active if query.name == name]
+    if len(result) != 1:
         raise KafkaframesError(f"the query {name!r} is not found among those of its Spark Connect session")
-    return found[0]
+    return result[0]

@@ -71,9 +71,9 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         report.partitions += _written(_by_partition(df, chosen), directory, chosen)
         if not report.partitions:
             raise OptionError("nothing to restore: the frame has no rows that are selected")
-        given = dict(chosen.topic_ids)
+        ids = dict(chosen.topic_ids)
         for topic in sorted({one.topic for one in report.partitions}):
-            report.topic_ids[topic] = given.get(topic) or new_id()
+            report.topic_ids[topic] = ids.get(topic) or new_id()
         _write_ids(directory, report)
         complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
 
@@ -110,12 +110,12 @@ def _wanted(settings: RestoreSettings) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     topic = F.col("topic")
-    found = ~topic.startswith("__") | topic.isNull()
+    result = ~topic.startswith("__") | topic.isNull()
     if settings.topics:
-        found = topic.rlike("|".join(translate(pattern) for pattern in settings.topics))
+        result = topic.rlike("|".join(translate(pattern) for pattern in settings.topics))
     if settings.partitions:
-        found &= F.col("partition").isin(list(settings.partitions))
-    return found
+        result &= F.col("partition").isin(list(settings.partitions))
+    return result
 
 
 def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
@@ -214,6 +214,6 @@ def _write_ids(directory: Path, report: RestoreReport) -> None:
     from kafkaframes.storage.files import names
     from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 
-    for one in report.partitions:
-        raw = write_partition_metadata(PartitionMetadata(report.topic_ids[one.topic]))
-        write_all(directory / f"{one.topic}-{one.partition}", iter([(names.PARTITION_METADATA, raw)]))
+    for entry in report.partitions:
+        raw = write_partition_metadata(PartitionMetadata(report.topic_ids[entry.topic]))
+        write_all(directory / f"{entry.topic}-{entry.partition}", iter([(names.PARTITION_METADATA, raw)]))

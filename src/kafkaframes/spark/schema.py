@@ -23,7 +23,7 @@ def columns_of(schema: StructType, *, table: str = "records") -> tuple[Column, .
         OptionError: a column is unknown, named twice, or of another type here.
     """
     columns = choose_columns(schema.names, table=table)
-    for given, ours in zip(schema, columns, strict=True):
-        if given.dataType.simpleString() != ours.type.replace(" ", ""):
-            raise OptionError(f"schema: column {given.name} is {ours.type}, not {given.dataType.simpleString()}")
+    for theirs, ours in zip(schema, columns, strict=True):
+        if theirs.dataType.simpleString() != ours.type.replace(" ", ""):
+            raise OptionError(f"schema: column {theirs.name} is {ours.type}, not {theirs.dataType.simpleString()}")
     return columns

@@ -63,9 +63,9 @@ def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
         if lower == WHOLE:
             whole = _whole(text)
         elif lower in NAMES:
-            place, parse = NAMES[lower]
+            path, parse = NAMES[lower]
             try:
-                _put(storage, place, parse(text))
+                _put(storage, path, parse(text))
             except ValueError as error:
                 raise OptionError(f"option {name}: {error}") from None  # the value may be a secret
         else:
@@ -73,10 +73,10 @@ def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
     return others, {**storage, **whole}
 
 
-def _put(storage: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
-    for step in place[:-1]:
+def _put(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
         storage = storage.setdefault(step, {})
-    storage[place[-1]] = value
+    storage[path[-1]] = value
 
 
 def _whole(text: str) -> dict[str, Any]:

@@ -51,13 +51,13 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next micro-batch ends."""
         self.first.looked()
         limited = not isinstance(limit, ReadAllAvailable)
-        found = self.follower.latest(
+        result = self.follower.latest(
             flat(start),
             ends=self.goal,
             max_offsets=self.options.max_offsets_per_trigger if limited else None,
             max_bytes=self.options.max_bytes_per_trigger if limited else None,
         )
-        return nested(found)
+        return nested(result)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the ends of the log, for the query's progress."""

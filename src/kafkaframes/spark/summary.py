@@ -58,14 +58,14 @@ def summarize(
     from pyspark.sql.functions import expr
 
     started = time.monotonic()
-    given = {**(options or {}), "includeHeaders": "true"}
+    values = {**(options or {}), "includeHeaders": "true"}
     where = paths_of(paths)
-    plan = plan or plan_summary(where, given)
+    plan = plan or plan_summary(where, values)
     read = Observation()
-    records = _load(spark, where, {**given, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
+    records = _load(spark, where, {**values, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
     records = records.observe(read, expr("count(*) AS rows"))
     with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes scan") as pool:  # while Parquet is written
-        scan = pool.submit(_scanned, spark, where, given)
+        scan = pool.submit(_scanned, spark, where, values)
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
         # with the types that were written: of a topic 2024, Spark's look at the folders would make a number
         written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
@@ -81,9 +81,9 @@ def plan_summary(paths: Sequence[str], options: Mapping[str, str]) -> ReadPlan:
     return plan_log(read, cores=1)
 
 
-def _scanned(spark: SparkSession, where: list[str], given: Mapping[str, str]) -> list[dict[str, Any]]:
+def _scanned(spark: SparkSession, where: list[str], values: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sizes of batches by codec, kind and damage, from their headers."""
-    batches = _load(spark, where, {**given, "table": "batches", "deepIteration": "true"})
+    batches = _load(spark, where, {**values, "table": "batches", "deepIteration": "true"})
     return _dicts(batches.groupBy("codec", "control", "error").agg(*_sizes()))
 
 
@@ -136,7 +136,7 @@ def _summed_up(
     return Summary(
         topics=tuple(_topic(topic, rows) for topic, rows in sorted(of_topic.items())),
         codecs=tuple(_codec(codec, rows, of_codec[codec]) for codec, rows in sorted(in_log.items())),
-        dropped=tuple(sorted(filter(None, map(_dropped, scanned)), key=lambda one: one.reason)),
+        dropped=tuple(sorted(filter(None, map(_dropped, scanned)), key=lambda entry: entry.reason)),
         internal_topics=left_alone,
         output=output,
         seconds=time.monotonic() - started,

@@ -314,8 +314,8 @@ class Sink:
             except BrokerError as error:
                 if not is_refused_timeout(error):
                     raise
-                asked = self._times.timeout_ms
-                text = f"kafka.{OPTION} is {asked}: more than the brokers' {LIMIT}; nothing was written"
+                requested = self._times.timeout_ms
+                text = f"kafka.{OPTION} is {requested}: more than the brokers' {LIMIT}; nothing was written"
                 raise OptionError(text) from error
             yield producer
 
@@ -390,8 +390,8 @@ def send(
         raise LostTaskError(failure) if is_lost else KafkaframesError(failure)
     reported: dict[TopicPartition, int] = {}
     for topic, partition, records, _, _ in results:
-        place = TopicPartition(topic, partition)
-        reported[place] = reported.get(place, 0) + records
+        name = TopicPartition(topic, partition)
+        reported[name] = reported.get(name, 0) + records
     return Sent(ledger.settle(reported), _now_ms() if ledger.since_ms is None else ledger.since_ms)
 
 

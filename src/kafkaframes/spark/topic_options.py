@@ -214,7 +214,7 @@ WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for op
 def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dict[str, Any], dict[str, str]]:
     """Tell the client's settings (``kafka.*``) from our own options."""
     client: dict[str, Any] = {}
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
         if lower in FORBIDDEN:
@@ -222,7 +222,7 @@ def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dic
         if lower.startswith("kafka."):
             client[lower[len("kafka.") :]] = text
         elif lower in known:
-            given[lower] = text
+            values[lower] = text
         elif lower not in _SPARKS:
             meant = "subscribe" if lower in ("topic", "topics") else lower  # nearer by letters: topicColumn and such
             near = difflib.get_close_matches(meant, known, n=1, cutoff=0.6)
@@ -230,7 +230,7 @@ def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dic
             raise OptionError(f"unknown option {name}{hint or '; kafka-topic knows ' + ', '.join(_names(known))}")
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
-    return client, given
+    return client, values
 
 
 def _names(known: Mapping[str, Option]) -> list[str]:
@@ -262,8 +262,8 @@ def _kafkas_name(match: re.Match[str]) -> str:
     return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
 
 
-def _check_stream(given: Mapping[str, str]) -> None:
-    ends = [OPTIONS[name].name for name in given if name.startswith("ending")]
+def _check_stream(values: Mapping[str, str]) -> None:
+    ends = [OPTIONS[name].name for name in values if name.startswith("ending")]
     if ends:
         raise OptionError(f"a stream has no end: {', '.join(ends)} is for batch reads")
 
@@ -272,6 +272,6 @@ def _got(chosen: list[str]) -> str:
     return f", not {' and '.join(chosen)} together" if chosen else ""
 
 
-def _values(known: Mapping[str, Option], given: Mapping[str, str]) -> dict[str, Any]:
-    options = [(known[name], text) for name, text in given.items()]
+def _values(known: Mapping[str, Option], values: Mapping[str, str]) -> dict[str, Any]:
+    options = [(known[name], text) for name, text in values.items()]
     return {option.field: parsed(option.name, option.parse, text) for option, text in options}

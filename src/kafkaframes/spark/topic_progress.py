@@ -98,22 +98,22 @@ def _lags(source: Mapping[str, Any]) -> Iterable[PartitionLag]:
         yield PartitionLag(topic, partition, offset, latest.get((topic, partition), offset))
 
 
-def _offsets(given: Any) -> dict[tuple[str, int], int]:
+def _offsets(values: Any) -> dict[tuple[str, int], int]:
     """Return offsets of topics; nothing where a source's offsets are of another form."""
-    if isinstance(given, str):
+    if isinstance(values, str):
         try:
-            given = json.loads(given)
+            values = json.loads(values)
         except ValueError:
             return {}
-    found: dict[tuple[str, int], int] = {}
-    for topic, numbers in given.items() if isinstance(given, dict) else ():
+    result: dict[tuple[str, int], int] = {}
+    for topic, numbers in values.items() if isinstance(values, dict) else ():
         if not isinstance(numbers, dict):
             return {}
         for number, offset in numbers.items():
             if not number.isdigit() or not isinstance(offset, int):
                 return {}
-            found[topic, int(number)] = offset
-    return found
+            result[topic, int(number)] = offset
+    return result
 
 
 def estimates(
@@ -137,13 +137,13 @@ def estimates(
     for lag in progress.partitions:
         if not lag.offsets:
             continue
-        found = _sample(consumer, lag)
-        if found is None:
+        result = _sample(consumer, lag)
+        if result is None:
             continue
-        records += found.records / found.offsets * lag.offsets
-        size += found.bytes_per_offset * lag.offsets
-        if found.first_timestamp >= 0 and (oldest is None or found.first_timestamp < oldest):
-            oldest = found.first_timestamp
+        records += result.records / result.offsets * lag.offsets
+        size += result.bytes_per_offset * lag.offsets
+        if result.first_timestamp >= 0 and (oldest is None or result.first_timestamp < oldest):
+            oldest = result.first_timestamp
     age = None if oldest is None else max(now() - oldest / 1000, 0.0)
     return {"estimated_records": round(records), "estimated_bytes": round(size), "estimated_seconds": age}
 

@@ -48,8 +48,8 @@ def watch_topics(
 
     if group_id is not None and query_name is None:
         raise OptionError("group_id needs query_name: two queries must not commit to one group")
-    given = {name.lower(): value for name, value in options.items()}
-    client = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
+    values = {name.lower(): value for name, value in options.items()}
+    client = {name.removeprefix("kafka."): value for name, value in values.items() if name.startswith("kafka.")}
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
     check_client(client)

@@ -35,12 +35,12 @@ def _keeps(text: str) -> bool:
 
 def _ids(text: str) -> dict[str, str]:
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        result = None
+    if not isinstance(result, dict) or not all(isinstance(one, str) for one in result.values()):
         raise ValueError('must be JSON such as {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}')
-    return found
+    return result
 
 
 _ROWS = (

@@ -105,7 +105,7 @@ class Control:
             Route("POST", "/snapshots/{}/restore", self._restore, "go back to it"),
         ]
 
-    def _list(self, asked: HttpRequest) -> Any:
+    def _list(self, request: HttpRequest) -> Any:
         return {
             "bootstrap_servers": self._broker.bootstrap_servers,
             "routes": {f"{route.method} {route.path}": route.meaning for route in self._server.routes},
@@ -113,7 +113,7 @@ class Control:
 
     # ---------------------------------------------------------------------------------------------- topics
 
-    def _topics(self, asked: HttpRequest) -> Any:
+    def _topics(self, request: HttpRequest) -> Any:
         return {
             name: {
                 "topic_id": str(topic.topic_id),
@@ -124,17 +124,17 @@ class Control:
             for name, topic in self._broker.topics.items()
         }
 
-    def _create(self, asked: HttpRequest) -> Any:
-        name, partitions = asked.field("name", str), asked.field("partitions", int, 1)
-        self._broker.create_topic(name, partitions, **_configs(asked.field("configs", dict, {})))
+    def _create(self, request: HttpRequest) -> Any:
+        name, partitions = request.field("name", str), request.field("partitions", int, 1)
+        self._broker.create_topic(name, partitions, **_configs(request.field("configs", dict, {})))
         return {"name": name, "partitions": partitions}
 
-    def _configure(self, asked: HttpRequest) -> Any:
-        self._broker.configure_topic(asked.path[0], **_configs(_object(asked)))
+    def _configure(self, request: HttpRequest) -> Any:
+        self._broker.configure_topic(request.path[0], **_configs(_object(request)))
         return {}
 
-    def _records(self, asked: HttpRequest) -> Any:
-        rows = self._broker.records(asked.path[0], asked.number("partition"))
+    def _records(self, request: HttpRequest) -> Any:
+        rows = self._broker.records(request.path[0], request.number("partition"))
         return [
             {
                 "offset": row.offset,
@@ -146,27 +146,29 @@ class Control:
             for row in rows
         ]
 
-    def _append(self, asked: HttpRequest) -> Any:
-        rows = asked.field("records", list)
-        taken = [_record(row, place) for place, row in enumerate(rows)]
-        base = self._broker.append(asked.path[0], taken, partition=asked.field("partition", int, 0)) if taken else None
+    def _append(self, request: HttpRequest) -> Any:
+        rows = request.field("records", list)
+        taken = [_record(row, index) for index, row in enumerate(rows)]
+        base = (
+            self._broker.append(request.path[0], taken, partition=request.field("partition", int, 0)) if taken else None
+        )
         return {"base_offset": base, "records": len(taken)}
 
-    def _lead(self, asked: HttpRequest) -> Any:
-        self._broker.move_leader(asked.path[0], _index(asked.path[1]), asked.field("node", int))
+    def _lead(self, request: HttpRequest) -> Any:
+        self._broker.move_leader(request.path[0], _index(request.path[1]), request.field("node", int))
         return {}
 
-    def _truncate(self, asked: HttpRequest) -> Any:
-        self._broker.truncate(asked.path[0], _index(asked.path[1]), asked.field("offset", int))
+    def _truncate(self, request: HttpRequest) -> Any:
+        self._broker.truncate(request.path[0], _index(request.path[1]), request.field("offset", int))
         return {}
 
-    def _tear(self, asked: HttpRequest) -> Any:
-        left = self._broker.tear_tail(asked.path[0], _index(asked.path[1]), asked.field("bytes", int))
+    def _tear(self, request: HttpRequest) -> Any:
+        left = self._broker.tear_tail(request.path[0], _index(request.path[1]), request.field("bytes", int))
         return {"size_bytes": left}
 
     # ---------------------------------------------------------------------------------------------- coordinators
 
-    def _groups(self, asked: HttpRequest) -> Any:
+    def _groups(self, request: HttpRequest) -> Any:
         return {
             name: {
                 "type": group.type,
@@ -179,21 +181,21 @@ class Control:
             for name, group in self._broker.groups.items()
         }
 
-    def _transactions(self, asked: HttpRequest) -> Any:
+    def _transactions(self, request: HttpRequest) -> Any:
         return {
             name: one._asdict() | {"partitions": [str(where) for where in one.partitions]}
             for name, one in self._broker.transactions.items()
         }
 
-    def _coordinate(self, asked: HttpRequest) -> Any:
-        self._broker.move_coordinator(asked.path[1], asked.field("node", int), kind=asked.path[0])
+    def _coordinate(self, request: HttpRequest) -> Any:
+        self._broker.move_coordinator(request.path[1], request.field("node", int), kind=request.path[0])
         return {}
 
     # ---------------------------------------------------------------------------------------------- faults
 
-    def _fault(self, asked: HttpRequest) -> Any:
-        what = _one_of(asked.field("do", str), _FAULTS)
-        wanted = {
+    def _fault(self, request: HttpRequest) -> Any:
+        what = _one_of(request.field("do", str), _FAULTS)
+        expected = {
             name: value
             for name, kind in (
                 ("version", int),
@@ -202,40 +204,40 @@ class Control:
                 ("client_id", str),
                 ("node_id", int),
             )
-            if (value := asked.field(name, kind, None)) is not None
+            if (value := request.field(name, kind, None)) is not None
         }
         argument = _FAULTS[what]
-        given = None if argument is None else asked.field(argument[0], argument[2])
-        api = asked.field("api", _TEXT, None)
+        values = None if argument is None else request.field(argument[0], argument[2])
+        api = request.field("api", _TEXT, None)
 
         def make() -> Any:
-            rule = self._broker.on(api, **wanted)
+            rule = self._broker.on(api, **expected)
             try:
                 if argument is not None:
-                    getattr(rule, argument[1])(given)
+                    getattr(rule, argument[1])(values)
                 elif what != "observe":
                     getattr(rule, what)()
             except OptionError:
                 rule.remove()
                 raise
-            return self._kept(self._rules, rule, asked)
+            return self._kept(self._rules, rule, request)
 
         return self._on_broker(make)
 
-    def _disk_fault(self, asked: HttpRequest) -> Any:
-        what = _one_of(asked.field("do", str), _DISK_FAULTS)
+    def _disk_fault(self, request: HttpRequest) -> Any:
+        what = _one_of(request.field("do", str), _DISK_FAULTS)
         name, kind = _DISK_FAULTS[what]
-        given = asked.field(name, kind)
-        effect, path = asked.field("effect", _TEXT, None), asked.field("path", _TEXT, None)
+        values = request.field(name, kind)
+        effect, path = request.field("effect", _TEXT, None), request.field("path", _TEXT, None)
 
         def make() -> Any:
             rule = self._broker.on_disk(effect, path=path)
             try:
-                _ = rule.full(after_bytes=given) if what == "full" else getattr(rule, what)(given)
+                _ = rule.full(after_bytes=values) if what == "full" else getattr(rule, what)(values)
             except OptionError:
                 rule.remove()
                 raise
-            return self._kept(self._disk_rules, rule, asked)
+            return self._kept(self._disk_rules, rule, request)
 
         return self._on_broker(make)
 
@@ -244,90 +246,90 @@ class Control:
         return self._broker.call(lambda state: act()) if self._broker.is_running else act()
 
     @staticmethod
-    def _kept(rules: dict[int, Any], rule: Any, asked: HttpRequest) -> Any:
-        rule.after(asked.field("after", int, 0))
-        times = asked.field("times", int, None)
+    def _kept(rules: dict[int, Any], rule: Any, request: HttpRequest) -> Any:
+        rule.after(request.field("after", int, 0))
+        times = request.field("times", int, None)
         if times is not None:
             rule.times(times)
         number = max(rules, default=0) + 1
         rules[number] = rule
         return {"id": number}
 
-    def _faults(self, asked: HttpRequest) -> Any:
+    def _faults(self, request: HttpRequest) -> Any:
         requests = {number: {"api": rule.api, "seen": len(rule.seen)} for number, rule in self._rules.items()}
         disk = {number: {"effect": rule.effect, "seen": rule.seen} for number, rule in self._disk_rules.items()}
         return {"faults": requests, "disk_faults": disk}
 
-    def _clear(self, asked: HttpRequest) -> Any:
+    def _clear(self, request: HttpRequest) -> Any:
         self._broker.clear_faults()
         self._rules.clear()
         self._disk_rules.clear()
         return {}
 
-    def _remove(self, asked: HttpRequest) -> Any:
-        rule = _numbered(self._rules, asked)
+    def _remove(self, request: HttpRequest) -> Any:
+        rule = _numbered(self._rules, request)
         self._on_broker(rule.remove)
-        del self._rules[int(asked.path[0])]
+        del self._rules[int(request.path[0])]
         return {}
 
-    def _release(self, asked: HttpRequest) -> Any:
-        rule = _numbered(self._rules, asked)
+    def _release(self, request: HttpRequest) -> Any:
+        rule = _numbered(self._rules, request)
         return {"released": self._on_broker(rule.release)}
 
-    def _disk_remove(self, asked: HttpRequest) -> Any:
-        _numbered(self._disk_rules, asked).remove()
-        del self._disk_rules[int(asked.path[0])]
+    def _disk_remove(self, request: HttpRequest) -> Any:
+        _numbered(self._disk_rules, request).remove()
+        del self._disk_rules[int(request.path[0])]
         return {}
 
     # ---------------------------------------------------------------------------------------------- journal and life
 
-    def _journal(self, asked: HttpRequest) -> Any:
-        found = self._broker.journal.requests(
-            asked.query.get("api"), version=asked.number("version"), client_id=asked.query.get("client_id")
+    def _journal(self, request: HttpRequest) -> Any:
+        result = self._broker.journal.requests(
+            request.query.get("api"), version=request.number("version"), client_id=request.query.get("client_id")
         )
-        last = asked.number("last", _SHOWN) or 0
-        return [_entry(one) for one in found[-last:]] if last > 0 else []
+        last = request.number("last", _SHOWN) or 0
+        return [_entry(one) for one in result[-last:]] if last > 0 else []
 
-    def _forget(self, asked: HttpRequest) -> Any:
+    def _forget(self, request: HttpRequest) -> Any:
         self._on_broker(self._broker.journal.clear)
         return {}
 
-    def _report(self, asked: HttpRequest) -> Any:
+    def _report(self, request: HttpRequest) -> Any:
         return {"text": self._broker.report()}
 
-    def _now(self, asked: HttpRequest) -> Any:
+    def _now(self, request: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}
 
-    def _advance(self, asked: HttpRequest) -> Any:
-        seconds = asked.field("seconds", _NUMBER)
+    def _advance(self, request: HttpRequest) -> Any:
+        seconds = request.field("seconds", _NUMBER)
         if not 0 <= seconds <= 1e9:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"time goes forward by 0 to a billion seconds, not {seconds}")
         self._broker.clock.advance(seconds)
-        return self._now(asked)
+        return self._now(request)
 
-    def _kill(self, asked: HttpRequest) -> Any:
+    def _kill(self, request: HttpRequest) -> Any:
         self._broker.kill()
         return {}
 
-    def _restart(self, asked: HttpRequest) -> Any:
+    def _restart(self, request: HttpRequest) -> Any:
         self._broker.restart()
         return {"bootstrap_servers": self._broker.bootstrap_servers}
 
-    def _node_stop(self, asked: HttpRequest) -> Any:
-        self._broker.stop_node(_index(asked.path[0]))
+    def _node_stop(self, request: HttpRequest) -> Any:
+        self._broker.stop_node(_index(request.path[0]))
         return {}
 
-    def _node_start(self, asked: HttpRequest) -> Any:
-        self._broker.start_node(_index(asked.path[0]))
+    def _node_start(self, request: HttpRequest) -> Any:
+        self._broker.start_node(_index(request.path[0]))
         return {}
 
-    def _snapshot(self, asked: HttpRequest) -> Any:
+    def _snapshot(self, request: HttpRequest) -> Any:
         number = len(self._snapshots) + 1
         self._snapshots[number] = self._broker.snapshot()
         return {"id": number}
 
-    def _restore(self, asked: HttpRequest) -> Any:
-        self._broker.restore(_numbered(self._snapshots, asked))
+    def _restore(self, request: HttpRequest) -> Any:
+        self._broker.restore(_numbered(self._snapshots, request))
         return {}
 
 
@@ -343,46 +345,46 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _numbered(rows: dict[int, Any], asked: HttpRequest) -> Any:
-    number = _index(asked.path[0])
+def _numbered(rows: dict[int, Any], request: HttpRequest) -> Any:
+    number = _index(request.path[0])
     if number not in rows:
         raise HttpError(HTTPStatus.NOT_FOUND, f"there is no number {number} here")
     return rows[number]
 
 
-def _object(asked: HttpRequest) -> dict[str, Any]:
-    if not isinstance(asked.body, dict):
+def _object(request: HttpRequest) -> dict[str, Any]:
+    if not isinstance(request.body, dict):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the body is a JSON object")
-    return asked.body
+    return request.body
 
 
-def _configs(given: dict[str, Any]) -> dict[str, Any]:
+def _configs(values: dict[str, Any]) -> dict[str, Any]:
     """Return settings as keyword arguments: Kafka's names have dots."""
     return {
-        key.replace(".", "_"): value if isinstance(value, bool | int) else str(value) for key, value in given.items()
+        key.replace(".", "_"): value if isinstance(value, bool | int) else str(value) for key, value in values.items()
     }
 
 
-def _record(row: Any, place: int) -> dict[str, Any]:
+def _record(row: Any, index: int) -> dict[str, Any]:
     if not isinstance(row, dict):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {place} is an object with key, value, timestamp, headers")
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index} is an object with key, value, timestamp, headers")
     timestamp = row.get("timestamp")
     if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {place}: the timestamp is a number of milliseconds")
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index}: the timestamp is a number of milliseconds")
     headers = row.get("headers") or []
     if not isinstance(headers, list) or not all(
         isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
     ):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {place}: headers are a list of objects with key and value")
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index}: headers are a list of objects with key and value")
     return {
-        "key": _bytes(row.get("key"), place),
-        "value": _bytes(row.get("value"), place),
+        "key": _bytes(row.get("key"), index),
+        "value": _bytes(row.get("value"), index),
         "timestamp": timestamp,
-        "headers": [{"key": one["key"], "value": _bytes(one.get("value"), place)} for one in headers],
+        "headers": [{"key": one["key"], "value": _bytes(one.get("value"), index)} for one in headers],
     }
 
 
-def _bytes(value: Any, place: int) -> bytes | None:
+def _bytes(value: Any, index: int) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
@@ -392,7 +394,7 @@ def _bytes(value: Any, place: int) -> bytes | None:
             return base64.b64decode(value["base64"], validate=True)
         except (binascii.Error, ValueError):
             pass
-    raise HttpError(HTTPStatus.BAD_REQUEST, f'record {place}: bytes are text, {{"base64": "..."}} or null')
+    raise HttpError(HTTPStatus.BAD_REQUEST, f'record {index}: bytes are text, {{"base64": "..."}} or null')
 
 
 def _shown(value: bytes | None) -> Any:
@@ -408,20 +410,20 @@ def _shown_key(key: Any) -> Any:
     return key if isinstance(key, str) else _shown(key)
 
 
-def _entry(one: Any) -> dict[str, Any]:
+def _entry(entry: Any) -> dict[str, Any]:
     return {
-        "number": one.number,
-        "api": one.api,
-        "version": one.version,
-        "connection": one.connection,
-        "peer": one.peer,
-        "client_id": one.client_id,
-        "software": list(one.software),
-        "received_ms": one.received_ms,
-        "duration_ms": one.duration_ms,
-        "fault": one.fault,
-        "request": _body(one.body, one.version),
-        "response": _body(one.answer, one.version),
+        "number": entry.number,
+        "api": entry.api,
+        "version": entry.version,
+        "connection": entry.connection,
+        "peer": entry.peer,
+        "client_id": entry.client_id,
+        "software": list(entry.software),
+        "received_ms": entry.received_ms,
+        "duration_ms": entry.duration_ms,
+        "fault": entry.fault,
+        "request": _body(entry.body, entry.version),
+        "response": _body(entry.answer, entry.version),
     }
 
 

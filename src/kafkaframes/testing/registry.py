@@ -39,12 +39,12 @@ class Schema:
 
     def shown(self) -> dict[str, Any]:
         """Return it as answers have it: AVRO's type is not told."""
-        found: dict[str, Any] = {"schema": self.text}
+        result: dict[str, Any] = {"schema": self.text}
         if self.type != TYPES[0]:
-            found["schemaType"] = self.type
+            result["schemaType"] = self.type
         if self.references != "[]":
-            found["references"] = json.loads(self.references)
-        return found
+            result["references"] = json.loads(self.references)
+        return result
 
 
 class SchemaRegistry:
@@ -111,47 +111,47 @@ class SchemaRegistry:
 
     def _routes(self) -> list[Route]:
         return [
-            Route("GET", "/", lambda asked: {}),
-            Route("GET", "/subjects", lambda asked: sorted(self._subjects)),
+            Route("GET", "/", lambda request: {}),
+            Route("GET", "/subjects", lambda request: sorted(self._subjects)),
             Route("POST", "/subjects/{}", self._look_up),
             Route("DELETE", "/subjects/{}", self._delete),
-            Route("GET", "/subjects/{}/versions", lambda asked: sorted(self._versions(asked.path[0]))),
+            Route("GET", "/subjects/{}/versions", lambda request: sorted(self._versions(request.path[0]))),
             Route("POST", "/subjects/{}/versions", self._post),
             Route("GET", "/subjects/{}/versions/{}", self._version),
             Route("GET", "/subjects/{}/versions/{}/schema", self._bare),
             Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
-            Route("GET", "/schemas/types", lambda asked: list(TYPES)),
-            Route("GET", "/schemas/ids/{}", lambda asked: self._of_id(asked.path[0]).shown()),
-            Route("GET", "/schemas/ids/{}/schema", lambda asked: _loaded(self._of_id(asked.path[0]))),
+            Route("GET", "/schemas/types", lambda request: list(TYPES)),
+            Route("GET", "/schemas/ids/{}", lambda request: self._of_id(request.path[0]).shown()),
+            Route("GET", "/schemas/ids/{}/schema", lambda request: _loaded(self._of_id(request.path[0]))),
             Route("GET", "/schemas/ids/{}/versions", self._where),
-            Route("GET", "/config", lambda asked: {"compatibilityLevel": _LEVEL}),
+            Route("GET", "/config", lambda request: {"compatibilityLevel": _LEVEL}),
             Route("PUT", "/config", _set_level),
-            Route("GET", "/config/{}", lambda asked: {"compatibilityLevel": _LEVEL}),
+            Route("GET", "/config/{}", lambda request: {"compatibilityLevel": _LEVEL}),
             Route("PUT", "/config/{}", _set_level),
-            Route("GET", "/mode", lambda asked: {"mode": "READWRITE"}),
+            Route("GET", "/mode", lambda request: {"mode": "READWRITE"}),
             Route("POST", "/compatibility/subjects/{}/versions/{}", self._compatible),
         ]
 
-    def _post(self, asked: HttpRequest) -> Any:
-        return {"id": self._register(asked.path[0], _asked_schema(asked))}
+    def _post(self, request: HttpRequest) -> Any:
+        return {"id": self._register(request.path[0], _requested_schema(request))}
 
-    def _look_up(self, asked: HttpRequest) -> Any:
-        subject, schema = asked.path[0], _asked_schema(asked)
+    def _look_up(self, request: HttpRequest) -> Any:
+        subject, schema = request.path[0], _requested_schema(request)
         number = self._ids.get(schema)
-        for version, one in self._versions(subject).items():
-            if one == number:
-                return self._told(subject, version)
+        for version, entry in self._versions(subject).items():
+            if entry == number:
+                return self._shown(subject, version)
         raise HttpError(HTTPStatus.NOT_FOUND, "Schema not found", _NO_SCHEMA)
 
-    def _version(self, asked: HttpRequest) -> Any:
-        return self._told(asked.path[0], self._number_of(*asked.path))
+    def _version(self, request: HttpRequest) -> Any:
+        return self._shown(request.path[0], self._number_of(*request.path))
 
-    def _bare(self, asked: HttpRequest) -> Any:
-        return _loaded(self._by_id[self._versions(asked.path[0])[self._number_of(*asked.path)]])
+    def _bare(self, request: HttpRequest) -> Any:
+        return _loaded(self._by_id[self._versions(request.path[0])[self._number_of(*request.path)]])
 
-    def _where(self, asked: HttpRequest) -> Any:
-        number = _id_of(asked.path[0])
-        self._of_id(asked.path[0])
+    def _where(self, request: HttpRequest) -> Any:
+        number = _id_of(request.path[0])
+        self._of_id(request.path[0])
         with self._lock:
             return [
                 {"subject": subject, "version": version}
@@ -160,25 +160,25 @@ class SchemaRegistry:
                 if one == number
             ]
 
-    def _delete(self, asked: HttpRequest) -> Any:
-        versions = sorted(self._versions(asked.path[0]))
+    def _delete(self, request: HttpRequest) -> Any:
+        versions = sorted(self._versions(request.path[0]))
         with self._lock:
-            self._subjects.pop(asked.path[0], None)
+            self._subjects.pop(request.path[0], None)
         return versions
 
-    def _delete_version(self, asked: HttpRequest) -> Any:
-        version = self._number_of(*asked.path)
+    def _delete_version(self, request: HttpRequest) -> Any:
+        version = self._number_of(*request.path)
         with self._lock:
-            versions = self._subjects[asked.path[0]]
+            versions = self._subjects[request.path[0]]
             versions.pop(version, None)
             if not versions:
-                del self._subjects[asked.path[0]]
+                del self._subjects[request.path[0]]
         return version
 
-    def _compatible(self, asked: HttpRequest) -> Any:
+    def _compatible(self, request: HttpRequest) -> Any:
         """Answer as a registry of level NONE does: whatever is a schema is compatible."""
-        _asked_schema(asked)
-        self._number_of(*asked.path)
+        _requested_schema(request)
+        self._number_of(*request.path)
         return {"is_compatible": True}
 
     def _versions(self, subject: str) -> dict[int, int]:
@@ -194,20 +194,20 @@ class SchemaRegistry:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Version {number} not found.", _NO_VERSION)
         return number
 
-    def _told(self, subject: str, version: int) -> dict[str, Any]:
+    def _shown(self, subject: str, version: int) -> dict[str, Any]:
         number = self._versions(subject)[version]
         return {"subject": subject, "version": version, "id": number, **self._by_id[number].shown()}
 
     def _of_id(self, text: str) -> Schema:
-        found = self._by_id.get(_id_of(text))
-        if found is None:
+        result = self._by_id.get(_id_of(text))
+        if result is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
-        return found
+        return result
 
 
-def _asked_schema(asked: HttpRequest) -> Schema:
-    text = asked.field("schema", str)
-    return _schema_of(text, asked.field("schemaType", str, TYPES[0]), asked.field("references", list, []))
+def _requested_schema(request: HttpRequest) -> Schema:
+    text = request.field("schema", str)
+    return _schema_of(text, request.field("schemaType", str, TYPES[0]), request.field("references", list, []))
 
 
 def _schema_of(text: str, schema_type: str, references: list[Any]) -> Schema:
@@ -243,8 +243,8 @@ def _version_of(text: str) -> int:
     return number
 
 
-def _set_level(asked: HttpRequest) -> Any:
-    level = asked.field("compatibility", str)
+def _set_level(request: HttpRequest) -> Any:
+    level = request.field("compatibility", str)
     if level != _LEVEL:
         reason = f"this registry does not judge compatibility: {_LEVEL}, not {level[:60]}"
         raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_LEVEL)

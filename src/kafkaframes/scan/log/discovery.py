@@ -37,7 +37,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLogs:
+class DiscoveredLogs:
     """What lies under the paths of a ``load()``.
 
     Attributes:
@@ -51,7 +51,7 @@ class FoundLogs:
     whole: bool
 
 
-def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> FoundLogs:
+def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> DiscoveredLogs:
     """Return every live segment under the paths, and the partitions.
 
     Renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are left out, unless the path
@@ -67,7 +67,7 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
             segments += segments_of(partition, named)
-    return FoundLogs(segments, by_directory, whole=not any(_names_a_file(path) for path in paths))
+    return DiscoveredLogs(segments, by_directory, whole=not any(_names_a_file(path) for path in paths))
 
 
 def _names_a_file(path: str) -> bool:
@@ -108,7 +108,9 @@ _TRIES = 3  # entries of the index that are looked at for one wanted place
 _WALKED_BYTES = 1 << 10  # read at once where headers are walked: they lie far apart in a segment that is worth cutting
 
 
-def find_boundaries(segment: Segment, wanted: Sequence[int], *, storage: Mapping[str, Any] | None = None) -> list[int]:
+def find_boundaries(
+    segment: Segment, requested: Sequence[int], *, storage: Mapping[str, Any] | None = None
+) -> list[int]:
     """Return for each wanted position the start of a batch at or after it; positions with none are left out.
 
     The file may shrink or vanish meanwhile: then there are fewer, and the reader of the segment reports it.
@@ -116,13 +118,13 @@ def find_boundaries(segment: Segment, wanted: Sequence[int], *, storage: Mapping
     filesystem = filesystem_for(segment.path, options=storage)
     try:
         with filesystem.open(segment.path) as read_at:
-            found = _from_index(filesystem, segment, wanted, read_at)
-            missing = [place for place, boundary in zip(wanted, found, strict=True) if boundary is None]
+            result = _from_index(filesystem, segment, requested, read_at)
+            missing = [position for position, boundary in zip(requested, result, strict=True) if boundary is None]
             if missing and isinstance(filesystem, LocalFileSystem):
-                found += _walk(read_at, segment, missing)
+                result += _walk(read_at, segment, missing)
     except LogDirError:
         return []
-    return sorted({boundary for boundary in found if boundary is not None})
+    return sorted({boundary for boundary in result if boundary is not None})
 
 
 def is_batch_start(read_at: ReadAt, position: int, segment: Segment) -> bool:
@@ -138,25 +140,27 @@ def _is_plausible(header: BatchHeader, segment: Segment) -> bool:
     return header.base_offset >= segment.base_offset and 0 <= header.magic <= 2
 
 
-def _from_index(filesystem: FileSystem, segment: Segment, wanted: Sequence[int], read_at: ReadAt) -> list[int | None]:
+def _from_index(
+    filesystem: FileSystem, segment: Segment, requested: Sequence[int], read_at: ReadAt
+) -> list[int | None]:
     if segment.index_path is None:
-        return [None] * len(wanted)
+        return [None] * len(requested)
     index = read_offset_index(filesystem.read(segment.index_path), base_offset=segment.base_offset, strict=False)
     positions = sorted(position for position in index.positions.tolist() if position > 0)
-    found: list[int | None] = []
-    for place in wanted:
-        first = bisect_left(positions, place)
+    result: list[int | None] = []
+    for target in requested:
+        first = bisect_left(positions, target)
         candidates = positions[first : first + _TRIES]
-        found.append(next((p for p in candidates if is_batch_start(read_at, p, segment)), None))
-    return found
+        result.append(next((p for p in candidates if is_batch_start(read_at, p, segment)), None))
+    return result
 
 
-def _walk(read_at: ReadAt, segment: Segment, wanted: Iterable[int]) -> Iterator[int]:
+def _walk(read_at: ReadAt, segment: Segment, requested: Iterable[int]) -> Iterator[int]:
     """Yield the first batch at or after each wanted position, from header to header; none behind damage."""
     headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_WALKED_BYTES))
     header = next(headers, None)
-    for place in sorted(wanted):
-        while header is not None and header.position < place:
+    for position in sorted(requested):
+        while header is not None and header.position < position:
             header = next(headers, None)
         if header is None:
             return

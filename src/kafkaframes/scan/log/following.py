@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs
+from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
 from kafkaframes.scan.log.replicas import OneOfEach
-from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_found, resolve_offsets
+from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_discovered, resolve_offsets
 from kafkaframes.scan.ranges import EARLIEST, LATEST, per_partition, report_loss, text_of, was_cut
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.transactions import transactions_of
@@ -54,9 +54,9 @@ class Follower:
             OptionError: the options name what is not there, or is lost.
             LogDirError: a path cannot be read.
         """
-        found, logs = self._logs()
+        result, logs = self._logs()
         resolved = resolve_offsets(self.options, logs)
-        if found.whole:
+        if result.whole:
             check_loss(resolved, logs)
         starts = per_partition("start", resolved.start, logs)
         return {name: _first(one, starts[name]) for name, one in logs.items()}
@@ -82,9 +82,9 @@ class Follower:
         """
         logs = self._logs()[1]
         begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
-        found = {name: self._end(one) for name, one in logs.items()} if ends is None else ends
-        self._check_kept(start, found)
-        limits = {name: max(found.get(name, begin), begin) for name, begin in begins.items()}
+        result = {name: self._end(one) for name, one in logs.items()} if ends is None else ends
+        self._check_kept(start, result)
+        limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}
         if max_offsets is not None:
             limits = rated(begins, limits, max_offsets)
         if max_bytes is not None:
@@ -98,12 +98,12 @@ class Follower:
             OptionError: offsets of it are lost.
             LogDirError: a path cannot be read.
         """
-        found = discover_logs(self.options.paths, storage=self.options.storage)
+        result = discover_logs(self.options.paths, storage=self.options.storage)
         pending = {name: at for name, at in end.items() if at > start.get(name, EARLIEST)}
-        segments = [one for one in found.segments if (one.topic, one.partition) in pending]
+        segments = [one for one in result.segments if (one.topic, one.partition) in pending]
         there = {(one.topic, one.partition) for one in segments}
         self._check_kept(pending, dict.fromkeys(there, 2**63))
-        asked = replace(
+        requested = replace(
             self.options,
             subscribe=None,
             subscribe_pattern=None,
@@ -111,18 +111,20 @@ class Follower:
             start={name: start.get(name, EARLIEST) for name in there},
             end={name: pending[name] for name in there},
         )
-        return plan_found(replace(found, segments=segments), asked, cores=cores) if there else ReadPlan((), 0, 0)
+        return (
+            plan_discovered(replace(result, segments=segments), requested, cores=cores) if there else ReadPlan((), 0, 0)
+        )
 
-    def _logs(self) -> tuple[FoundLogs, Logs]:
-        found = discover_logs(self.options.paths, storage=self.options.storage)
-        chosen = select_segments(found.segments, self.options)
+    def _logs(self) -> tuple[DiscoveredLogs, Logs]:
+        result = discover_logs(self.options.paths, storage=self.options.storage)
+        chosen = select_segments(result.segments, self.options)
         check_no_replicas(chosen)
-        return found, logs_of(OneOfEach(found, chosen))
+        return result, logs_of(OneOfEach(result, chosen))
 
-    def _end(self, one: Log) -> int:
+    def _end(self, entry: Log) -> int:
         if self.options.isolation == "read_committed":
-            return transactions_of(one.filesystem, one.partition).last_stable_offset
-        return end_of(one)
+            return transactions_of(entry.filesystem, entry.partition).last_stable_offset
+        return end_of(entry)
 
     def _check_kept(self, start: Ends, ends: Ends) -> None:
         for name, offset in sorted(start.items()):
@@ -136,9 +138,9 @@ def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(sorted(p for t, p in names if t == topic)) for topic in {topic for topic, _ in names}}
 
 
-def _first(one: Log, asked: int) -> int:
-    fixed = {EARLIEST: lambda: one.partition.log_start_offset, LATEST: lambda: end_of(one)}
-    return fixed[asked]() if asked in fixed else max(asked, one.partition.log_start_offset)
+def _first(entry: Log, requested: int) -> int:
+    fixed = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: end_of(entry)}
+    return fixed[requested]() if requested in fixed else max(requested, entry.partition.log_start_offset)
 
 
 def rated(begins: Mapping[_Name, int], ends: dict[_Name, int], most: int) -> dict[_Name, int]:
@@ -165,14 +167,14 @@ def _weighed(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:
     return {**ends, **{name: _end_by_bytes(logs[name], begins[name], ends[name], share) for name in waiting}}
 
 
-def _end_by_bytes(one: Log, begin: int, end: int, most: int) -> int:
+def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
     """Return the offset after the batches from ``begin`` on that have ``most`` bytes; one batch at least."""
     taken, reached = 0, begin
-    following = [*(segment.base_offset for segment in one.partition.segments[1:]), 2**63]
-    for segment, limit in zip(one.partition.segments, following, strict=True):
+    following = [*(segment.base_offset for segment in entry.partition.segments[1:]), 2**63]
+    for segment, limit in zip(entry.partition.segments, following, strict=True):
         if limit <= begin:
             continue
-        with open_segment(one.filesystem, segment) as reader:
+        with open_segment(entry.filesystem, segment) as reader:
             for header in reader.headers(reader.start_before(begin)):
                 if header.last_offset < begin:
                     continue

@@ -59,7 +59,7 @@ def _open(
 
 
 def _refuse(batch: pa.RecordBatch, opened: Sequence[InternalRecord]) -> None:
-    for row, one in enumerate(opened):
-        if one.error is not None:
+    for row, entry in enumerate(opened):
+        if entry.error is not None:
             topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
-            raise CorruptRecordError(f"{topic}-{partition}, offset {offset}: {one.error}")
+            raise CorruptRecordError(f"{topic}-{partition}, offset {offset}: {entry.error}")

@@ -92,7 +92,7 @@ class Slice:
 class Boundaries(Protocol):
     """Find batch boundaries: for each wanted position of a segment, the first batch that starts at or after it."""
 
-    def __call__(self, segment: Segment, wanted: Sequence[int]) -> list[int]:
+    def __call__(self, segment: Segment, requested: Sequence[int]) -> list[int]:
         """Return ascending positions, each the start of a batch; fewer than wanted where batches are large."""
 
 
@@ -107,7 +107,7 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     """
     segments = list(segments)
     chosen = [segment for segment in segments if _is_chosen(segment, options)]
-    _check_all_found(segments, options)
+    _check_all_known(segments, options)
     if options.decode == "internal":
         chosen = _internal(chosen, options)
     chosen.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
@@ -136,18 +136,18 @@ def _internal(chosen: Sequence[Segment], options: ReadOptions) -> list[Segment]:
     return kept
 
 
-def _check_all_found(segments: Sequence[Segment], options: ReadOptions) -> None:
-    found = {(segment.topic, segment.partition) for segment in segments}
-    topics = {topic for topic, _ in found}
+def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
+    result = {(segment.topic, segment.partition) for segment in segments}
+    topics = {topic for topic, _ in result}
     for topic in sorted(options.subscribe or ()):
         if topic not in topics:
-            raise OptionError(f"subscribe: no topic {topic} in {_places(options)}; found {_some(topics)}")
-    for name in _asked_partitions(options.assign or {}):
-        if name not in found:
-            raise OptionError(f"assign: no topic partition {text_of(name)} in {_places(options)}")
+            raise OptionError(f"subscribe: no topic {topic} in {_paths_text(options)}; found {_some(topics)}")
+    for name in _requested_partitions(options.assign or {}):
+        if name not in result:
+            raise OptionError(f"assign: no topic partition {text_of(name)} in {_paths_text(options)}")
 
 
-def _asked_partitions(assignment: Assignment) -> list[tuple[str, int]]:
+def _requested_partitions(assignment: Assignment) -> list[tuple[str, int]]:
     return [(topic, partition) for topic, partitions in assignment.items() for partition in partitions]
 
 
@@ -199,8 +199,8 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
     for position, segment in enumerate(segments):
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
-        limit, wanted = _reach(segment, following)
-        first, end = max(first, segment.log_start_offset), min(end, wanted, segment.end_offset)
+        limit, requested = _reach(segment, following)
+        first, end = max(first, segment.log_start_offset), min(end, requested, segment.end_offset)
         first, end = options.where.bounded(first, end)
         is_row = segment.size_bytes > segment.start or options.table == "segments"
         if is_row and segment.base_offset < end and limit > first:
@@ -241,8 +241,8 @@ def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
     16
     """
     fair = max(SMALLEST_TARGET, -(-total_bytes // max(1, cores)))
-    asked = -(-total_bytes // options.min_partitions) if options.min_partitions > 1 else fair
-    return max(1, min(options.max_bytes_per_partition, fair, asked))
+    requested = -(-total_bytes // options.min_partitions) if options.min_partitions > 1 else fair
+    return max(1, min(options.max_bytes_per_partition, fair, requested))
 
 
 def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
@@ -250,8 +250,8 @@ def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
     count = -(-whole.size_bytes // target)
     if count < 2:
         return [whole]
-    wanted = [whole.start + whole.size_bytes * piece // count for piece in range(1, count)]
-    cuts = [p for p in boundaries(whole.segment, wanted) if whole.start < p < whole.end]
+    requested = [whole.start + whole.size_bytes * part // count for part in range(1, count)]
+    cuts = [p for p in boundaries(whole.segment, requested) if whole.start < p < whole.end]
     edges = [whole.start, *sorted(set(cuts)), whole.end]
     return [
         replace(
@@ -269,12 +269,12 @@ def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
     works: list[tuple[Slice, ...]] = []
     current: list[Slice] = []
     size_bytes = 0
-    for piece in slices:
-        cost = piece.size_bytes + OPEN_COST
+    for part in slices:
+        cost = part.size_bytes + OPEN_COST
         if current and size_bytes + cost > target:
             works.append(tuple(current))
             current, size_bytes = [], 0
-        current.append(piece)
+        current.append(part)
         size_bytes += cost
     return [*works, tuple(current)] if current else works
 
@@ -284,10 +284,10 @@ def share_out(
 ) -> list[tuple[Slice, ...]]:
     """Split large slices and pack small ones into the work of input partitions."""
     target = target_bytes(sum(s.size_bytes + OPEN_COST for s in slices), options, cores)
-    return pack((piece for whole in slices for piece in split(whole, target, boundaries)), target)
+    return pack((part for whole in slices for part in split(whole, target, boundaries)), target)
 
 
-def _places(options: ReadOptions) -> str:
+def _paths_text(options: ReadOptions) -> str:
     return ", ".join(options.paths)
 
 

@@ -64,9 +64,9 @@ def read_work(
         LogDirError: a segment cannot be read.
     """
     conversion = Conversion(columns)
-    for piece in work:
-        for batch in _read_slice(piece, conversion.sources, options, meter=meter, chunk_bytes=TARGET_BYTES):
-            yield conversion.batch(batch, piece.segment)
+    for part in work:
+        for batch in _read_slice(part, conversion.sources, options, meter=meter, chunk_bytes=TARGET_BYTES):
+            yield conversion.batch(batch, part.segment)
 
 
 def read_rows(
@@ -80,17 +80,17 @@ def read_rows(
         errors: of the whole scan.
     """
     sources = sources_of(columns, options.where)
-    for piece in work:
-        segment = piece.segment
+    for part in work:
+        segment = part.segment
         origin = RowOrigin(segment.topic or None, segment.partition if segment.topic else None, segment.path)
-        for batch in _read_slice(piece, sources, options, errors=errors):
+        for batch in _read_slice(part, sources, options, errors=errors):
             rows = rows_of(batch, origin, columns, options.where)
             if rows is not None:
                 yield rows
 
 
 def _read_slice(
-    piece: Slice,
+    part: Slice,
     sources: Sequence[str],
     options: ReadOptions,
     *,
@@ -99,22 +99,22 @@ def _read_slice(
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns ``sources`` of a slice; damage goes to ``errors``, or to the logger where there are none."""
-    with open_slice(piece, options, meter=meter) as opened:
+    with open_slice(part, options, meter=meter) as opened:
         if opened is None:
             return
-        reading, planned = _record_options(opened, sources, options, chunk_bytes), opened.piece.end
+        reading, planned_end = _record_options(opened, sources, options, chunk_bytes), opened.planned.end
         reported: list[ReadError] = [] if errors is None else errors
         logged = len(reported)
         end: End | None = None
-        for run in opened.runs(options.mode, None if errors is None else _into(errors, piece.segment.path)):
-            reader = RecordReader(opened.segment.source, reading, start=run.start, end=planned, errors=reported)
+        for run in opened.runs(options.mode, None if errors is None else _into(errors, part.segment.path)):
+            reader = RecordReader(opened.segment.source, reading, start=run.start, end=planned_end, errors=reported)
             for batch in reader:
                 logged = logged if errors is not None else _log(reported, logged)
                 yield batch
             logged = logged if errors is not None else _log(reported, logged)
             end = run.end = reader.end
-        if end is not None and end.position < planned:
-            _report_rest(end, opened.piece, logging.WARNING if errors is None else logging.INFO)
+        if end is not None and end.position < planned_end:
+            _report_rest(end, opened.planned, logging.WARNING if errors is None else logging.INFO)
 
 
 def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
@@ -128,7 +128,7 @@ def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
 
 def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOptions, chunk_bytes: int) -> RecordOptions:
     """Return the options of the package ``records`` for a slice."""
-    first, end = opened.piece.first_offset, opened.piece.end_offset
+    first, end = opened.planned.first_offset, opened.planned.end_offset
     return RecordOptions(
         columns=columns,
         mode=options.mode,
@@ -151,9 +151,9 @@ def _log(errors: list[ReadError], logged: int) -> int:
     return len(errors)
 
 
-def _report_rest(end: End, piece: Slice, level: int) -> None:
+def _report_rest(end: End, part: Slice, level: int) -> None:
     """Log how many bytes lie behind the last batch; why they are not a batch was reported already if it is an error."""
-    rest, path = piece.end - end.position, piece.segment.path
+    rest, path = part.end - end.position, part.segment.path
     log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, rest, end.position)
 
 
@@ -163,13 +163,13 @@ class OpenSlice:
 
     Attributes:
         segment: the segment.
-        piece: the slice; it may be larger than planned, where an index was wrong.
+        planned: the slice; it may be larger than planned, where an index was wrong.
         healer: replaces damaged batches by those of other copies; None where there are no copies.
         unwanted: says of batches whether they belong to an aborted transaction; None where none does.
     """
 
     segment: OpenSegment
-    piece: Slice
+    planned: Slice
     healer: Healer | None
     unwanted: Callable[[Batches], Flags] | None
 
@@ -192,8 +192,8 @@ class OpenSlice:
         def warn(gap: Gap) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
-        end = self.piece.end if on_gap is None else None  # else the reader itself reports that it was cut, as damage
-        for run in self.segment.runs(start=self.piece.start, end=end, mode=mode, on_gap=on_gap or warn):
+        end = self.planned.end if on_gap is None else None  # else the reader itself reports that it was cut, as damage
+        for run in self.segment.runs(start=self.planned.start, end=end, mode=mode, on_gap=on_gap or warn):
             yield run
             if self.healer is not None:
                 for text in self.healer.healed:
@@ -202,42 +202,42 @@ class OpenSlice:
 
 
 @contextmanager
-def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None) -> Iterator[OpenSlice | None]:
+def open_slice(part: Slice, options: ReadOptions, *, meter: Meter | None = None) -> Iterator[OpenSlice | None]:
     """Open the segment of a slice; None where it is gone and ``failOnDataLoss`` is false.
 
     Raises:
         LogDirError: it cannot be read, or has lost bytes since the read was planned: before or while it is read.
     """
-    path = piece.segment.path
+    path = part.segment.path
     filesystem = filesystem_for(path, options=options.storage)
     if not options.fail_on_data_loss and filesystem.stat(path) is None:
         problem = LogDirError("has vanished since the read was planned", file=path)
         log.warning("%s; its records are not read", problem)
         yield None
         return
-    others = piece.segment.alternates
+    others = part.segment.alternates
     healer = Healer(path, others, options.storage) if others else None
-    unwanted = TransactionState(piece.aborted).aborted_batches if piece.aborted else None
-    with open_planned_on(filesystem, path, piece.end, meter=meter) as segment:
-        if isinstance(segment.source, TieredSource) and any(piece.unproven):
-            piece = _proven(piece, segment.source.read_at)
-            segment.source.size_bytes = piece.end
-        yield OpenSlice(segment, piece, healer, unwanted)
+    unwanted = TransactionState(part.aborted).aborted_batches if part.aborted else None
+    with open_planned_on(filesystem, path, part.end, meter=meter) as segment:
+        if isinstance(segment.source, TieredSource) and any(part.unproven):
+            part = _proven(part, segment.source.read_at)
+            segment.source.size_bytes = part.end
+        yield OpenSlice(segment, part, healer, unwanted)
 
 
-def _proven(piece: Slice, read_at: ReadAt) -> Slice:
+def _proven(part: Slice, read_at: ReadAt) -> Slice:
     """Check that the index was right about where a slice starts and ends; if not, the whole segment is read."""
-    size_bytes = piece.segment.size_bytes
-    start, end = piece.start, piece.end
-    if piece.unproven[0] and start:
+    size_bytes = part.segment.size_bytes
+    start, end = part.start, part.end
+    if part.unproven[0] and start:
         first = _header(read_at, start, size_bytes)
-        start = start if first is not None and first.base_offset <= piece.first_offset else 0
-    if piece.unproven[1] and end < size_bytes:
+        start = start if first is not None and first.base_offset <= part.first_offset else 0
+    if part.unproven[1] and end < size_bytes:
         after = _header(read_at, end, size_bytes)
-        end = end if after is not None and after.base_offset >= piece.end_offset else size_bytes
-    if (start, end) != (piece.start, piece.end):
-        log.warning("%s: its offset index is wrong, the segment is read without it", piece.segment.path)
-    return replace(piece, start=start, end=end, unproven=(False, False))
+        end = end if after is not None and after.base_offset >= part.end_offset else size_bytes
+    if (start, end) != (part.start, part.end):
+        log.warning("%s: its offset index is wrong, the segment is read without it", part.segment.path)
+    return replace(part, start=start, end=end, unproven=(False, False))
 
 
 def _header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.records.reasons import END
-from kafkaframes.scan.log.discovery import FoundLogs, Log, discover_logs, find_boundaries
+from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, discover_logs, find_boundaries
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import (
     NO_END,
@@ -104,12 +104,12 @@ class ReadPlan:
     @property
     def segments_to_read(self) -> int:
         """How many segments are opened."""
-        return len({piece.segment.path for work in self.works for piece in work})
+        return len({part.segment.path for work in self.works for part in work})
 
     @property
     def bytes_to_read(self) -> int:
         """The bytes of log that the tasks read."""
-        return sum(piece.size_bytes for work in self.works for piece in work)
+        return sum(part.size_bytes for work in self.works for part in work)
 
 
 def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
@@ -119,18 +119,18 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
         OptionError: an option names what is not there, or what the log has lost.
         LogDirError: a path cannot be read.
     """
-    found = discover_logs(options.paths, storage=options.storage)
+    discovered = discover_logs(options.paths, storage=options.storage)
     check_batch_start(options.start)
-    return plan_found(found, options, cores=cores)
+    return plan_discovered(discovered, options, cores=cores)
 
 
-def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
+def plan_discovered(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
-    chosen = choose(found, options, cores=cores)
+    chosen = choose(discovered, options, cores=cores)
     parts = chosen.parts
-    planned = [piece for part, asked in parts for piece in _slices(part, asked)]
-    slices = [_light(piece, options) for piece, _ in planned]
-    fetched = sum(_fetched(piece, one) for piece, one in planned)
+    planned = [chunk for part, requested in parts for chunk in _slices(part, requested)]
+    slices = [_light(chunk, options) for chunk, _ in planned]
+    fetched = sum(_fetched(chunk, one) for chunk, one in planned)
     boundaries = partial(find_boundaries, storage=options.storage)
     works = share_out(slices, options, cores=cores, boundaries=boundaries)
     segments = [segment for part, _ in parts for segment in part.segments]
@@ -140,28 +140,30 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
     return ReadPlan(tuple(works), len(paths), log_bytes, fetched, decisions, chosen.internal_topics)
 
 
-def choose(found: FoundLogs, options: ReadOptions, *, cores: int) -> Chosen:
+def choose(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Chosen:
     """Return the segments of the topic partitions that the options choose, of copies one log; raises as ``plan_log``.
 
     Args:
-        found: the logs.
+        discovered: the logs.
         options: what is read.
         cores: how many copies are looked at at once.
     """
-    chosen = select_segments(found.segments, options)
-    internal = tuple(sorted(({one.topic for one in found.segments} - {one.topic for one in chosen}) & INTERNAL_TOPICS))
+    chosen = select_segments(discovered.segments, options)
+    internal = tuple(
+        sorted(({one.topic for one in discovered.segments} - {one.topic for one in chosen}) & INTERNAL_TOPICS)
+    )
     if options.where.topics is not None or options.where.partitions is not None:
         chosen = [one for one in chosen if options.where.has_partition(one.topic, one.partition)]
         options = of_partitions({(one.topic, one.partition) for one in chosen}, options)
-    _report_tiered(found, chosen, options)
+    _report_tiered(discovered, chosen, options)
     if options.replicas == "all":
-        parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]
+        parts = [(OneOfEach(discovered, part), requested) for part, requested in copies_apart(chosen, options)]
     else:
-        parts = [(merge_chosen(found, chosen, options, cores=cores), options)]
+        parts = [(merge_chosen(discovered, chosen, options, cores=cores), options)]
     return Chosen(parts, internal)
 
 
-def _report_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
+def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
     """Log what is missing or contradictory in tiered partitions; their other segments are read.
 
     Raises:
@@ -170,7 +172,7 @@ def _report_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOpt
     for directory in dict.fromkeys(segment.directory for segment in chosen):
         if ViewPath.parse(directory) is None:
             continue
-        for problem in found.by_directory[directory].partition.problems:
+        for problem in discovered.by_directory[directory].partition.problems:
             if options.mode == "FAILFAST":
                 raise problem
             log.warning("%s", problem)
@@ -180,11 +182,11 @@ def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
     """Return what is read of segments of which no two are copies, each slice with the log it is of."""
     logs = logs_of(part)
     resolved = resolve_offsets(options, logs)
-    if part.found.whole:
+    if part.logs.whole:
         check_loss(resolved, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
-    return [(piece, logs[piece.segment.topic, piece.segment.partition]) for piece in cut(part.segments, resolved, logs)]
+    return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in cut(part.segments, resolved, logs)]
 
 
 def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> list[Slice]:
@@ -198,25 +200,25 @@ def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> list[Slice]:
     states = _transactions(options, logs)
     slices = prune(chosen, replace(options, end=_stable_ends(options, states)))
     if options.table == "segments":
-        slices = [replace(piece, end=piece.start) for piece in slices]
+        slices = [replace(part, end=part.start) for part in slices]
     else:
-        slices = [narrowed for piece in slices if (narrowed := _narrow(piece, logs)).size_bytes > 0]
+        slices = [narrowed for part in slices if (narrowed := _narrow(part, logs)).size_bytes > 0]
         slices = _with_aborted(slices, chosen, states)
     return slices
 
 
-def _fetched(piece: Slice, one: Log) -> int:
-    filesystem = one.filesystem
+def _fetched(part: Slice, entry: Log) -> int:
+    filesystem = entry.filesystem
     if isinstance(filesystem, MergedFileSystem):
-        filesystem = filesystem.other(piece.segment.path)
+        filesystem = filesystem.other(part.segment.path)
     if isinstance(filesystem, TieredFileSystem):
-        return filesystem.fetched_bytes(piece.segment.path, piece.start, piece.end)
-    return piece.size_bytes
+        return filesystem.fetched_bytes(part.segment.path, part.start, part.end)
+    return part.size_bytes
 
 
 def logs_of(part: OneOfEach) -> Logs:
     """Return the log of each topic partition that is chosen."""
-    return {(one.topic, one.partition): part.found.by_directory[one.directory] for one in part.segments}
+    return {(one.topic, one.partition): part.logs.by_directory[one.directory] for one in part.segments}
 
 
 def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
@@ -239,9 +241,9 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     return replace(options, start=starts, end=offsets_of("end", options.end, logs, find=find))
 
 
-def end_of(one: Log) -> int:
+def end_of(entry: Log) -> int:
     """Return the offset after the log's last record."""
-    return log_end_offset(one.filesystem, one.partition)
+    return log_end_offset(entry.filesystem, entry.partition)
 
 
 def check_loss(options: ReadOptions, logs: Logs) -> None:
@@ -252,11 +254,11 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
     """
     starts, ends = per_partition("start", options.start, logs), per_partition("end", options.end, logs)
     fail = options.fail_on_data_loss
-    for name, one in logs.items():
-        first, last = one.partition.log_start_offset, max(starts[name], ends[name])
+    for name, entry in logs.items():
+        first, last = entry.partition.log_start_offset, max(starts[name], ends[name])
         if 0 <= starts[name] < first:
             report_loss(below_start(text_of(name), starts[name], first), fail=fail)
-        if last > first and (end := end_of(one)) < last:
+        if last > first and (end := end_of(entry)) < last:
             report_loss(beyond_end(text_of(name), last, end), fail=fail)
 
 
@@ -277,53 +279,51 @@ def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, Transacti
     }
 
 
-def _narrow(piece: Slice, logs: Logs) -> Slice:
+def _narrow(part: Slice, logs: Logs) -> Slice:
     """Cut a slice to the batches of its range; it may have no bytes then."""
-    stored = piece.segment.stored
-    if stored is None or (piece.first_offset == NO_START and piece.end_offset == NO_END):
-        return piece
-    one = logs[piece.segment.topic, piece.segment.partition]
-    if ViewPath.parse(piece.segment.path) is not None:
-        return _narrow_by_index(piece, one)
-    with open_segment(one.filesystem, stored) as reader:
-        start, end = piece.start, piece.end
-        if piece.first_offset != NO_START:
-            first, at = _first_reaching(reader, piece.first_offset, start)
+    stored = part.segment.stored
+    if stored is None or (part.first_offset == NO_START and part.end_offset == NO_END):
+        return part
+    entry = logs[part.segment.topic, part.segment.partition]
+    if ViewPath.parse(part.segment.path) is not None:
+        return _narrow_by_index(part, entry)
+    with open_segment(entry.filesystem, stored) as reader:
+        start, end = part.start, part.end
+        if part.first_offset != NO_START:
+            first, at = _first_reaching(reader, part.first_offset, start)
             start = at if first is None else first.position
-        if piece.end_offset != NO_END:
-            last, _ = _first_reaching(reader, piece.end_offset, end)
+        if part.end_offset != NO_END:
+            last, _ = _first_reaching(reader, part.end_offset, end)
             if last is not None:  # a wrapper of format 0 or 1 says its last offset only
-                end = last.position if last.magic >= 2 and last.base_offset >= piece.end_offset else last.end
-    start, end = max(start, piece.start), max(min(end, piece.end), piece.start)
-    return replace(piece, start=min(start, end), end=end)
+                end = last.position if last.magic >= 2 and last.base_offset >= part.end_offset else last.end
+    start, end = max(start, part.start), max(min(end, part.end), part.start)
+    return replace(part, start=min(start, end), end=end)
 
 
-def _narrow_by_index(piece: Slice, one: Log) -> Slice:
+def _narrow_by_index(part: Slice, entry: Log) -> Slice:
     """Cut a slice of a tiered segment where its index says: a look at the batches would fetch their chunks.
 
     All records at or above an entry's offset lie at or behind its position (OffsetIndex), and all below it, or at it,
     before the next entry's position.
     """
-    stored = piece.segment.stored
+    stored = part.segment.stored
     if stored is None or stored.index is None:
-        return piece
-    if stored.end_offset is not None and piece.first_offset > stored.end_offset:
-        return replace(piece, end=piece.start)
+        return part
+    if stored.end_offset is not None and part.first_offset > stored.end_offset:
+        return replace(part, end=part.start)
     try:
-        raw = one.filesystem.read(stored.index.path)
+        raw = entry.filesystem.read(stored.index.path)
         index = read_offset_index(raw, base_offset=stored.base_offset, file=stored.index.path)
     except LogDirError as problem:
         log.warning("%s; the segment is read without it", problem)
-        return piece
-    start, end = piece.start, piece.end
-    if piece.first_offset != NO_START:
-        start = max(start, index.lookup(piece.first_offset).position)
-    if piece.end_offset != NO_END:
-        behind = int(np.searchsorted(index.offsets, piece.end_offset - 1)) + 1
+        return part
+    start, end = part.start, part.end
+    if part.first_offset != NO_START:
+        start = max(start, index.lookup(part.first_offset).position)
+    if part.end_offset != NO_END:
+        behind = int(np.searchsorted(index.offsets, part.end_offset - 1)) + 1
         end = int(index.positions[behind]) if behind < len(index) else end
-    return replace(
-        piece, start=min(start, end), end=min(end, piece.end), unproven=(start > piece.start, end < piece.end)
-    )
+    return replace(part, start=min(start, end), end=min(end, part.end), unproven=(start > part.start, end < part.end))
 
 
 def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
@@ -344,17 +344,17 @@ def _with_aborted(
         for before, after in pairwise(chosen)
     }
     completed = []
-    for piece in slices:
-        state = states.get((piece.segment.topic, piece.segment.partition))
-        first, limit = piece.segment.base_offset, following.get((piece.segment.path, piece.segment.start), NO_END)
+    for part in slices:
+        state = states.get((part.segment.topic, part.segment.partition))
+        first, limit = part.segment.base_offset, following.get((part.segment.path, part.segment.start), NO_END)
         aborted: tuple[AbortedTransaction, ...] = ()
         if state is not None:
             aborted = tuple(one for one in state.aborted if one.last_offset > first and one.first_offset < limit)
-        completed.append(replace(piece, aborted=aborted))
+        completed.append(replace(part, aborted=aborted))
     return completed
 
 
-def _light(piece: Slice, options: ReadOptions) -> Slice:
+def _light(part: Slice, options: ReadOptions) -> Slice:
     """Leave out what only planning, or only the table of segments, needs to know: a slice travels to its task."""
     keep = options.table == "segments"
-    return piece if keep else replace(piece, segment=replace(piece.segment, stored=None))
+    return part if keep else replace(part, segment=replace(part.segment, stored=None))

@@ -14,7 +14,7 @@ from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
-from kafkaframes.scan.log.resolve import plan_found
+from kafkaframes.scan.log.resolve import plan_discovered
 from kafkaframes.scan.rows import Counting, known_columns
 from kafkaframes.scan.slices import Source
 from kafkaframes.scan.where import Where
@@ -34,7 +34,7 @@ class LogWork:
     @property
     def size_bytes(self) -> int:
         """The bytes of log that are read."""
-        return sum(piece.size_bytes for piece in self.slices)
+        return sum(part.size_bytes for part in self.slices)
 
     @property
     def label(self) -> str:
@@ -81,11 +81,11 @@ class LogSource(Source):
         """List the log, look up what start and end mean, and cut it at batches."""
         if self.files:
             named = [self._whole_file(path, where) for path in self.files]
-            return [LogWork((piece,)) for piece in named if _may_have_rows(piece, where)]
+            return [LogWork((part,)) for part in named if _may_have_rows(part, where)]
         options = replace(self.options, where=where)
-        found = discover_logs(options.paths, storage=options.storage)
-        check_topics(self.names, (segment.topic for segment in found.segments))
-        plan = plan_found(found, options, cores=parts)
+        result = discover_logs(options.paths, storage=options.storage)
+        check_topics(self.names, (segment.topic for segment in result.segments))
+        plan = plan_discovered(result, options, cores=parts)
         return [LogWork(slices) for slices in plan.works]
 
     def _whole_file(self, path: str, where: Where) -> Slice:
@@ -106,7 +106,7 @@ class LogSource(Source):
 
     def count(self, work: LogWork, where: Where) -> int | None:
         """Count records by the headers of their batches; checksums are verified unless the options say not to."""
-        counts = [self._count_slice(piece, where) for piece in work.slices]
+        counts = [self._count_slice(part, where) for part in work.slices]
         return None if None in counts else sum(count or 0 for count in counts)
 
     def _count_slice(self, planned: Slice, where: Where) -> int | None:
@@ -115,13 +115,11 @@ class LogSource(Source):
         with open_slice(planned, options) as opened:
             if opened is None:
                 return 0
-            piece = opened.piece
-            counting = Counting(
-                piece.first_offset, piece.end_offset, where, options.verify_crc, options.include_control
-            )
+            part = opened.planned
+            counting = Counting(part.first_offset, part.end_offset, where, options.verify_crc, options.include_control)
             for run in opened.runs(options.mode, gaps.append):
                 chunks = Chunks(
-                    opened.segment.source, rules=FILE, start=run.start, end=piece.end, whole=options.verify_crc
+                    opened.segment.source, rules=FILE, start=run.start, end=part.end, whole=options.verify_crc
                 )
                 for chunk in chunks:
                     aborted = None if opened.unwanted is None else opened.unwanted(chunk.batches)
@@ -138,11 +136,11 @@ class LogSource(Source):
 _UNBOUNDED = -(2**63), 2**63 - 1
 
 
-def _may_have_rows(piece: Slice, where: Where) -> bool:
-    topic = piece.segment.topic
+def _may_have_rows(part: Slice, where: Where) -> bool:
+    topic = part.segment.topic
     if not topic:
         return where.topics is None and where.partitions is None
-    return where.has_partition(topic, piece.segment.partition)
+    return where.has_partition(topic, part.segment.partition)
 
 
 def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> LogSource:

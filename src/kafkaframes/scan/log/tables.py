@@ -45,7 +45,7 @@ class Scanned:
 
     def __init__(self, chunk: Chunk, opened: OpenSlice, options: ReadOptions) -> None:
         self.base = chunk.base
-        healer, piece = opened.healer, opened.piece
+        healer, part = opened.healer, opened.planned
         bad = None if healer is None or not options.verify_crc else check_crcs(chunk.data, chunk.batches) == 0
         if healer is not None and bad is not None and bad.any():
             chunk = healer(chunk, bad) or chunk
@@ -56,8 +56,8 @@ class Scanned:
         self._budget = options.budget_bytes
         if options.deep:
             self._open(chunk)
-        outside = self.batches.column("last_offset") < piece.first_offset
-        outside |= self.batches.is_v2 & (self.batches.column("base_offset") >= piece.end_offset)
+        outside = self.batches.column("last_offset") < part.first_offset
+        outside |= self.batches.is_v2 & (self.batches.column("base_offset") >= part.end_offset)
         if opened.unwanted is not None:
             outside |= opened.unwanted(self.batches)
         self.kept: Ints = np.flatnonzero(~outside)
@@ -83,49 +83,49 @@ def read_batch_work(
         LogDirError: a segment cannot be read.
     """
     schema = arrow_schema(columns)
-    for piece in work:
-        yield from _read_slice(piece, columns, schema, options, meter)
+    for part in work:
+        yield from _read_slice(part, columns, schema, options, meter)
 
 
 def _read_slice(
-    piece: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions, meter: Meter | None
+    chosen: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions, meter: Meter | None
 ) -> Iterator[pa.RecordBatch]:
     whole = options.verify_crc or options.deep
-    with open_slice(piece, options, meter=meter) as opened:
+    with open_slice(chosen, options, meter=meter) as opened:
         if opened is None:
             return
-        piece = opened.piece
+        chosen = opened.planned
         ended: End | None = None
         for run in opened.runs(options.mode):
             if ended is not None:
-                yield _rest(ended, piece, schema, end_position=run.start)
+                yield _rest(ended, chosen, schema, end_position=run.start)
             source = opened.segment.source
-            chunks = Chunks(source, rules=FILE, start=run.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole)
+            chunks = Chunks(source, rules=FILE, start=run.start, end=chosen.end, chunk_bytes=TARGET_BYTES, whole=whole)
             for chunk in chunks:
                 for part in parts_of(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
                     scanned = Scanned(part, opened, options)
-                    arrays = [_array(column, scanned, piece) for column in columns]
+                    arrays = [_array(column, scanned, chosen) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             ended = run.end = chunks.end
-        if ended is not None and ended.position < piece.end:
-            yield _rest(ended, piece, schema, end_position=piece.end)
+        if ended is not None and ended.position < chosen.end:
+            yield _rest(ended, chosen, schema, end_position=chosen.end)
 
 
-def _array(column: Column, scanned: Scanned, piece: Slice) -> pa.Array:
+def _array(column: Column, scanned: Scanned, part: Slice) -> pa.Array:
     if column.name in _MAKERS:
         return _MAKERS[column.name](scanned)
-    return repeated(column, piece.segment, scanned.kept.size)
+    return repeated(column, part.segment, scanned.kept.size)
 
 
-def _rest(end: End, piece: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
+def _rest(end: End, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
     known = {
-        "topic": piece.segment.topic,
-        "partition": piece.segment.partition,
-        "file": piece.segment.path,
+        "topic": part.segment.topic,
+        "partition": part.segment.partition,
+        "file": part.segment.path,
         "position": end.position,
         "sizeBytes": end_position - end.position,
         "error": end.reason,
-        "source": piece.segment.source,
+        "source": part.segment.source,
     }
     return pa.RecordBatch.from_pylist([known], schema=schema)
 
@@ -179,8 +179,8 @@ def read_segment_work(
     """Yield a row for each segment of the slices."""
     schema = arrow_schema(columns)
     rows: list[dict[str, Any]] = []
-    for piece in work:
-        rows.append(_row(piece, options))
+    for part in work:
+        rows.append(_row(part, options))
         if len(rows) == _ROWS:
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
             rows = []
@@ -188,8 +188,8 @@ def read_segment_work(
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _row(piece: Slice, options: ReadOptions) -> dict[str, Any]:
-    segment = piece.segment
+def _row(part: Slice, options: ReadOptions) -> dict[str, Any]:
+    segment = part.segment
     row: dict[str, Any] = {
         "topic": segment.topic,
         "partition": segment.partition,

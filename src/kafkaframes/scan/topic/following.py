@@ -61,8 +61,8 @@ class TopicFollower:
 
     def start(self) -> Offsets:
         """Return where the first micro-batch starts."""
-        found = self._lookups.starts(self._lookups.partitions())
-        return self._lookups.check_kept(found)
+        result = self._lookups.starts(self._lookups.partitions())
+        return self._lookups.check_kept(result)
 
     def ends(self) -> Offsets:
         """Return the end of each partition as it is now."""
@@ -101,21 +101,24 @@ class TopicFollower:
         """
         ends = self.ends() if goal is None else dict(goal)
         begins = self._begins(start, ends)
-        waiting = sum(max(end - begins[place], 0) for place, end in ends.items())
+        waiting = sum(max(end - begins[partition], 0) for partition, end in ends.items())
         if goal is None and limited and self._should_wait(waiting):
             return start
-        limits = {place: max(end, begins[place]) for place, end in ends.items()}
+        limits = {partition: max(end, begins[partition]) for partition, end in ends.items()}
         if limited:
             limits = self._limited(begins, limits)
-        return {**{place: offset for place, offset in start.items() if place in ends}, **limits}
+        return {**{partition: offset for partition, offset in start.items() if partition in ends}, **limits}
 
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
-        new = [place for place in ends if place not in start]
-        begins = {**{place: start[place] for place in ends if place in start}, **self._lookups.earliest(new)}
-        gone = [place for place in start if place not in ends]
-        cut = [place for place, end in ends.items() if begins[place] > end]
-        for place in (*gone, *cut):
-            problem = was_cut(place, start.get(place, begins.get(place, 0)), ends.get(place))
+        new = [partition for partition in ends if partition not in start]
+        begins = {
+            **{partition: start[partition] for partition in ends if partition in start},
+            **self._lookups.earliest(new),
+        }
+        gone = [partition for partition in start if partition not in ends]
+        cut = [partition for partition, end in ends.items() if begins[partition] > end]
+        for partition in (*gone, *cut):
+            problem = was_cut(partition, start.get(partition, begins.get(partition, 0)), ends.get(partition))
             report_loss(problem, fail=self.options.fail_on_data_loss)
         return begins | self._lookups.earliest(cut)
 
@@ -145,15 +148,19 @@ class TopicFollower:
 
     def _weighed(self, begins: Offsets, limits: Offsets, most: int) -> Offsets:
         """Bound a micro-batch by bytes, by the size of the batches at its beginning; each partition gets a share."""
-        waiting = [place for place in limits if limits[place] > begins[place]]
+        waiting = [partition for partition in limits if limits[partition] > begins[partition]]
         if not waiting:
             return limits
         share = most / len(waiting)
         with open_consumer(self.options, max_partition_fetch_bytes=1 << 20) as look:
-            for place in waiting:
-                self._density[place] = density(look, place, begins[place]) or self._density.get(place, 1.0)
-        bounded = {place: begins[place] + max(int(share / self._density[place]), 1) for place in waiting}
-        return {**limits, **{place: min(limits[place], bounded[place]) for place in waiting}}
+            for partition in waiting:
+                self._density[partition] = density(look, partition, begins[partition]) or self._density.get(
+                    partition, 1.0
+                )
+        bounded = {
+            partition: begins[partition] + max(int(share / self._density[partition]), 1) for partition in waiting
+        }
+        return {**limits, **{partition: min(limits[partition], bounded[partition]) for partition in waiting}}
 
     def plan(self, start: Offsets, end: Offsets) -> list[Range]:
         """Plan the tasks of one micro-batch; it may be one that a restart repeats.
@@ -161,11 +168,13 @@ class TopicFollower:
         Raises:
             OptionError: a partition ends below its start, or offsets are lost, with ``failOnDataLoss``.
         """
-        begins = {place: start[place] for place in end if place in start}
-        begins |= self._lookups.earliest([place for place in end if place not in start])
-        cut = [place for place in end if begins[place] > end[place]]  # created again since: ``latest`` has reported it
+        begins = {partition: start[partition] for partition in end if partition in start}
+        begins |= self._lookups.earliest([partition for partition in end if partition not in start])
+        cut = [
+            partition for partition in end if begins[partition] > end[partition]
+        ]  # created again since: ``latest`` has reported it
         if cut and self.options.fail_on_data_loss:
             report_loss(was_cut(cut[0], begins[cut[0]], end[cut[0]]), fail=True)
         begins |= self._lookups.earliest(cut)
-        pending = {place: offset for place, offset in begins.items() if offset < end[place]}
+        pending = {partition: offset for partition, offset in begins.items() if offset < end[partition]}
         return self._lookups.ranges({**begins, **self._lookups.check_kept(pending)}, end)

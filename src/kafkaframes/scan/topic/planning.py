@@ -45,7 +45,7 @@ class Range:
     end: int
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The partition."""
         return TopicPartition(self.topic, self.partition)
 
@@ -57,7 +57,7 @@ class Range:
     @property
     def label(self) -> str:
         """The partition and its offsets."""
-        return f"{self.place}, offsets {self.first} to {self.end}"
+        return f"{self.topic_partition}, offsets {self.first} to {self.end}"
 
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
@@ -91,12 +91,12 @@ class TopicLookups:
         """
         options = self.options
         if options.assign is not None:
-            wanted = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
+            requested = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
             known = {one for topic in options.assign for one in self._consumer.partitions_for(topic)}
-            missing = [str(one) for one in wanted if one not in known]
+            missing = [str(one) for one in requested if one not in known]
             if missing:
                 raise OptionError(f"assign: there is no topic partition {', '.join(missing)}")
-            return sorted(wanted, key=_place)
+            return sorted(requested, key=_name_of)
         if options.subscribe_pattern is not None:
             topics = [name for name in self._consumer.topics() if options.subscribe_pattern.fullmatch(name)]
         else:
@@ -134,7 +134,7 @@ class TopicLookups:
     def _offsets(
         self, setting: str, bound: Bound, partitions: Sequence[TopicPartition], *, no_match: str = "latest"
     ) -> Offsets:
-        names = [_place(one) for one in partitions]
+        names = [_name_of(one) for one in partitions]
         offsets = offsets_of(setting, bound, names, find=self._at_times, no_match=no_match)
         by_partition = {TopicPartition(*name): offset for name, offset in offsets.items()}
         first = [one for one, offset in by_partition.items() if offset == EARLIEST]
@@ -143,21 +143,21 @@ class TopicLookups:
 
     def _at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
         answers = self._consumer.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
-        return {_place(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
+        return {_name_of(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
 
     def in_time(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Return starts without the records before the first that is as late as the options' range of time asks."""
         least = self.options.where.timestamps_ms[0]
         if least is None or not starts:
             return starts
-        firsts = self._at_times({_place(one): least for one in starts})
-        return {one: min(max(start, firsts[_place(one)] or start), ends[one]) for one, start in starts.items()}
+        firsts = self._at_times({_name_of(one): least for one in starts})
+        return {one: min(max(start, firsts[_name_of(one)] or start), ends[one]) for one, start in starts.items()}
 
     def _at_group(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
-            found: Mapping[TopicPartition, CommittedOffset] = consumer.committed(partitions)
-        missing = [one for one in partitions if one not in found]
-        return {**{one: answer.offset for one, answer in found.items()}, **self.earliest(missing)}
+            result: Mapping[TopicPartition, CommittedOffset] = consumer.committed(partitions)
+        missing = [one for one in partitions if one not in result]
+        return {**{one: answer.offset for one, answer in result.items()}, **self.earliest(missing)}
 
     # ------------------------------------------------------------------------------------------------------- ranges
 
@@ -169,47 +169,47 @@ class TopicLookups:
         """
         firsts, ends = self.earliest(starts), self.latest(starts)
         kept = {}
-        for place, start in starts.items():
-            kept[place] = min(max(start, firsts[place]), ends[place])
-            if kept[place] != start:
-                first, end = firsts[place], ends[place]
-                problem = below_start(place, start, first) if start < first else beyond_end(place, start, end)
+        for partition, start in starts.items():
+            kept[partition] = min(max(start, firsts[partition]), ends[partition])
+            if kept[partition] != start:
+                first, end = firsts[partition], ends[partition]
+                problem = below_start(partition, start, first) if start < first else beyond_end(partition, start, end)
                 report_loss(problem, fail=self.options.fail_on_data_loss)
         return kept
 
     def ranges(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
         """Return the work of the tasks, cut as ``minPartitions`` and ``maxRecordsPerPartition`` ask."""
         whole = [
-            Range(place.topic, place.partition, starts[place], end)
-            for place, end in sorted(ends.items(), key=lambda item: _place(item[0]))
-            if starts.get(place, end) < end
+            Range(partition.topic, partition.partition, starts[partition], end)
+            for partition, end in sorted(ends.items(), key=lambda item: _name_of(item[0]))
+            if starts.get(partition, end) < end
         ]
         most = self.options.max_records_per_partition
         if most is not None:
-            whole = [piece for one in whole for piece in _evenly(one, -(-(one.end - one.first) // most))]
-        wanted = self.options.min_partitions or 0
-        if not whole or len(whole) >= wanted:
+            whole = [part for entry in whole for part in _evenly(entry, -(-(entry.end - entry.first) // most))]
+        requested = self.options.min_partitions or 0
+        if not whole or len(whole) >= requested:
             return whole
-        weights = {one: self._bytes_along(one) for one in whole}
+        weights = {entry: self._bytes_along(entry) for entry in whole}
         total = sum(sum(size for _, size in steps) for steps in weights.values()) or 1
-        pieces: list[Range] = []
-        for one in whole:
-            share = sum(size for _, size in weights[one]) / total
-            pieces += _by_bytes(one, weights[one], max(round(share * wanted), 1))
-        return pieces
+        parts: list[Range] = []
+        for entry in whole:
+            share = sum(size for _, size in weights[entry]) / total
+            parts += _by_bytes(entry, weights[entry], max(round(share * requested), 1))
+        return parts
 
-    def _bytes_along(self, one: Range) -> list[tuple[int, float]]:
+    def _bytes_along(self, entry: Range) -> list[tuple[int, float]]:
         """Estimate how many bytes lie before each of some offsets of a range, by the batches fetched there."""
-        step = max((one.end - one.first) // _SAMPLES, 1)
-        marks = list(range(one.first, one.end, step))[:_SAMPLES]
-        found = []
+        step = max((entry.end - entry.first) // _SAMPLES, 1)
+        marks = list(range(entry.first, entry.end, step))[:_SAMPLES]
+        result = []
         with open_consumer(
             self.options, max_partition_fetch_bytes=_SAMPLE_BYTES, fetch_max_bytes=_SAMPLE_BYTES
         ) as look:
-            for place, mark in enumerate(marks):
-                end = marks[place + 1] if place + 1 < len(marks) else one.end
-                found.append((end, (end - mark) * density(look, one.place, mark)))
-        return found
+            for index, mark in enumerate(marks):
+                end = marks[index + 1] if index + 1 < len(marks) else entry.end
+                result.append((end, (end - mark) * density(look, entry.topic_partition, mark)))
+        return result
 
 
 def plan_topic(options: TopicOptions) -> list[Range]:
@@ -245,26 +245,26 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
         raise OptionError(f"topic partition {', '.join(wrong)}: nothing can be read so; has retention taken the rest?")
 
 
-def density(consumer: Consumer, place: TopicPartition, offset: int) -> float:
+def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:
     """Return the bytes per offset around ``offset``, 0 where nothing lies behind it."""
     try:
-        found = sample(consumer, place, offset)
+        result = sample(consumer, partition, offset)
     except BrokerError:
         return 0.0
-    return 0.0 if found is None else found.bytes_per_offset
+    return 0.0 if result is None else result.bytes_per_offset
 
 
-def _evenly(one: Range, pieces: int) -> list[Range]:
+def _evenly(entry: Range, parts: int) -> list[Range]:
     """Cut a range into pieces of about equally many offsets.
 
     >>> [(piece.first, piece.end) for piece in _evenly(Range("t", 0, 10, 20), 3)]
     [(10, 13), (13, 16), (16, 20)]
     """
-    edges = [one.first + (one.end - one.first) * place // pieces for place in range(pieces + 1)]
-    return [Range(one.topic, one.partition, first, end) for first, end in pairwise(edges) if first < end]
+    edges = [entry.first + (entry.end - entry.first) * index // parts for index in range(parts + 1)]
+    return [Range(entry.topic, entry.partition, first, end) for first, end in pairwise(edges) if first < end]
 
 
-def _by_bytes(one: Range, along: Sequence[tuple[int, float]], pieces: int) -> list[Range]:
+def _by_bytes(entry: Range, along: Sequence[tuple[int, float]], parts: int) -> list[Range]:
     """Cut a range into pieces of about equally many bytes.
 
     >>> along = [(10, 900.0), (20, 100.0)]
@@ -272,17 +272,17 @@ def _by_bytes(one: Range, along: Sequence[tuple[int, float]], pieces: int) -> li
     [(0, 5), (5, 20)]
     """
     total = sum(size for _, size in along)
-    if pieces < 2 or not total:
-        return _evenly(one, pieces)
-    edges, passed, begin = [one.first], 0.0, one.first
+    if parts < 2 or not total:
+        return _evenly(entry, parts)
+    edges, passed, begin = [entry.first], 0.0, entry.first
     for end, size in along:
-        while len(edges) < pieces and size and total * len(edges) / pieces <= passed + size:
-            edge = begin + int((total * len(edges) / pieces - passed) / size * (end - begin))
+        while len(edges) < parts and size and total * len(edges) / parts <= passed + size:
+            edge = begin + int((total * len(edges) / parts - passed) / size * (end - begin))
             edges.append(max(edge, edges[-1]))
         passed, begin = passed + size, end
-    edges.append(one.end)
-    return [Range(one.topic, one.partition, first, end) for first, end in pairwise(edges) if first < end]
+    edges.append(entry.end)
+    return [Range(entry.topic, entry.partition, first, end) for first, end in pairwise(edges) if first < end]
 
 
-def _place(partition: TopicPartition) -> tuple[str, int]:
+def _name_of(partition: TopicPartition) -> tuple[str, int]:
     return partition.topic, partition.partition

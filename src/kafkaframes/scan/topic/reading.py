@@ -39,12 +39,12 @@ class _Pool:
         """Return an idle consumer of these settings, or a new one."""
         key = _settings_of(options)
         with self._lock:
-            for place, (known, consumer) in enumerate(self._idle):
+            for index, (known, consumer) in enumerate(self._idle):
                 if known == key:
-                    del self._idle[place]
+                    del self._idle[index]
                     return consumer
-        asked = {name: value for name, value in _FETCH.items() if name.replace("_", ".") not in options.client}
-        return open_consumer(options, **asked)
+        requested = {name: value for name, value in _FETCH.items() if name.replace("_", ".") not in options.client}
+        return open_consumer(options, **requested)
 
     def give_back(self, options: TopicOptions, consumer: Consumer) -> None:
         """Keep a consumer for the next task; of too many, the oldest is closed."""
@@ -107,7 +107,7 @@ def read_fetched(
     """Yield what ``read`` makes of each answer that holds records of a range, in order; raises as ``read_rows``."""
     consumer, memory = _pool.take(options), Recycler()
     try:
-        for fetched in fetches(consumer, work.place, _rules(work, options), first=work.first, end=work.end):
+        for fetched in fetches(consumer, work.topic_partition, _rules(work, options), first=work.first, end=work.end):
             yield from read(fetched, memory)
     except GeneratorExit:  # a LIMIT was met
         _return_to_pool(consumer, options)
@@ -132,7 +132,7 @@ def _rules(work: Range, options: TopicOptions) -> Rules:
     """Return what the options say of lost offsets, and of silence."""
 
     def lost(problem: str) -> None:
-        report_loss(f"topic partition {work.place} {problem}", fail=options.fail_on_data_loss)
+        report_loss(f"topic partition {work.topic_partition} {problem}", fail=options.fail_on_data_loss)
 
     return Rules(lost, silence_ms=options.poll_timeout_ms, silence_setting="kafkaConsumer.pollTimeoutMs")
 

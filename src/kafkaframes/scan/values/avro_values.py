@@ -97,12 +97,12 @@ class AvroDecoder:
         writer = self._reader if written is None else self._parsed(written)
         buffer = io.BytesIO(payload)
         try:
-            found = self._library.schemaless_reader(buffer, writer, None if writer is self._reader else self._reader)
+            result = self._library.schemaless_reader(buffer, writer, None if writer is self._reader else self._reader)
         except Exception as error:  # EOFError, IndexError, struct.error, ...: fastavro lets through what it meets
             raise BadValueError(f"no Avro value of its schema: {error or type(error).__name__}") from None
         if left := len(payload) - buffer.tell():
             raise BadValueError(f"{left} bytes are left behind the Avro value")
-        row = found if self._is_record else {WHOLE: found}
+        row = result if self._is_record else {WHOLE: result}
         return {self._names[name]: one for name, one in row.items()}
 
     def _parsed(self, written: Schema) -> Any:
@@ -159,10 +159,10 @@ def _scalar(schema: Schema, path: str) -> pa.DataType:
         if not 1 <= digits <= _MOST_DIGITS:
             raise OptionError(f"Avro schema, {path}: a decimal of {digits} digits; a column has at most {_MOST_DIGITS}")
         return pa.decimal128(digits, schema.get("scale", 0))
-    found = _LOGICAL.get((kind, str(logical))) or _PRIMITIVES.get(kind)
-    if found is None:
+    result = _LOGICAL.get((kind, str(logical))) or _PRIMITIVES.get(kind)
+    if result is None:
         raise OptionError(f"Avro schema, {path}: no type {kind!r}")
-    return found
+    return result
 
 
 def _plainer(schema: Schema) -> Schema:
@@ -183,15 +183,15 @@ def _plainer(schema: Schema) -> Schema:
 def _check_arrays(schema: Schema) -> None:
     """Refuse a writer's schema by which few bytes could promise many values."""
     if isinstance(schema, list):
-        for one in schema:
-            _check_arrays(one)
+        for entry in schema:
+            _check_arrays(entry)
     elif isinstance(schema, dict):
         if schema.get("type") == "array" and _has_no_bytes(schema["items"], {}):
             raise BadValueError("its schema has an array of values without bytes")
         for name in ("type", "items", "values"):
             _check_arrays(schema.get(name))
-        for one in schema.get("fields", ()):
-            _check_arrays(one["type"])
+        for entry in schema.get("fields", ()):
+            _check_arrays(entry["type"])
 
 
 def _has_no_bytes(schema: Schema, named: Mapping[str, Any]) -> bool:

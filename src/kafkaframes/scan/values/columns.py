@@ -91,8 +91,8 @@ def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: boo
     good = np.ones(batch.num_rows, np.bool_)
     good[list(reasons)] = False
     bad = batch.filter(pa.array(~good))
-    told = pa.array([reasons[place][:_LONGEST_REASON] for place in sorted(reasons)], pa.string())
-    return made.filter(pa.array(good)), bad.append_column(REASON, told)
+    shown = pa.array([reasons[index][:_LONGEST_REASON] for index in sorted(reasons)], pa.string())
+    return made.filter(pa.array(good)), bad.append_column(REASON, shown)
 
 
 def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, dict[int, str]]:
@@ -121,27 +121,27 @@ def _decoded(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dic
     try:
         return {field.name: _column(rows, field) for field in decoder.fields}
     except _CONVERSION_ERRORS:  # one of many: find those that it is
-        for place, row in enumerate(rows):
-            rows[place] = row if row is None else _fitting(row, place, decoder.fields, reasons)
+        for index, row in enumerate(rows):
+            rows[index] = row if row is None else _fitting(row, index, decoder.fields, reasons)
     return {field.name: _column(rows, field) for field in decoder.fields}
 
 
-def _decoded_row(value: bytes | None, place: int, decoder: Decoder, reasons: dict[int, str]) -> Row | None:
-    if value is None or place in reasons:
+def _decoded_row(value: bytes | None, index: int, decoder: Decoder, reasons: dict[int, str]) -> Row | None:
+    if value is None or index in reasons:
         return None
     try:
         return decoder.decode(value)
     except BadValueError as error:
-        reasons[place] = str(error)
+        reasons[index] = str(error)
         return None
 
 
-def _fitting(row: Row, place: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
+def _fitting(row: Row, index: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
     for field in fields:
         try:
             _column([row], field)
         except _CONVERSION_ERRORS as error:
-            reasons[place] = f"{field.name}: {error}"
+            reasons[index] = f"{field.name}: {error}"
             return None
     return row
 

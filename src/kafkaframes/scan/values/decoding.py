@@ -92,10 +92,10 @@ def subject_schema(url: str, subject: str, mode: str) -> Registered:
         OptionError: there is no such subject, or its schemas are of another kind.
         NetworkError: the registry does not answer.
     """
-    found = Registry(url).latest(subject)
-    if found.kind != _KINDS[mode]:
-        raise OptionError(f"`mode` {mode}: the schemas of {subject} are {found.kind}")
-    return found
+    result = Registry(url).latest(subject)
+    if result.kind != _KINDS[mode]:
+        raise OptionError(f"`mode` {mode}: the schemas of {subject} are {result.kind}")
+    return result
 
 
 class _Framed:
@@ -127,11 +127,11 @@ class _Framed:
             raise BadValueError(f"schema {number} is {registered.kind}, not AVRO")
         return avro_schema(registered)
 
-    def protobuf(self, value: bytes, wanted: str) -> bytes:
+    def protobuf(self, value: bytes, requested: str) -> bytes:
         """Return a message's bytes.
 
         Raises:
-            BadValueError: it is another message than ``wanted``.
+            BadValueError: it is another message than ``requested``.
         """
         if not self._decoding.has_prefix:
             return value
@@ -140,8 +140,8 @@ class _Framed:
         name = self._parsed.get((number, indexes))  # type: ignore[call-overload]
         if name is None:
             name = self._parsed[number, indexes] = message_name(self._protobuf_files(number), indexes)  # type: ignore[index]
-        if name != wanted:
-            raise BadValueError(f"a message {name}, the table has {wanted}")
+        if name != requested:
+            raise BadValueError(f"a message {name}, the table has {requested}")
         return payload
 
     def _protobuf_files(self, number: int) -> list[bytes]:
@@ -154,10 +154,10 @@ class _Framed:
 
 
 def _known(decoding: Decoding, number: int) -> bytes:
-    found = decoding.by_id.get(number)
-    if found is None:
+    result = decoding.by_id.get(number)
+    if result is None:
         raise BadValueError(f"schema {number} is not among those given")
-    return found
+    return result
 
 
 def _avro_text(text: str) -> Any:
@@ -206,14 +206,14 @@ def _registered_files(registered: Registered) -> list[bytes]:
     files = []
     for name, text in (*registered.references, ("", registered.text)):
         try:
-            one = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+            entry = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         except Exception as error:
             raise OptionError(
                 "the schema registry does not give descriptors of Protobuf schemas (format=serialized): "
                 "`schema` FILE.desc takes what protoc writes"
             ) from error
-        one.name = name or one.name
-        files.append(one.SerializeToString())
+        entry.name = name or entry.name
+        files.append(entry.SerializeToString())
     return [*_imports(files), *files]
 
 
@@ -224,13 +224,13 @@ def _imports(files: list[bytes]) -> list[bytes]:
     from kafkaframes.scan.values.protobuf_values import load_library
 
     descriptor_pb2, _, _ = load_library()
-    wanted = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
-    found = []
-    for name in sorted(wanted):
+    requested = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
+    result = []
+    for name in sorted(requested):
         if name.startswith("google/protobuf/"):
             module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
-            found.append(module.DESCRIPTOR.serialized_pb)
-    return found
+            result.append(module.DESCRIPTOR.serialized_pb)
+    return result
 
 
 def _json(decoding: Decoding) -> Decoder:

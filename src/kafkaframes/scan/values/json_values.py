@@ -48,11 +48,11 @@ class JsonDecoder:
         else:
             self._readers = {WHOLE: _planned(schema, 1)}
         self._names = column_names(self._readers, OTHER)
-        found = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
+        result = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}
         self._is_plain = self._is_object and _is_plain(schema)
-        self.fields: tuple[pa.Field, ...] = (*found, pa.field(OTHER, pa.string())) if other_fields else (*found,)
+        self.fields: tuple[pa.Field, ...] = (*result, pa.field(OTHER, pa.string())) if other_fields else (*result,)
 
     def columns(self, values: pa.Array) -> dict[str, pa.Array] | None:
         """Return the columns of many values at once where each is as the schema says; else None: decode each."""
@@ -138,7 +138,7 @@ def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
             return None
         if not isinstance(value, list):
             raise _wrong(value, path, "an array")
-        return [read(one, f"{path}[{place}]", extras) for place, one in enumerate(value)]
+        return [read(one, f"{path}[{index}]", extras) for index, one in enumerate(value)]
 
     return pa.list_(pa.field("element", kind)), read_array
 
@@ -157,14 +157,14 @@ def _object(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataT
 def _fields_of(
     value: dict[str, Any], readers: Mapping[str, tuple[pa.DataType, Reader]], path: str, extras: Extras
 ) -> dict[str, Any]:
-    found = {}
-    for name, one in value.items():
+    result = {}
+    for name, entry in value.items():
         reader = readers.get(name)
         if reader is None:
-            extras[f"{path}.{name}".removeprefix("$.")] = one
+            extras[f"{path}.{name}".removeprefix("$.")] = entry
         else:
-            found[name] = reader[1](one, f"{path}.{name}", extras)
-    return found
+            result[name] = reader[1](entry, f"{path}.{name}", extras)
+    return result
 
 
 def _json_text(value: Any, path: str, extras: Extras) -> Any:
@@ -175,14 +175,14 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _plain(wanted: str, test: Callable[[Any], Any]) -> Reader:
+def _plain(expected: str, test: Callable[[Any], Any]) -> Reader:
     def read(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
             return None
-        found = test(value)
-        if found is None:
-            raise _wrong(value, path, wanted)
-        return found
+        result = test(value)
+        if result is None:
+            raise _wrong(value, path, expected)
+        return result
 
     return read
 
@@ -198,10 +198,10 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        found = float(value)
+        result = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return result if math.isfinite(result) else None
 
 
 _PLAIN: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
@@ -212,8 +212,8 @@ _PLAIN: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
 }
 
 
-def _wrong(value: Any, path: str, wanted: str) -> BadValueError:
-    return BadValueError(f"{path}: expected {wanted}, found {_named(value)}")
+def _wrong(value: Any, path: str, expected: str) -> BadValueError:
+    return BadValueError(f"{path}: expected {expected}, found {_named(value)}")
 
 
 def _named(value: Any) -> str:
@@ -235,18 +235,18 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
     Raises:
         OptionError: there is nothing to infer from.
     """
-    found: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
     for value in values:
         if value is None:
             continue
         try:
-            one = _schema_of(_parsed(value), 1)
+            entry = _schema_of(_parsed(value), 1)
         except BadValueError:
             continue
-        found = one if found is None else _merged(found, one)
-    if found is None or found == _UNKNOWN:
+        result = entry if result is None else _merged(result, entry)
+    if result is None or result == _UNKNOWN:
         raise OptionError("no value is JSON yet: there is nothing to infer columns from; `schema` says them")
-    return found
+    return result
 
 
 _UNKNOWN: Final[dict[str, Any]] = {"type": "null"}  # nulls only, so far
@@ -259,11 +259,11 @@ def _schema_of(value: Any, depth: int) -> dict[str, Any]:
     if depth > _DEEPEST:
         return _TEXT
     if isinstance(value, dict):
-        return {"type": "object", "properties": {name: _schema_of(one, depth + 1) for name, one in value.items()}}
+        return {"type": "object", "properties": {name: _schema_of(entry, depth + 1) for name, entry in value.items()}}
     if isinstance(value, list):
         items = _UNKNOWN
-        for one in value:
-            items = _merged(items, _schema_of(one, depth + 1))
+        for entry in value:
+            items = _merged(items, _schema_of(entry, depth + 1))
         return {"type": "array", "items": items}
     if isinstance(value, bool):
         return {"type": "boolean"}

@@ -76,9 +76,9 @@ def message_name(files: Sequence[bytes], indexes: Sequence[int]) -> str:
         BadValueError: they lead nowhere.
     """
     descriptor_pb2, _, _ = load_library()
-    place = descriptor_pb2.FileDescriptorProto.FromString(files[-1])
-    names = [place.package] if place.package else []
-    messages = place.message_type
+    file = descriptor_pb2.FileDescriptorProto.FromString(files[-1])
+    names = [file.package] if file.package else []
+    messages = file.message_type
     for index in indexes:
         if not 0 <= index < len(messages):
             raise BadValueError(f"message indexes {list(indexes)} lead to no message of its schema")
@@ -105,8 +105,8 @@ class ProtobufDecoder:
         pool = descriptor_pool.DescriptorPool()
         name = message
         try:
-            for one in files:
-                pool.AddSerializedFile(one)
+            for entry in files:
+                pool.AddSerializedFile(entry)
             name = message or message_name(files, (0,))
             descriptor = pool.FindMessageTypeByName(name)
         except BadValueError:
@@ -118,8 +118,8 @@ class ProtobufDecoder:
         self._class = message_factory.GetMessageClass(descriptor)
         self._unframed = unframed
         self.message = name
-        names = column_names(one.name for one in descriptor.fields)
-        columns = [(names[one.name], *_planned(one, one.name, (name,))) for one in descriptor.fields]
+        names = column_names(entry.name for entry in descriptor.fields)
+        columns = [(names[entry.name], *_planned(entry, entry.name, (name,))) for entry in descriptor.fields]
         self._takes = [(name, take) for name, _, take in columns]
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind, _ in columns)
 
@@ -131,10 +131,10 @@ class ProtobufDecoder:
         """
         payload = self._unframed(value)
         try:
-            found = self._class.FromString(payload)
+            result = self._class.FromString(payload)
         except Exception as error:  # DecodeError of whichever implementation is installed
             raise BadValueError(f"no Protobuf message {self.message}: {error}") from None
-        return {name: take(found) for name, take in self._takes}
+        return {name: take(result) for name, take in self._takes}
 
 
 def _planned(field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:

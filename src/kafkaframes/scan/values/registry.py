@@ -161,24 +161,24 @@ class Registry:
         if not isinstance(text, str):
             raise NetworkError(f"{self._url}: answers without a schema")
         kind = str(answer.get("schemaType") or AVRO)
-        found: dict[str, str] = {}
-        self._follow(answer.get("references") or (), kind, found)
-        return Registered(kind, text, tuple(found.items()))
+        result: dict[str, str] = {}
+        self._follow(answer.get("references") or (), kind, result)
+        return Registered(kind, text, tuple(result.items()))
 
-    def _follow(self, references: Any, kind: str, found: dict[str, str]) -> None:
+    def _follow(self, references: Any, kind: str, result: dict[str, str]) -> None:
         """Fetch what a schema names, depth first."""
-        for one in references:
-            name, subject, version = (one.get(key) for key in ("name", "subject", "version"))
-            if name in found or len(found) >= _MOST_REFERENCES:
+        for entry in references:
+            name, subject, version = (entry.get(key) for key in ("name", "subject", "version"))
+            if name in result or len(result) >= _MOST_REFERENCES:
                 continue
             form = "?format=serialized" if kind == PROTOBUF else ""
             answer = self._ask(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
             if answer is None:
                 raise NetworkError(f"{self._url}: a schema names {subject} version {version}, which is not there")
-            found[name] = ""  # seen, while it is followed
-            self._follow(answer.get("references") or (), kind, found)
-            del found[name]
-            found[name] = str(answer.get("schema"))
+            result[name] = ""  # seen, while it is followed
+            self._follow(answer.get("references") or (), kind, result)
+            del result[name]
+            result[name] = str(answer.get("schema"))
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         """Return an answer's JSON object; None for what is not found."""

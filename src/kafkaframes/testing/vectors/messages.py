@@ -73,13 +73,13 @@ def damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
         for damage, bad in _damaged(data):
             row = _row(spec, version, damage) | {"bytes": bad.hex()}
             try:
-                found, end = cls.decode_prefix(bad, version)
+                result, end = cls.decode_prefix(bad, version)
             except DecodeError as error:
                 yield row | {"error": str(error)}
             else:
                 yield row | {
-                    "json": found.to_json(version, unknown_tags=False),
-                    **_tags(found),
+                    "json": result.to_json(version, unknown_tags=False),
+                    **_tags(result),
                     "remaining": len(bad) - end,
                 }
 
@@ -103,9 +103,9 @@ def frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
         assert value is not None
         if str(spec.type) == "request":
             data = encode_request(value, version, correlation_id=_CORRELATION_ID, client_id=_CLIENT_ID)
-            given: Row = {"client_id": _CLIENT_ID}
+            values: Row = {"client_id": _CLIENT_ID}
         else:
-            data, given = encode_response(value, version, correlation_id=_CORRELATION_ID), {}
+            data, values = encode_response(value, version, correlation_id=_CORRELATION_ID), {}
         body = len(value.encode(version))
-        row = _row(spec, version, ORDINARY) | {"correlation_id": _CORRELATION_ID, **given}
+        row = _row(spec, version, ORDINARY) | {"correlation_id": _CORRELATION_ID, **values}
         yield row | {"header_size": len(data) - body, "bytes": data.hex()}

@@ -27,27 +27,27 @@ def record_files() -> Iterator[tuple[str, bytes]]:
 def _ordinary(record_format: int, codec: str) -> bytes:
     count = 40
     columns: dict[str, list[Any]] = {
-        "offset": [1_000 + place for place in range(count)],
-        "timestamp": [_TIME + place * 7 for place in range(count)],
-        "key": [None if place % 5 == 0 else b"key-%d" % (place % 4) for place in range(count)],
-        "value": [None if place % 7 == 3 else b"v" * (place * 9) for place in range(count)],
+        "offset": [1_000 + index for index in range(count)],
+        "timestamp": [_TIME + index * 7 for index in range(count)],
+        "key": [None if index % 5 == 0 else b"key-%d" % (index % 4) for index in range(count)],
+        "value": [None if index % 7 == 3 else b"v" * (index * 9) for index in range(count)],
     }
     if record_format == 0:
         columns["timestamp"] = [-1] * count
     if record_format == 2:
-        columns["headers"] = [_headers(place) for place in range(count)]
+        columns["headers"] = [_headers(index) for index in range(count)]
     return build_records(columns, record_format=record_format, codec=codec, batch_records=25)
 
 
-def _headers(place: int) -> list[dict[str, Any]]:
+def _headers(index: int) -> list[dict[str, Any]]:
     known = ({"key": "trace", "value": b"\x00\x01"}, {"key": "", "value": b""}, {"key": "Zürich", "value": None})
-    return list(known[: place % 4])
+    return list(known[: index % 4])
 
 
 def _of_format_2() -> Iterator[tuple[str, bytes]]:
-    one = {"value": [b"a", b"b"], "timestamp": [_TIME, _TIME + 5]}
-    yield "v2-idempotent", build_records(one, producer_id=7, producer_epoch=2, base_sequence=2**31 - 1)
-    yield "v2-transactional", build_records(one, producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
+    entry = {"value": [b"a", b"b"], "timestamp": [_TIME, _TIME + 5]}
+    yield "v2-idempotent", build_records(entry, producer_id=7, producer_epoch=2, base_sequence=2**31 - 1)
+    yield "v2-transactional", build_records(entry, producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
     for name, commit in (("commit", True), ("abort", False)):
         yield (
             f"v2-{name}",
@@ -55,8 +55,8 @@ def _of_format_2() -> Iterator[tuple[str, bytes]]:
                 12, commit=commit, timestamp=_TIME, producer_id=7, producer_epoch=2, coordinator_epoch=3
             ),
         )
-    yield "v2-log-append-time", build_records(one | {"timestamp": [_TIME, _TIME]}, timestamp_type="LogAppendTime")
-    yield "v2-delete-horizon", build_records(one, delete_horizon_ms=_TIME + 1_000)
+    yield "v2-log-append-time", build_records(entry | {"timestamp": [_TIME, _TIME]}, timestamp_type="LogAppendTime")
+    yield "v2-delete-horizon", build_records(entry, delete_horizon_ms=_TIME + 1_000)
     yield "v2-no-records", build_empty_batch(40, 44, max_timestamp=_TIME)
     far = {"offset": [0, 2**31 - 1], "timestamp": [0, 2**62], "value": [b"", b""]}
     yield "v2-far-apart", build_records(far)
@@ -92,7 +92,7 @@ def _end(walk: Walk, size: int) -> Row:
 
 
 def _batch(batch: Batch) -> Row:
-    found = {
+    result = {
         "position": batch.position,
         "size": batch.size,
         "magic": batch.magic,
@@ -111,7 +111,7 @@ def _batch(batch: Batch) -> Row:
         "delete_horizon": batch.delete_horizon,
         "records": [_record(one) for one in batch.records],
     }
-    return found if batch.damage is None else found | {"error": batch.damage.reason}
+    return result if batch.damage is None else result | {"error": batch.damage.reason}
 
 
 def _record(record: Record) -> Row:

@@ -58,15 +58,15 @@ def varint_rows() -> Iterator[Row]:
         for data in _BROKEN:
             row: Row = {"kind": kind, "bytes": data.hex()}
             try:
-                found, end = read(data, 0)
-                yield row | {"value": found, "read": end, "canonical": False}
+                result, end = read(data, 0)
+                yield row | {"value": result, "read": end, "canonical": False}
             except DecodeError as error:
                 yield row | {"error": str(error)}
 
 
 def _borders(bits: int, is_signed: bool) -> list[int]:
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
-    steps = {1 << place for place in range(6, bits)} | {0}
+    steps = {1 << index for index in range(6, bits)} | {0}
     near = {sign * step + by for step in steps for by in (-1, 0, 1) for sign in (1, -1)} | {low, high}
     return sorted(value for value in near if low <= value <= high)
 
@@ -103,7 +103,7 @@ _OTHERS: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
         "records": (b"", b"", b""),  # batches have vectors of their own
     }
 )
-_PLACE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
+_PATH: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
 
 
 def make_value(cls: type[Message], version: int, case: str) -> Message | None:
@@ -154,8 +154,8 @@ class _Maker:
         if field.struct is not None:
             return self.struct(field.struct, depth + 1)
         if field.type in _BITS:
-            return _NUMBERS[_PLACE[self._case]](_BITS[field.type], field.type.startswith("u"))
-        return _OTHERS[field.type][_PLACE[self._case]]
+            return _NUMBERS[_PATH[self._case]](_BITS[field.type], field.type.startswith("u"))
+        return _OTHERS[field.type][_PATH[self._case]]
 
 
 _NUMBERS: Final[tuple[Callable[[int, bool], int], ...]] = (

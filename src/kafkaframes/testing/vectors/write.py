@@ -93,9 +93,9 @@ def _write_lines(path: Path, rows: Iterable[Row]) -> int:
 
 
 def _write_records(target: Path) -> int:
-    found = {}
+    result = {}
     for name, data in records.record_files():
         (target / "records" / f"{name}.bin").write_bytes(data)
-        found[name] = records.described(data)
-    (target / "records.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
-    return len(found)
+        result[name] = records.described(data)
+    (target / "records.json").write_text(json.dumps(result, indent=1, ensure_ascii=False), encoding="utf-8")
+    return len(result)
