@@ -1,0 +1,182 @@
+"""Records that gather: each is in one batch, in order, and whoever drains is woken in time, whatever is added when."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kafkaframes.client import accumulator as module
+from kafkaframes.client.accumulator import Accumulator
+from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
+from kafkaframes.client.record_futures import ThreadResults
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.errors import ErrorCode, NetworkError
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.records.partitioner import partition_of
+
+BATCH, BUFFER, LINGER_S, MAX_AGE_S = 100, 450, 0.005, 300.0
+TOPICS = st.sampled_from("ab")
+
+
+class Gathers(RuleBasedStateMachine):
+    """A producer's threads, its loop, and what each knows.
+
+    Attributes:
+        waiting: records that were taken and not drained, by partition, in order.
+        is_woken: whether ``wake`` was called since ``drain``.
+        timer: when the loop comes by itself.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.now = 1_000.0
+        self.number = 0
+        self.waiting: dict[TopicPartition, list[tuple[bytes, int, float]]] = {}
+        self.futures: dict[bytes, object] = {}
+        self.is_woken = False
+        self.timer: float | None = None
+        self.closed = False
+        self.allowed = {"a", "b"}
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(module.time, "monotonic", lambda: self.now)
+
+    def teardown(self):
+        self.patched.undo()
+
+    @initialize(seed=st.integers(0, 99), count=st.integers(1, 3))
+    def begin(self, seed, count):
+        settings = ProducerSettings(
+            bootstrap_servers="a:1", batch_size=BATCH, buffer_memory=BUFFER, linger_ms=5, metadata_max_age_ms=300_000
+        )
+        self.cluster = Cluster()
+        self.gathered = Accumulator(settings, self.cluster, wake=self.wake)
+        self.gathered.results = ThreadResults
+        self.gathered.may_open = lambda target: target.topic in self.allowed
+        self.gathered._random.seed(seed)
+        self.learn("a", count)
+
+    def wake(self):
+        assert not self.gathered._lock.locked()
+        self.is_woken = True
+
+    @rule(topic=TOPICS, count=st.integers(1, 3))
+    def metadata_come(self, topic, count):
+        self.learn(topic, count)
+
+    def learn(self, topic, count):
+        """Metadata come anew, with as many partitions or more."""
+        if self.closed:
+            return
+        before = self.cluster.topics.get(topic)
+        count = max(count, len(before.partitions) if before else 1)
+        partitions = {n: PartitionMetadata(n, 1, 0, (1,), (1,), ErrorCode.NONE) for n in range(count)}
+        self.cluster.topics[topic] = TopicMetadata(topic, NIL_UUID, False, partitions, ErrorCode.NONE)
+        self.cluster.updated_at = self.now
+        self.gathered.learn(topic)
+
+    @rule(topic=TOPICS)
+    def forget(self, topic):
+        self.cluster.topics.pop(topic, None)
+
+    @rule(topics=st.sets(TOPICS))
+    def allow(self, topics):
+        """Partitions of these topics are in the transaction."""
+        self.allowed = topics
+
+    @rule(
+        topic=TOPICS,
+        sizes=st.lists(st.sampled_from([1, 30, 60, 100, 150]), min_size=1, max_size=8),
+        key=st.none() | st.sampled_from([b"", b"k", b"key"]),
+        partition=st.none() | st.integers(0, 2),
+    )
+    def add(self, topic, sizes, key, partition):
+        for size in sizes:
+            self.add_one(topic, size, key, partition)
+
+    def add_one(self, topic, size, key, partition):
+        value = b"%d" % self.number
+        used = sum(size for rows in self.waiting.values() for _, size, _ in rows) + self.gathered.built_bytes
+        self.number += 1
+        future = self.gathered.add((topic, key, value, (), partition, 0, size))
+        if future is None:
+            return
+        assert not self.closed
+        assert used == 0 or used + size <= BUFFER
+        known = self.gathered._topics[topic]
+        (target,) = (at.target for at in known.gathering.values() if at.values and at.values[-1] == value)
+        if partition is not None or key is not None:
+            expected = partition if partition is not None else partition_of(key, len(known.targets))
+            assert target == TopicPartition(topic, expected)
+        self.waiting.setdefault(target, []).append((value, size, self.now))
+        self.futures[value] = future
+
+    @rule(seconds=st.sampled_from([0.0, 0.001, LINGER_S, MAX_AGE_S]))
+    def go_on(self, seconds):
+        self.now += seconds
+
+    @precondition(lambda self: self.is_woken or (self.timer is not None and self.timer <= self.now))
+    @rule()
+    def drain(self):
+        self.take(self.now)
+
+    @rule()
+    def drain_all(self):
+        """As a flush, or a record that finds no memory."""
+        self.take(None)
+        assert not any(self.waiting.values())
+
+    def take(self, now):
+        self.is_woken = False
+        taken, self.timer = self.gathered.drain(now)
+        for batch in taken:
+            rows = self.waiting[batch.target]
+            assert batch.values == [value for value, _, _ in rows[: len(batch.values)]]
+            assert batch.size == sum(size for _, size, _ in rows[: len(batch.values)])
+            assert batch.size <= BATCH or len(batch.values) == 1
+            del rows[: len(batch.values)]
+            self.gathered.built_bytes += batch.size
+            batch.results.written(self.number, -1)
+            offsets = [self.futures.pop(value).result(0).offset for value in batch.values]
+            assert offsets == list(range(self.number, self.number + len(offsets)))
+        if now is not None:  # what has waited long enough is gone
+            assert all(now - rows[0][2] < LINGER_S for rows in self.waiting.values() if rows)
+
+    @rule()
+    def answered(self):
+        self.gathered.built_bytes = 0
+
+    @rule()
+    def hasten(self):
+        self.gathered.hasten()
+        self.take(self.now)
+        assert not any(self.waiting.values())
+
+    @precondition(lambda self: self.number > 20)
+    @rule()
+    def close(self):
+        """As the producer does: what gathers is dropped, then nothing is taken."""
+        for batch in self.gathered.drain(None)[0]:
+            batch.results.dropped(NetworkError("closed"))
+            for value in batch.values:
+                assert isinstance(self.futures.pop(value).exception(0), NetworkError)
+        self.gathered.close()
+        self.waiting.clear()
+        self.closed = True
+
+    @invariant()
+    def counts_what_gathers(self):
+        if self.number:
+            assert self.gathered.size_bytes == sum(size for rows in self.waiting.values() for _, size, _ in rows)
+
+    @invariant()
+    def somebody_comes_for_what_gathers(self):
+        """Full batches at once, the others when they have lingered."""
+        for rows in self.waiting.values():
+            if rows and not self.is_woken:
+                assert self.timer is not None
+                assert self.timer <= rows[0][2] + LINGER_S + 1e-9
+                assert sum(size for _, size, _ in rows) <= BATCH or len(rows) == 1
+
+
+TestGathers = Gathers.TestCase
+TestGathers.settings = settings(max_examples=max(300, settings.default.max_examples))
