@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.proposals import Form
+from kafkaframes.jobs.analyze.proposals import CHANGED, Form, Question
+from kafkaframes.jobs.analyze.traffic import Task
 from kafkaframes.jobs.analyze.values import columns_for
+from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.protocol.messages.plan import plan_message
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec import catalog, load_message
+from kafkaframes.protocol.spec.emit import to_text
 
 FORM = Form(catalog.load("MetadataResponse"), 12, catalog.load("ResponseHeader"))
 STRUCTS = pa.array([{"name": "a"}, {"name": "bb"}, {"name": "ccc"}])
@@ -74,3 +80,23 @@ def test_a_value_of_another_type_is_refused_and_another_message_is_not_meant():
     with pytest.raises(OptionError, match="ControllerId"):
         made("ControllerId", "text")
     assert columns_for(("FetchResponse.X=1",), FORM, has_header=False) == {}
+
+
+def test_a_value_of_a_header_is_for_its_newest_version():
+    trace = {"name": "TraceId", "type": "string", "versions": "2+", "taggedVersions": "2+", "tag": 0}
+    text = json.loads(to_text(catalog.load("RequestHeader")))
+    header = load_message(json.dumps(text | {"fields": [*text["fields"], trace]}))
+    value = ("RequestHeader.TraceId=x",)
+    form = Form(catalog.load("MetadataRequest"), 12, header)
+    assert list(columns_for(value, form, has_header=True)) == ["header.traceId"]
+    assert columns_for(value, form._replace(version=8), has_header=True) == {}
+    assert columns_for(value, form, has_header=False) == {}
+    with pytest.raises(OptionError, match=r"RequestHeader\.Trace: version 2 after has no such field"):
+        columns_for(("RequestHeader.Trace=x",), form, has_header=True)
+    task = Task((str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst"),))
+    outcome = weigh(
+        Weighing(task, Question("header", {"RequestHeader": header}, values=("RequestHeader.TraceId=0af7",)))
+    )
+    changed = outcome.by(kind=CHANGED)[()]
+    assert changed.messages > 0
+    assert changed.saved == -(1 + 1 + 1 + 4) * changed.messages  # tag, length of the value, its own length, the text

@@ -23,7 +23,7 @@ from kafkaframes.jobs.analyze.sizes import MakeColumn
 from kafkaframes.protocol.messages._program import PRIMITIVES
 from kafkaframes.protocol.messages.plan import FieldPlan
 from kafkaframes.protocol.spec.layout import layout, walk
-from kafkaframes.protocol.spec.model import snake_case
+from kafkaframes.protocol.spec.model import MessageSpec, snake_case
 
 _RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _FUNCTION: Final = re.compile(r"@(.+\.py):(\w+)")
@@ -31,28 +31,32 @@ _STEP: Final = 2654435761  # a prime: numbers of a range come in no order that a
 
 
 def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dict[str, MakeColumn]:
-    """Return what makes the columns of a message's new fields, by path.
+    """Return what makes the columns of the new fields of a message, and of its header where that is weighed, by path.
 
     Raises:
-        OptionError: a value names a field that the message does not have.
+        OptionError: a value names a field that the message or its header does not have.
     """
     made: dict[str, MakeColumn] = {}
+    parts = {form.spec.name: (form.spec, form.version, "body." if has_header else "")}
+    if has_header:
+        version = form.spec.header_version(form.version)
+        if version == form.header.valid_versions.highest:  # older headers do not have what is new
+            parts[form.header.name] = form.header, version, "header."
     for text in values:
         path, sign, value = text.partition("=")
         name, _, field = path.partition(".")
         if not sign or not field:
             raise OptionError(f"`values` {text}: write Message.path=value")
-        if name == form.spec.name:
-            made[_column_path(form, field, has_header=has_header)] = _maker(value)
+        if name in parts:
+            made[_column_path(*parts[name], field)] = _maker(value)
     return made
 
 
-def _column_path(form: Form, path: str, *, has_header: bool) -> str:
-    known = {".".join(names): names for names, _ in walk(layout(form.spec, form.version))}
+def _column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
+    known = {".".join(names): names for names, _ in walk(layout(spec, version))}
     if path not in known:
-        raise OptionError(f"`values` {form.spec.name}.{path}: version {form.version} after has no such field")
-    columns = ".".join(name[:1].lower() + name[1:] for name in known[path])
-    return f"body.{columns}" if has_header else columns
+        raise OptionError(f"`values` {spec.name}.{path}: version {version} after has no such field")
+    return prefix + ".".join(name[:1].lower() + name[1:] for name in known[path])
 
 
 @lru_cache(maxsize=256)
