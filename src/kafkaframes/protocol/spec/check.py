@@ -33,9 +33,9 @@ def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -
 def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[Finding]:
     """Yield where the request and the response of one API do not have the same versions."""
     halves: dict[tuple[int, str], MessageSpec] = {}
-    for one in specs:
-        if one.type in RPC_TYPES and one.api_key is not None:
-            halves[one.api_key, one.type] = one
+    for spec in specs:
+        if spec.type in RPC_TYPES and spec.api_key is not None:
+            halves[spec.api_key, spec.type] = spec
     for (key, kind), request in sorted(halves.items(), key=lambda item: item[0]):
         response = halves.get((key, "response"))
         if kind != "request" or response is None:

@@ -229,14 +229,14 @@ class _Comparison:
                 self._tag(one, successor, (*place, one.name))
         self._tags_added(after)
 
-    def _tag_lost(self, one: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
-        moved = next((field.tag for field in struct.fields if field.name == one.name), None)
+    def _tag_lost(self, declared: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
+        moved = next((field.tag for field in struct.fields if field.name == declared.name), None)
         if moved is not None:
-            self._say("tag-moved", (*path, one.name), f"tag {one.tag} is now {moved}")
+            self._say("tag-moved", (*path, declared.name), f"tag {declared.tag} is now {moved}")
         elif successor is not None:
-            self._say("tag-reused", (*path, successor.name), f"tag {one.tag} belonged to {one.name}")
+            self._say("tag-reused", (*path, successor.name), f"tag {declared.tag} belonged to {declared.name}")
         else:
-            self._say("tag-removed", (*path, one.name), f"tag {one.tag} is declared no more")
+            self._say("tag-removed", (*path, declared.name), f"tag {declared.tag} is declared no more")
 
     def _tag(self, old: FieldSpec, new: FieldSpec, path: Path) -> None:
         if (old.type.is_struct, old.type.is_array) != (new.type.is_struct, new.type.is_array) or (
@@ -333,8 +333,8 @@ def is_carried(message: MessageSpec, path: Path, versions: Iterable[int]) -> boo
     return _stands(struct.field(name), versions)
 
 
-def _stands(one: FieldSpec, versions: Iterable[int]) -> bool:
-    return all(one.is_present(version) and not one.is_tagged(version) for version in versions)
+def _stands(field_spec: FieldSpec, versions: Iterable[int]) -> bool:
+    return all(field_spec.is_present(version) and not field_spec.is_tagged(version) for version in versions)
 
 
 def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:
@@ -353,8 +353,8 @@ def _kind(slot: Slot) -> str:
     return _words_of(slot.type.is_array, slot.type.is_struct, slot.type.name)
 
 
-def _kind_of(one: FieldSpec) -> str:
-    return _words_of(one.type.is_array, one.type.is_struct, one.type.name)
+def _kind_of(field_spec: FieldSpec) -> str:
+    return _words_of(field_spec.type.is_array, field_spec.type.is_struct, field_spec.type.name)
 
 
 def _words_of(is_array: bool, is_struct: bool, name: str) -> str:
@@ -381,13 +381,13 @@ def _is_one_field(structs: Slot, plain: Slot) -> bool:
     )
 
 
-def _default(one: FieldSpec) -> object:
-    value = one.default
+def _default(field_spec: FieldSpec) -> object:
+    value = field_spec.default
     return "NaN" if value != value else value  # a NaN default equals itself here
 
 
-def _text(one: FieldSpec) -> str:
-    return "null" if one.default is None else repr(one.default) if one.default != () else "empty"
+def _text(field_spec: FieldSpec) -> str:
+    return "null" if field_spec.default is None else repr(field_spec.default) if field_spec.default != () else "empty"
 
 
 def _words(names: tuple[str, ...]) -> str:

@@ -55,17 +55,19 @@ def _struct(message: MessageSpec, struct: StructSpec, version: int) -> tuple[Slo
     return tuple(_slot(message, one, version) for one in fields)
 
 
-def _slot(message: MessageSpec, one: FieldSpec, version: int) -> Slot:
-    has_length = one.type.is_array or (not one.type.is_struct and PRIMITIVES[one.type.name] is None)
+def _slot(message: MessageSpec, field_spec: FieldSpec, version: int) -> Slot:
+    has_length = field_spec.type.is_array or (
+        not field_spec.type.is_struct and PRIMITIVES[field_spec.type.name] is None
+    )
     return Slot(
-        name=one.name,
-        type=one.type,
-        is_nullable=one.is_nullable(version),
-        is_compact=has_length and message.field_is_flexible(one, version),
-        tag=one.tag if one.is_tagged(version) else None,
-        default=one.default,
-        children=_struct(message, message.struct_of(one), version) if one.type.is_struct else (),
-        about=one.about,
+        name=field_spec.name,
+        type=field_spec.type,
+        is_nullable=field_spec.is_nullable(version),
+        is_compact=has_length and message.field_is_flexible(field_spec, version),
+        tag=field_spec.tag if field_spec.is_tagged(version) else None,
+        default=field_spec.default,
+        children=_struct(message, message.struct_of(field_spec), version) if field_spec.type.is_struct else (),
+        about=field_spec.about,
     )
 
 

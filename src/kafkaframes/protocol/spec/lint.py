@@ -18,51 +18,51 @@ _ODD_HEX = re.compile(r"0x(?:[+-].*)?")
 _INTEGERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
 
 
-def _leftover(one: FieldDecl, message: Message) -> Iterator[str]:
+def _leftover(field: FieldDecl, message: Message) -> Iterator[str]:
     valid = message.declared.struct.versions
-    if valid.intersect(one.versions).is_empty:
-        yield f"versions {one.versions} are none of the valid versions, {valid}: the field is never there"
+    if valid.intersect(field.versions).is_empty:
+        yield f"versions {field.versions} are none of the valid versions, {valid}: the field is never there"
 
 
-def _nullable_outside(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if not one.versions.covers(one.nullable_versions):
-        yield f"nullableVersions {one.nullable_versions} reach outside versions {one.versions}"
+def _nullable_outside(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if not field.versions.covers(field.nullable_versions):
+        yield f"nullableVersions {field.nullable_versions} reach outside versions {field.versions}"
 
 
-def _fields_ignored(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.fields and not one.type.is_struct:
-        yield f"the fields of {one.type} are ignored: its elements are no structs"
+def _fields_ignored(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.fields and not field.type.is_struct:
+        yield f"the fields of {field.type} are ignored: its elements are no structs"
 
 
-def _undefined_struct(one: FieldDecl, message: Message) -> Iterator[str]:
-    struct = message.structs.get(one.type.name)
+def _undefined_struct(field: FieldDecl, message: Message) -> Iterator[str]:
+    struct = message.structs.get(field.type.name)
     if struct is not None and not struct.is_common and not struct.fields:
-        yield f"struct {one.type.name} is declared nowhere, so it is an empty struct: a slip of the pen?"
+        yield f"struct {field.type.name} is declared nowhere, so it is an empty struct: a slip of the pen?"
 
 
-def _tagged_zero_copy(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.zero_copy and one.tag is not None:
+def _tagged_zero_copy(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.zero_copy and field.tag is not None:
         yield "a tagged zeroCopy field passes the generator, but its Java does not compile"
 
 
-def _records_default(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.type.name == "records" and one.default:
-        yield f"the default {one.default!r} of a records field is never read: records start as null"
+def _records_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.type.name == "records" and field.default:
+        yield f"the default {field.default!r} of a records field is never read: records start as null"
 
 
-def _octal_default(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.type.name in _INTEGERS and not one.type.is_array and _OCTAL.fullmatch(one.default):
-        yield f"default {one.default} is checked as decimal and compiled as octal: drop the leading 0"
+def _octal_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.type.name in _INTEGERS and not field.type.is_array and _OCTAL.fullmatch(field.default):
+        yield f"default {field.default} is checked as decimal and compiled as octal: drop the leading 0"
 
 
-def _odd_hex_default(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.type.name in _INTEGERS and not one.type.is_array and _ODD_HEX.fullmatch(one.default):
-        yield f"default {one.default} passes the generator, but its Java does not compile"
+def _odd_hex_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.type.name in _INTEGERS and not field.type.is_array and _ODD_HEX.fullmatch(field.default):
+        yield f"default {field.default} passes the generator, but its Java does not compile"
 
 
-def _long_uuid_default(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.type.name == "uuid" and not one.type.is_array and len(one.default.rstrip("=")) not in (0, 22):
-        yield f"default {one.default} is more than 16 bytes of base64url and fails at run time: write 22 characters"
+def _long_uuid_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.type.name == "uuid" and not field.type.is_array and len(field.default.rstrip("=")) not in (0, 22):
+        yield f"default {field.default} is more than 16 bytes of base64url and fails at run time: write 22 characters"
 
 
 FIELD_LINTS: tuple[Rule[FieldDecl], ...] = (
@@ -90,20 +90,20 @@ STRUCT_LINTS: tuple[Rule[StructDecl], ...] = (
 )
 
 
-def _no_api_key(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.api_key is None and one.type in (*RPC_TYPES, "metadata"):
-        yield f"a {one.type} without apiKey cannot be listed among the APIs"
+def _no_api_key(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.api_key is None and declared.type in (*RPC_TYPES, "metadata"):
+        yield f"a {declared.type} without apiKey cannot be listed among the APIs"
 
 
-def _suffix(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.type in RPC_TYPES and not one.struct.name.endswith(one.type.capitalize()):
-        yield f"the name of a {one.type} ends in {one.type.capitalize()}"
+def _suffix(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.type in RPC_TYPES and not declared.struct.name.endswith(declared.type.capitalize()):
+        yield f"the name of a {declared.type} ends in {declared.type.capitalize()}"
 
 
-def _unused_common(one: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _unused_common(declared: MessageDecl, message: Message) -> Iterator[Spoken]:
     used = {field.type.name for _, field in _every_field(message)}
     yield from (
-        f"common struct {common.name} is used nowhere" for common in one.common_structs if common.name not in used
+        f"common struct {common.name} is used nowhere" for common in declared.common_structs if common.name not in used
     )
 
 
@@ -114,8 +114,8 @@ def _key_of_no_array(_one: MessageDecl, message: Message) -> Iterator[Spoken]:
             yield f"struct {name} has a mapKey, but no array of it is used", struct
 
 
-def _flexible_never(one: MessageDecl, message: Message) -> Iterator[str]:
-    flexible, valid = message.flexible_versions, one.struct.versions
+def _flexible_never(declared: MessageDecl, message: Message) -> Iterator[str]:
+    flexible, valid = message.flexible_versions, declared.struct.versions
     if not flexible.is_empty and not valid.is_empty and valid.intersect(flexible).is_empty:
         yield f"flexibleVersions {flexible} are none of the valid versions, {valid}"
 
@@ -162,12 +162,12 @@ def _twice(document: JsonText) -> list[str]:
 def lint_set(specs: Iterable[MessageSpec]) -> Iterator[tuple[str, str, str]]:
     """Yield (rule, message, reason) for what is wrong between the files of a set: keys taken twice, halves missing."""
     owners: dict[tuple[str, int], str] = {}
-    for one in specs:
-        if one.api_key is None or one.type not in RPC_TYPES:
+    for spec in specs:
+        if spec.api_key is None or spec.type not in RPC_TYPES:
             continue
-        first = owners.setdefault((one.type, one.api_key), one.name)
-        if first != one.name:
-            yield "api-key-twice", one.name, f"apiKey {one.api_key} is {first}'s already"
+        first = owners.setdefault((spec.type, spec.api_key), spec.name)
+        if first != spec.name:
+            yield "api-key-twice", spec.name, f"apiKey {spec.api_key} is {first}'s already"
     for (kind, key), name in owners.items():
         other = "response" if kind == "request" else "request"
         if (other, key) not in owners:

@@ -108,21 +108,25 @@ class _Merge:
             nullable_versions=self._join(newer.nullable_versions, older.nullable_versions),
         )
 
-    def _new(self, one: FieldSpec) -> FieldSpec:
+    def _new(self, field_spec: FieldSpec) -> FieldSpec:
         """A field that the older spec lacks: it is in the newer versions only."""
-        self._keep(self.newer, one)
-        return replace(one, versions=self._high(one.versions), nullable_versions=self._high(one.nullable_versions))
+        self._keep(self.newer, field_spec)
+        return replace(
+            field_spec,
+            versions=self._high(field_spec.versions),
+            nullable_versions=self._high(field_spec.nullable_versions),
+        )
 
-    def _gone(self, one: FieldSpec) -> FieldSpec:
+    def _gone(self, field_spec: FieldSpec) -> FieldSpec:
         """A field that the newer spec lacks: it is in the older versions only."""
-        self._keep(self.older, one)
-        versions, nullable = one.versions.intersect(self.low), one.nullable_versions.intersect(self.low)
-        return replace(one, versions=versions, nullable_versions=nullable)
+        self._keep(self.older, field_spec)
+        versions, nullable = field_spec.versions.intersect(self.low), field_spec.nullable_versions.intersect(self.low)
+        return replace(field_spec, versions=versions, nullable_versions=nullable)
 
-    def _keep(self, source: MessageSpec, one: FieldSpec) -> None:
-        if one.type.is_struct and one.type.name not in self.structs:
-            self.structs[one.type.name] = source.struct_of(one)
-            for inner in source.struct_of(one).fields:
+    def _keep(self, source: MessageSpec, field_spec: FieldSpec) -> None:
+        if field_spec.type.is_struct and field_spec.type.name not in self.structs:
+            self.structs[field_spec.type.name] = source.struct_of(field_spec)
+            for inner in source.struct_of(field_spec).fields:
                 self._keep(source, inner)
 
     def _high(self, versions: Versions) -> Versions:

@@ -59,21 +59,21 @@ def registry(declared: MessageDecl) -> tuple[dict[str, StructDecl], list[Violati
 
 
 def _register_inline(fields: tuple[FieldDecl, ...], structs: dict[str, StructDecl], wrong: list[Violation]) -> None:
-    for one in fields:
-        if not one.type.is_struct:
+    for field in fields:
+        if not field.type.is_struct:
             continue
-        name = one.type.name
+        name = field.type.name
         if name not in structs:
             structs[name] = StructDecl(
-                where=one.where, path=one.path, name=name, versions=one.versions, fields=one.fields
+                where=field.where, path=field.path, name=name, versions=field.versions, fields=field.fields
             )
         elif not structs[name].is_common:
             reason = f"struct {name} is declared twice: move it to commonStructs, or give one of them another name"
-            _speak(wrong, "inline-struct-once", reason, one)
-        elif one.fields:
+            _speak(wrong, "inline-struct-once", reason, field)
+        elif field.fields:
             reason = f"{name} is a common struct, so the field that uses it cannot declare fields: drop them"
-            _speak(wrong, "common-struct-no-fields", reason, one)
-        _register_inline(one.fields, structs, wrong)
+            _speak(wrong, "common-struct-no-fields", reason, field)
+        _register_inline(field.fields, structs, wrong)
 
 
 def _speak(wrong: list[Violation], rule: str, reason: str, about: StructDecl | FieldDecl) -> None:

@@ -22,68 +22,68 @@ MOST_SLOTS: Final = 10_000
 MOST_SLOTS_OF_ALL: Final = 1_000_000
 
 
-def _flexible_given(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.flexible_versions is None and not one.struct.versions.is_empty:
+def _flexible_given(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.flexible_versions is None and not declared.struct.versions.is_empty:
         yield 'flexibleVersions is missing: a new message says "0+", an old inflexible one "none"'
 
 
-def _flexible_open(one: MessageDecl, message: Message) -> Iterator[str]:
+def _flexible_open(declared: MessageDecl, message: Message) -> Iterator[str]:
     flexible = message.flexible_versions
     if not flexible.is_empty and not flexible.is_open:
         yield f'flexibleVersions {flexible} must be none or open, such as "{flexible.lowest}+"'
 
 
-def _listeners(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.listeners and one.type != "request":
-        yield f"listeners are for requests; this is a {one.type}"
+def _listeners(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.listeners and declared.type != "request":
+        yield f"listeners are for requests; this is a {declared.type}"
 
 
-def _unstable(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.latest_version_unstable and one.type != "request":
-        yield f"latestVersionUnstable is for requests (it holds for the response too); this is a {one.type}"
+def _unstable(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.latest_version_unstable and declared.type != "request":
+        yield f"latestVersionUnstable is for requests (it holds for the response too); this is a {declared.type}"
 
 
-def _valid_bounded(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.struct.versions.is_open:
-        yield f"validVersions {one.struct.versions} must end: write the highest version"
+def _valid_bounded(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.struct.versions.is_open:
+        yield f"validVersions {declared.struct.versions} must end: write the highest version"
 
 
-def _valid_none(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.struct.versions.is_empty and one.struct.fields:
+def _valid_none(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.struct.versions.is_empty and declared.struct.fields:
         yield 'validVersions has no version: write such as "0-3" (or "none" without fields for a removed API)'
 
 
-def _top_level_keys(one: MessageDecl, _message: Message) -> Iterator[Spoken]:
-    for field in one.struct.fields:
+def _top_level_keys(declared: MessageDecl, _message: Message) -> Iterator[Spoken]:
+    for field in declared.struct.fields:
         if field.map_key:
             yield "mapKey at the top level: only fields of a struct in an array can be keys", field
 
 
-def _coordinator(one: MessageDecl, message: Message) -> Iterator[str]:
-    if not one.type.startswith("coordinator-"):
+def _coordinator(declared: MessageDecl, message: Message) -> Iterator[str]:
+    if not declared.type.startswith("coordinator-"):
         return
-    if one.api_key is None:
-        yield f"a {one.type} needs an apiKey: the record type"
-    if one.type == "coordinator-key":
-        if one.struct.versions != Versions(0, 0):
+    if declared.api_key is None:
+        yield f"a {declared.type} needs an apiKey: the record type"
+    if declared.type == "coordinator-key":
+        if declared.struct.versions != Versions(0, 0):
             yield "a coordinator-key has validVersions 0: a new layout is a new record type"
         if not message.flexible_versions.is_empty:
             yield "a coordinator-key has flexibleVersions none"
 
 
-def _header_versions(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if one.header_versions is None:
+def _header_versions(declared: MessageDecl, _message: Message) -> Iterator[str]:
+    if declared.header_versions is None:
         return
-    if one.type not in RPC_TYPES or one.struct.versions.is_empty:
-        yield f"headerVersions are for requests and responses with valid versions; this is a {one.type}"
+    if declared.type not in RPC_TYPES or declared.struct.versions.is_empty:
+        yield f"headerVersions are for requests and responses with valid versions; this is a {declared.type}"
         return
     try:
-        rows = sorted(((Versions.parse(text), header) for text, header in one.header_versions), key=_lowest)
+        rows = sorted(((Versions.parse(text), header) for text, header in declared.header_versions), key=_lowest)
     except SpecError as error:
         yield f"headerVersions: {error.reason}"
         return
-    yield from _header_rows(rows, one.struct.versions)
-    yield from _header_numbers(rows, one)
+    yield from _header_rows(rows, declared.struct.versions)
+    yield from _header_numbers(rows, declared)
 
 
 def _lowest(row: tuple[Versions, str]) -> int:
@@ -104,83 +104,86 @@ def _header_rows(rows: list[tuple[Versions, str]], valid: Versions) -> Iterator[
         yield "headerVersions: the last range must be open, such as 2+"
 
 
-def _header_numbers(rows: list[tuple[Versions, str]], one: MessageDecl) -> Iterator[str]:
+def _header_numbers(rows: list[tuple[Versions, str]], declared: MessageDecl) -> Iterator[str]:
     """KAFKA-20923's further rules: headers do not go back, flexible bodies have flexible headers, ApiVersions has 0."""
     numbers = [(versions, int(header)) for versions, header in rows if _HEADER.fullmatch(header.strip())]
-    if one.api_key == 18 and one.type == "response":
+    if declared.api_key == 18 and declared.type == "response":
         if any(header for _, header in numbers):
             yield "headerVersions: every version of ApiVersionsResponse has header 0 (KIP-511)"
         return
     if any(after < before for (_, before), (_, after) in pairwise(numbers)):
         yield "headerVersions: a header version never goes down"
-    first_flexible = 2 if one.type == "request" else 1
-    flexible = one.struct.versions.intersect(one.flexible_versions or Versions.NONE)
+    first_flexible = 2 if declared.type == "request" else 1
+    flexible = declared.struct.versions.intersect(declared.flexible_versions or Versions.NONE)
     for versions, header in numbers:
         if header < first_flexible and not flexible.intersect(versions).is_empty:
             yield f"headerVersions: header {header} is inflexible, but versions {versions} have flexible bodies"
 
 
-def _array_of_records(one: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _array_of_records(declared: MessageDecl, message: Message) -> Iterator[Spoken]:
     """In versions that its struct does not have, the generator never comes to see the field."""
-    for struct in (one.struct, *one.common_structs):
+    for struct in (declared.struct, *declared.common_structs):
         yield from _record_arrays(struct.fields, struct.versions, message)
 
 
 def _record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, message: Message) -> Iterator[Spoken]:
-    for one in fields:
-        shared = parents.intersect(one.versions)
+    for field in fields:
+        shared = parents.intersect(field.versions)
         if shared.is_empty:
             continue
-        if one.type.is_array and one.type.name == "records":
-            yield "there are no arrays of records: use an array of structs with a records field", one
-        elif one.type.name in message.structs and not message.structs[one.type.name].is_common:
-            yield from _record_arrays(one.fields, shared, message)
+        if field.type.is_array and field.type.name == "records":
+            yield "there are no arrays of records: use an array of structs with a records field", field
+        elif field.type.name in message.structs and not message.structs[field.type.name].is_common:
+            yield from _record_arrays(field.fields, shared, message)
 
 
-def _inline_in_common(one: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _inline_in_common(declared: MessageDecl, message: Message) -> Iterator[Spoken]:
     """The generator registers inline structs of the message's fields only, but looks all of them up."""
-    for common in one.common_structs:
+    for common in declared.common_structs:
         for field in _all_fields(common.fields):
             if field.type.is_struct and field.type.name not in message.structs:
                 yield f"struct {field.type.name}, used in common struct {common.name}, must be common too", field
 
 
 def _all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
-    for one in fields:
-        yield one
-        if one.type.is_struct:
-            yield from _all_fields(one.fields)
+    for field in fields:
+        yield field
+        if field.type.is_struct:
+            yield from _all_fields(field.fields)
 
 
-def _struct_versions(one: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _struct_versions(declared: MessageDecl, message: Message) -> Iterator[Spoken]:
     """Each struct must have versions in common with its parents; a common one that nobody uses need not."""
-    valid = one.struct.versions
+    valid = declared.struct.versions
     if valid.is_empty:
         return
-    for common in one.common_structs:
+    for common in declared.common_structs:
         yield from _inline_versions(common.fields, common.versions.intersect(valid), message)
-    yield from _inline_versions(one.struct.fields, valid, message)
+    yield from _inline_versions(declared.struct.fields, valid, message)
 
 
 def _inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: Message) -> Iterator[Spoken]:
-    for one in fields:
-        struct = message.structs.get(one.type.name)
+    for field in fields:
+        struct = message.structs.get(field.type.name)
         if struct is None or struct.is_common:
             continue
         shared = parents.intersect(struct.versions)
         if shared.is_empty:
-            yield f"{one.name} ({struct.versions}) is a struct that is in no version of its parents ({parents})", one
+            yield (
+                f"{field.name} ({struct.versions}) is a struct that is in no version of its parents ({parents})",
+                field,
+            )
         else:
-            yield from _inline_versions(one.fields, shared, message)
+            yield from _inline_versions(field.fields, shared, message)
 
 
-def _schema_gaps(one: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _schema_gaps(declared: MessageDecl, message: Message) -> Iterator[Spoken]:
     """A common struct must be declared, and not by itself, for every version in which a field uses it."""
     made: dict[str, Versions] = {}
     done: set[str] = set()
-    for common in one.common_structs:
-        yield from _schemas(common, one.struct.versions, message, made, done)
-    yield from _schemas(one.struct, one.struct.versions, message, made, done)
+    for common in declared.common_structs:
+        yield from _schemas(common, declared.struct.versions, message, made, done)
+    yield from _schemas(declared.struct, declared.struct.versions, message, made, done)
 
 
 def _schemas(
@@ -213,10 +216,10 @@ def _is_used(struct: StructDecl, message: Message) -> bool:
     return any(one.type.name == struct.name for one in fields)
 
 
-def _expansion(one: MessageDecl, message: Message) -> Iterator[str]:
+def _expansion(declared: MessageDecl, message: Message) -> Iterator[str]:
     """Structs are laid out wherever they are used: forty that each use the next twice are 2^40 fields."""
-    slots = _slots(one.struct, message, {})
-    versions = one.struct.versions
+    slots = _slots(declared.struct, message, {})
+    versions = declared.struct.versions
     count = max(versions.highest - versions.lowest + 1, 1)
     if slots > MOST_SLOTS:
         yield f"its structs, each laid out where it is used, are more than {MOST_SLOTS} fields: this program's limit"
@@ -228,8 +231,8 @@ def _slots(struct: StructDecl, message: Message, known: dict[str, int]) -> int:
     """Count the fields of a struct and of those in it, up to a little more than the limit; a circle counts as none."""
     known[struct.name] = 0
     total = 0
-    for one in struct.fields:
-        inner = message.structs.get(one.type.name)
+    for field in struct.fields:
+        inner = message.structs.get(field.type.name)
         if inner is not None and inner.name not in known:
             _slots(inner, message, known)
         total = min(total + 1 + (known[inner.name] if inner is not None else 0), MOST_SLOTS + 1)
@@ -276,12 +279,12 @@ def violations(declared: MessageDecl) -> Iterator[Violation]:
 
 def _judge_fields(fields: tuple[FieldDecl, ...], message: Message, *, generated: bool = True) -> Iterator[Violation]:
     rules = FIELD_RULES if generated else _RULES_WITHOUT_CODE
-    for one in fields:
-        yield from judge(rules, one, message, one.where, one.path)
-        yield from _judge_fields(one.fields, message, generated=generated and _has_struct(one, message))
+    for field in fields:
+        yield from judge(rules, field, message, field.where, field.path)
+        yield from _judge_fields(field.fields, message, generated=generated and _has_struct(field, message))
 
 
-def _has_struct(one: FieldDecl, message: Message) -> bool:
+def _has_struct(field: FieldDecl, message: Message) -> bool:
     """Whether code is generated for the fields inside a field: those of an array of primitives are forgotten."""
-    struct = message.structs.get(one.type.name)
-    return struct is not None and struct.where == one.where
+    struct = message.structs.get(field.type.name)
+    return struct is not None and struct.where == field.where

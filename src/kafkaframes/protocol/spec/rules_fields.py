@@ -13,115 +13,116 @@ from kafkaframes.protocol.spec.versions import Versions
 FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
-def _name(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if not FIELD_NAME.fullmatch(one.name):
-        yield f"field name {one.name!r} must be letters and digits and start with a letter"
+def _name(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if not FIELD_NAME.fullmatch(field.name):
+        yield f"field name {field.name!r} must be letters and digits and start with a letter"
 
 
-def _nullable_type(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if not one.nullable_versions.is_empty and not one.type.can_be_nullable:
-        yield f"type {one.type} cannot be nullable: drop nullableVersions, or choose a value that means nothing"
+def _nullable_type(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if not field.nullable_versions.is_empty and not field.type.can_be_nullable:
+        yield f"type {field.type} cannot be nullable: drop nullableVersions, or choose a value that means nothing"
 
 
-def _entity_type(one: FieldDecl, _message: Message) -> Iterator[str]:
-    wanted = ENTITY_TYPES[one.entity_type]
-    if wanted is not None and one.type.name != wanted:
-        yield f"entityType {one.entity_type} needs type {wanted}, but {one.name} is {one.type}"
+def _entity_type(field: FieldDecl, _message: Message) -> Iterator[str]:
+    wanted = ENTITY_TYPES[field.entity_type]
+    if wanted is not None and field.type.name != wanted:
+        yield f"entityType {field.entity_type} needs type {wanted}, but {field.name} is {field.type}"
 
 
-def _fields_of_struct(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.fields and not (one.type.is_array or one.type.is_struct):
-        yield f"{one.name} is {one.type}, neither a struct nor an array: it cannot have fields"
+def _fields_of_struct(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.fields and not (field.type.is_array or field.type.is_struct):
+        yield f"{field.name} is {field.type}, neither a struct nor an array: it cannot have fields"
 
 
-def _own_flexible_type(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.flexible_versions is not None and (one.type.is_array or one.type.name not in ("string", "bytes")):
-        yield f"only string and bytes fields can have flexibleVersions of their own; {one.name} is {one.type}"
+def _own_flexible_type(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.flexible_versions is not None and (field.type.is_array or field.type.name not in ("string", "bytes")):
+        yield f"only string and bytes fields can have flexibleVersions of their own; {field.name} is {field.type}"
 
 
-def _own_flexible_subset(one: FieldDecl, message: Message) -> Iterator[str]:
-    own = one.flexible_versions
+def _own_flexible_subset(field: FieldDecl, message: Message) -> Iterator[str]:
+    own = field.flexible_versions
     if own is not None and not message.flexible_versions.covers(own):
         yield f"flexibleVersions {own} must lie within the message's, {message.flexible_versions}"
 
 
-def _zero_copy(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.zero_copy and (one.type.is_array or one.type.name != "bytes"):
-        yield f"zeroCopy is for bytes fields only; {one.name} is {one.type}"
+def _zero_copy(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.zero_copy and (field.type.is_array or field.type.name != "bytes"):
+        yield f"zeroCopy is for bytes fields only; {field.name} is {field.type}"
 
 
-def _tag_pair(one: FieldDecl, message: Message) -> Iterator[str]:
-    if one.tag is None and not one.tagged_versions.is_empty:
-        yield f"taggedVersions {one.tagged_versions} without a tag: give the field a tag, or drop taggedVersions"
-    if one.tag is not None and one.tagged_versions.is_empty:
-        yield f"tag {one.tag} without taggedVersions: {_where_tagged(one, message)}"
+def _tag_pair(field: FieldDecl, message: Message) -> Iterator[str]:
+    if field.tag is None and not field.tagged_versions.is_empty:
+        yield f"taggedVersions {field.tagged_versions} without a tag: give the field a tag, or drop taggedVersions"
+    if field.tag is not None and field.tagged_versions.is_empty:
+        yield f"tag {field.tag} without taggedVersions: {_where_tagged(field, message)}"
 
 
-def _where_tagged(one: FieldDecl, message: Message) -> str:
+def _where_tagged(field: FieldDecl, message: Message) -> str:
     """Propose the versions that KIP-482 means when a tag stands alone: all flexible ones that have the field."""
-    flexible = _flexible(one, message)
-    wanted = flexible if one.versions.is_empty else flexible.intersect(one.versions)
+    flexible = _flexible(field, message)
+    wanted = flexible if field.versions.is_empty else flexible.intersect(field.versions)
     if wanted.is_empty:
         return f"and no version that has the field is flexible (flexibleVersions {flexible})"
     if not wanted.is_open:
-        return f"they must be open, and the versions of the field end: {one.versions}"
+        return f"they must be open, and the versions of the field end: {field.versions}"
     return f'the generator requires them; in all flexible versions: "taggedVersions": "{wanted}"'
 
 
-def _flexible(one: FieldDecl, message: Message) -> Versions:
-    return message.flexible_versions if one.flexible_versions is None else one.flexible_versions
+def _flexible(field: FieldDecl, message: Message) -> Versions:
+    return message.flexible_versions if field.flexible_versions is None else field.flexible_versions
 
 
-def _tag_key(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.tag is not None and one.map_key:
+def _tag_key(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.tag is not None and field.map_key:
         yield "a tagged field cannot be a mapKey: drop one of the two"
 
 
-def _tag_negative(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.tag is not None and one.tag < 0:
-        yield f"tag {one.tag} is negative: tags count from 0"
+def _tag_negative(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.tag is not None and field.tag < 0:
+        yield f"tag {field.tag} is negative: tags count from 0"
 
 
-def _tag_nullable(one: FieldDecl, _message: Message) -> Iterator[str]:
-    nullable = one.nullable_versions.intersect(one.tagged_versions)
-    if one.tag is not None and not nullable.is_empty and nullable != one.tagged_versions:
-        yield f"nullable in {nullable} of its tagged versions {one.tagged_versions}: it must be in all or in none"
+def _tag_nullable(field: FieldDecl, _message: Message) -> Iterator[str]:
+    nullable = field.nullable_versions.intersect(field.tagged_versions)
+    if field.tag is not None and not nullable.is_empty and nullable != field.tagged_versions:
+        yield f"nullable in {nullable} of its tagged versions {field.tagged_versions}: it must be in all or in none"
 
 
-def _tag_open(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.tag is not None and not one.tagged_versions.is_empty and not one.tagged_versions.is_open:
-        yield f"taggedVersions {one.tagged_versions} must be open, such as {one.tagged_versions.lowest}+"
+def _tag_open(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.tag is not None and not field.tagged_versions.is_empty and not field.tagged_versions.is_open:
+        yield f"taggedVersions {field.tagged_versions} must be open, such as {field.tagged_versions.lowest}+"
 
 
-def _tag_subset(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if not one.versions.covers(one.tagged_versions):
-        yield f"taggedVersions {one.tagged_versions} must lie within versions, {one.versions}"
+def _tag_subset(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if not field.versions.covers(field.tagged_versions):
+        yield f"taggedVersions {field.tagged_versions} must lie within versions, {field.versions}"
 
 
-def _tag_flexible(one: FieldDecl, message: Message) -> Iterator[str]:
-    flexible = _flexible(one, message)
-    if not flexible.covers(one.tagged_versions):
-        yield f"taggedVersions {one.tagged_versions} must lie within the flexible versions, {flexible}"
+def _tag_flexible(field: FieldDecl, message: Message) -> Iterator[str]:
+    flexible = _flexible(field, message)
+    if not flexible.covers(field.tagged_versions):
+        yield f"taggedVersions {field.tagged_versions} must lie within the flexible versions, {flexible}"
 
 
-def _tag_records(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.tag is not None and one.type.name == "records":
+def _tag_records(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.tag is not None and field.type.name == "records":
         yield "a records field cannot be tagged"
 
 
-def _default(one: FieldDecl, _message: Message) -> Iterator[str]:
+def _default(field: FieldDecl, _message: Message) -> Iterator[str]:
     try:
-        parse_default(one.type, one.default)
+        parse_default(field.type, field.default)
     except BadDefaultError as error:
         yield str(error)
         return
-    says_null = one.default == NULL_TEXT and one.type.can_be_nullable and not _is_records(one)
-    if says_null and not one.nullable_versions.covers(one.versions):
-        yield f"null cannot be the default: nullableVersions {one.nullable_versions} must cover versions {one.versions}"
+    says_null = field.default == NULL_TEXT and field.type.can_be_nullable and not _is_records(field)
+    if says_null and not field.nullable_versions.covers(field.versions):
+        nullable = field.nullable_versions
+        yield f"null cannot be the default: nullableVersions {nullable} must cover versions {field.versions}"
 
 
-def _is_records(one: FieldDecl) -> bool:
-    return one.type.name == "records" and not one.type.is_array
+def _is_records(field: FieldDecl) -> bool:
+    return field.type.name == "records" and not field.type.is_array
 
 
 FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
@@ -192,10 +193,10 @@ def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
 def _again(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
     """Yield the fields whose key an earlier one has."""
     seen: set[object] = set()
-    for one in fields:
-        if key(one) in seen:
-            yield one
-        seen.add(key(one))
+    for field in fields:
+        if key(field) in seen:
+            yield field
+        seen.add(key(field))
 
 
 STRUCT_RULES: tuple[Rule[StructDecl], ...] = (

@@ -53,12 +53,12 @@ def import_catalog(published: Iterable[Published]) -> dict[str, str]:
     newest = files[0].release
     entries: dict[str, _Entry] = {}
     releases: list[tuple[str, MessageSpec]] = []
-    for one in files:
-        spec = _facts(load_message(one.text, file=f"{one.release}/{one.module}/{one.file}", dialect=PUBLISHED))
-        releases.append((one.release, spec))
+    for file in files:
+        spec = _facts(load_message(file.text, file=f"{file.release}/{file.module}/{file.file}", dialect=PUBLISHED))
+        releases.append((file.release, spec))
         given_by = _GIVEN_BY.get(spec.name)
-        if given_by is None or one.release.startswith(given_by):
-            _add(entries, one, spec, newest)
+        if given_by is None or file.release.startswith(given_by):
+            _add(entries, file, spec, newest)
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
     out["index.json"] = _index(newest, entries)
     out[tag_ledger.FILE] = tag_ledger.ledger_text(reversed(releases))
@@ -72,14 +72,14 @@ def release_order(release: str) -> tuple[int, ...]:
     return tuple(map(int, _VERSION.findall(release)))
 
 
-def _add(entries: dict[str, _Entry], one: Published, spec: MessageSpec, newest: str) -> None:
+def _add(entries: dict[str, _Entry], file: Published, spec: MessageSpec, newest: str) -> None:
     known = entries.get(spec.name)
     if known is None:
-        current = str(spec.valid_versions) if one.release == newest else "none"
-        entries[spec.name] = _Entry(spec, one.release, one.module, current)
+        current = str(spec.valid_versions) if file.release == newest else "none"
+        entries[spec.name] = _Entry(spec, file.release, file.module, current)
     elif known.spec.type == spec.type:  # up to 4.0 coordinator records were data, and a key's version its type
         if known.spec.is_removed and not spec.is_removed:
-            known.release = one.release
+            known.release = file.release
         known.spec = merge_older(known.spec, spec)
 
 
@@ -90,8 +90,8 @@ def _facts(spec: MessageSpec) -> MessageSpec:
 
 
 def _without_about(struct: StructSpec) -> StructSpec:
-    def bare(one: FieldSpec) -> FieldSpec:
-        return replace(one, about="", written_default="")
+    def bare(field: FieldSpec) -> FieldSpec:
+        return replace(field, about="", written_default="")
 
     return replace(struct, fields=tuple(map(bare, struct.fields)))
 

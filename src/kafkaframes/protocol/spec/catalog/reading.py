@@ -141,8 +141,8 @@ def apis() -> tuple[Api, ...]:
     return tuple(_api(key, found[key, "request"], found[key, "response"]) for key in keys)
 
 
-def _age(one: Entry) -> tuple[bool, tuple[int, ...]]:
-    return not one.current_versions.is_empty, tuple(int(part) for part in one.last_release.split("."))
+def _age(entry: Entry) -> tuple[bool, tuple[int, ...]]:
+    return not entry.current_versions.is_empty, tuple(int(part) for part in entry.last_release.split("."))
 
 
 def _api(key: int, request: Entry, response: Entry) -> Api:
