@@ -84,16 +84,16 @@ def texts_of(
     left = np.flatnonzero((headers.is_null() if not bodies.null_count else bodies.is_null()).to_numpy(False))
     if not len(left):
         return TextColumns(headers, bodies, {})
-    found = [
-        _text(raw[starts[place] : starts[place + 1]].tobytes(), api_key, api_version, direction, apis, hides=hides)
-        for place in left.tolist()
+    result = [
+        _text(raw[starts[index] : starts[index + 1]].tobytes(), api_key, api_version, direction, apis, hides=hides)
+        for index in left.tolist()
     ]
-    places = np.arange(count)
-    places[left] = count + np.arange(len(left))
+    indexes = np.arange(count)
+    indexes[left] = count + np.arange(len(left))
     return TextColumns(
-        pa.concat_arrays([headers, pa.array([one.header for one in found], pa.string())]).take(pa.array(places)),
-        pa.concat_arrays([bodies, pa.array([one.body for one in found], pa.string())]).take(pa.array(places)),
-        {place: one.error for place, one in zip(left.tolist(), found, strict=True) if one.error is not None},
+        pa.concat_arrays([headers, pa.array([one.header for one in result], pa.string())]).take(pa.array(indexes)),
+        pa.concat_arrays([bodies, pa.array([one.body for one in result], pa.string())]).take(pa.array(indexes)),
+        {index: one.error for index, one in zip(left.tolist(), result, strict=True) if one.error is not None},
     )
 
 
@@ -103,12 +103,12 @@ def _texts_of_columns(
     """Return headers and bodies as JSON, both null where one of them is left to objects."""
     body = apis.message_class(api_key, direction, api_version)
     header = request_header_class() if direction == REQUEST else response_header_class()
-    found = decode_columns(frame_plan(api_key, api_version, direction, apis), as_array(raw, starts))
-    odd = found.field("_error").is_valid().to_numpy(zero_copy_only=False)
+    result = decode_columns(frame_plan(api_key, api_version, direction, apis), as_array(raw, starts))
+    special = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
     records = "size" if (api_key, direction) in _SIZED else "empty"
-    bodies = to_json_text(found.field("body"), body.codec(api_version), odd=odd, records=records)
-    odd = bodies.is_null().to_numpy(zero_copy_only=False)
-    headers = to_json_text(found.field("header"), header.codec(body.spec.header_version(api_version)), odd=odd)
+    bodies = to_json_text(result.field("body"), body.codec(api_version), odd=special, records=records)
+    special = bodies.is_null().to_numpy(zero_copy_only=False)
+    headers = to_json_text(result.field("header"), header.codec(body.spec.header_version(api_version)), odd=special)
     if headers.null_count > bodies.null_count:
         bodies = pc.if_else(headers.is_null(), pa.scalar(None, pa.string()), bodies)
     return headers, bodies
@@ -174,13 +174,13 @@ class Decoded:
     ) -> None:
         self.plan = frame_plan(api_key, api_version, direction, apis).root.fields[1].struct
         columns = request_columns if direction == REQUEST else response_columns
-        found = columns(as_array(raw, starts), api_key, api_version, apis=apis)
-        trimmed = _trimmed(raw, starts, found.field("_error"), api_key, api_version, direction, apis)
+        result = columns(as_array(raw, starts), api_key, api_version, apis=apis)
+        trimmed = _trimmed(raw, starts, result.field("_error"), api_key, api_version, direction, apis)
         if trimmed is not None:
-            found = columns(trimmed, api_key, api_version, apis=apis)
-        self.errors: pa.Array = found.field("_error")
-        self.frames: pa.StructArray = found  # header and body
-        self.body: pa.StructArray = found.field("body")
+            result = columns(trimmed, api_key, api_version, apis=apis)
+        self.errors: pa.Array = result.field("_error")
+        self.frames: pa.StructArray = result  # header and body
+        self.body: pa.StructArray = result.field("body")
         self.count = len(starts) - 1
 
     @cached_property
@@ -193,7 +193,7 @@ class Decoded:
     def error_codes(self) -> Iterator[ErrorCodes]:
         """Yield the error codes that are not 0, field by field, of messages that can be read."""
         assert self.plan is not None
-        for codes in _codes(self.body, self.plan, np.arange(self.count), lambda places: pa.array([""] * len(places))):
+        for codes in _codes(self.body, self.plan, np.arange(self.count), lambda indexes: pa.array([""] * len(indexes))):
             kept = ~np.isin(codes.rows, self.bad)
             yield codes if kept.all() else ErrorCodes(codes.rows[kept], codes.paths.filter(kept), codes.codes[kept])
 
@@ -203,7 +203,7 @@ class Decoded:
         counts = np.zeros((self.count, SUMMARY_COLUMNS), np.int64)
         cut = np.zeros(self.count, np.int64)
         for owners, blobs in sets_of_records(self.body, self.plan, np.arange(self.count)):
-            data, starts, sizes = binary_places(blobs)
+            data, starts, sizes = binary_extents(blobs)
             summarise_records(data, starts, sizes, owners, counts, cut)
         return counts, cut
 
@@ -215,10 +215,10 @@ def _trimmed(
     bad = np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False)).tolist()
     if not bad:
         return None
-    data = [raw[starts[place] : starts[place + 1]].tobytes() for place in range(len(starts) - 1)]
-    for place in bad:
+    data = [raw[starts[index] : starts[index + 1]].tobytes() for index in range(len(starts) - 1)]
+    for index in bad:
         with contextlib.suppress(KafkaframesError):
-            data[place] = data[place][: _end_of(data[place], api_key, api_version, direction, apis)]
+            data[index] = data[index][: _end_of(data[index], api_key, api_version, direction, apis)]
     return data
 
 
@@ -230,12 +230,12 @@ def _end_of(data: bytes, api_key: int, api_version: int, direction: str, apis: A
     return int(cls.decode_prefix(data, api_version, position=position)[1])
 
 
-def binary_places(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
+def binary_extents(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
     """Return the bytes of a binary array, where each value starts in them, and its size (0 for null)."""
     _, offsets, data = array.buffers()
-    places = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+    indexes = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     buf = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    return buf, np.ascontiguousarray(places[:-1]), np.diff(places)
+    return buf, np.ascontiguousarray(indexes[:-1]), np.diff(indexes)
 
 
 def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> Iterator[tuple[Ints, pa.Array]]:
@@ -263,10 +263,10 @@ def _is_error_code(field: FieldPlan) -> bool:
 
 
 @cache
-def _has(plan: StructPlan, wanted: Callable[[FieldPlan], bool]) -> bool:
+def _has(plan: StructPlan, requested: Callable[[FieldPlan], bool]) -> bool:
     """Tell whether a struct has such a field, near or far."""
     return any(
-        wanted(field) or (field.struct is not None and _has(field.struct, wanted))
+        requested(field) or (field.struct is not None and _has(field.struct, requested))
         for field in (*plan.fields, *plan.tagged)
     )
 
@@ -276,10 +276,10 @@ def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) 
         if _is_error_code(field):
             values = array.field(field.json_name)
             values = (values.fill_null(0) if values.null_count else values).to_numpy()
-            places = np.flatnonzero(values)
-            if len(places):
-                paths = _joined(path_of(places), field.json_name)
-                yield ErrorCodes(rows[places], paths, values[places].astype(np.int32))
+            indexes = np.flatnonzero(values)
+            if len(indexes):
+                paths = _joined(path_of(indexes), field.json_name)
+                yield ErrorCodes(rows[indexes], paths, values[indexes].astype(np.int32))
         elif field.struct is not None and _has(field.struct, _is_error_code):
             child = array.field(field.json_name)
             if not field.array:
@@ -295,13 +295,13 @@ def _joined(*parts: pa.Array | str) -> pa.Array:
 
 
 def _member(path_of: Paths, name: str) -> Paths:
-    return lambda places: _joined(path_of(places), f"{name}.")
+    return lambda indexes: _joined(path_of(indexes), f"{name}.")
 
 
 def _element(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
-    def path(places: Ints) -> pa.Array:
-        owners = parents[places]
-        indices = pa.array(places - (offsets[owners] - offsets[0])).cast(pa.string())
+    def path(indexes: Ints) -> pa.Array:
+        owners = parents[indexes]
+        indices = pa.array(indexes - (offsets[owners] - offsets[0])).cast(pa.string())
         return _joined(path_of(owners), f"{name}[", indices, "].")
 
     return path

@@ -63,8 +63,8 @@ class CallMaker:
     def follow(self, made: Pass) -> None:
         """Take the numbers that connections have from this pass on; once for each pass, however often it is asked."""
         if made.renumbered is not None and made is not self._followed:
-            for one in (self.names, self.software, self.principals, self.logins):
-                one.renumber(made.renumbered)
+            for entry in (self.names, self.software, self.principals, self.logins):
+                entry.renumber(made.renumbered)
         self._followed = made
 
     def rows(self, made: Pass) -> pa.RecordBatch:
@@ -80,7 +80,7 @@ class Calls:
     def __init__(self, maker: CallMaker, made: Pass) -> None:
         maker.follow(made)
         self.maker, self.made = maker, made
-        self.wanted = {column.name for column in maker.columns}
+        self.column_names = {column.name for column in maker.columns}
         frames, calls = made.frames, made.calls
         if maker.typed is not None and len(calls):
             keys = np.where(calls[:, layout.CALL_REQUEST] >= 0, frames[calls[:, layout.CALL_REQUEST], layout.F_API], -1)
@@ -101,8 +101,8 @@ class Calls:
 
     def of(self, direction: str, column: int) -> Ints:
         """Return a number of each request or response; where there is none -1, or 0 for flags and missing bytes."""
-        found: Ints = self._facts[direction][column]
-        return found
+        result: Ints = self._facts[direction][column]
+        return result
 
     def numbers(self, direction: str, column: int, kind: pa.DataType, *, least: int | None = None) -> pa.Array:
         """Return a number of each request or response as a column; null where there is none, or it is below least."""
@@ -123,11 +123,11 @@ class Calls:
         """Return whether requests or responses are whole, damaged, missing or none."""
         rows = self.side(direction)
         broken = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
-        found = np.where(rows < 0, "missing", np.where(broken, "damaged", "whole"))
+        result = np.where(rows < 0, "missing", np.where(broken, "damaged", "whole"))
         if direction == RESPONSE:
             silent = (rows < 0) & ((self.of(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) != 0)
-            found = np.where(silent, "none", found)
-        return list(map(str, found))
+            result = np.where(silent, "none", result)
+        return list(map(str, result))
 
     def _note_missing(self) -> None:
         for direction in (REQUEST, RESPONSE):
@@ -159,15 +159,15 @@ class Calls:
         order = np.argsort(self.kinds, kind="stable")
         ordered = self.kinds[order]
         edges = np.flatnonzero(np.diff(ordered, prepend=-2, append=-2)).tolist()
-        found = [(int(ordered[start]), order[start:end]) for start, end in pairwise(edges)]
-        return np.array([kind for kind, _ in found], np.int64), found
+        result = [(int(ordered[start]), order[start:end]) for start, end in pairwise(edges)]
+        return np.array([kind for kind, _ in result], np.int64), result
 
     def by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
         """Return a column that follows from API and version alone."""
-        kinds, found = self.kinds_of_calls
+        kinds, result = self.kinds_of_calls
         which = np.empty(self.count, np.int64)
-        for place, (_, rows) in enumerate(found):
-            which[rows] = place
+        for index, (_, rows) in enumerate(result):
+            which[rows] = index
         return pa.array([values(kind) for kind in kinds.tolist()], type_).take(pa.array(which))
 
     def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[int, int, Ints]]:
@@ -189,108 +189,108 @@ class Calls:
         """Return the columns of JSON."""
         out = {name: pa.nulls(self.count, pa.string()) for name in _NEEDS_JSON}
         for direction in (REQUEST, RESPONSE):
-            if not any(_NEEDS_JSON.get(name) == direction for name in self.wanted):
+            if not any(_NEEDS_JSON.get(name) == direction for name in self.column_names):
                 continue
-            headers, bodies, named, places = [], [], [], []
+            headers, bodies, named, indexes = [], [], [], []
             for key, version, rows in self.groups(direction):
                 raw, starts = self.bytes_of(direction, rows)
                 secrets, apis = self.maker.secrets, self.maker.apis
-                found = texts_of(raw, starts, key, version, direction, secrets=secrets, apis=apis)
-                headers.append(found.headers)
-                bodies.append(found.bodies)
-                places.append(rows)
+                result = texts_of(raw, starts, key, version, direction, secrets=secrets, apis=apis)
+                headers.append(result.headers)
+                bodies.append(result.bodies)
+                indexes.append(rows)
                 if self.maker.named is not None:
-                    named.append(self.maker.named.texts(found.bodies, key, direction))
-                for place, error in found.errors.items():
-                    self.add_error(int(rows[place]), error)
-            out[f"{direction}Header"] = self.spread(headers, places, pa.string())
-            out[direction] = self.spread(bodies, places, pa.string())
+                    named.append(self.maker.named.texts(result.bodies, key, direction))
+                for index, error in result.errors.items():
+                    self.add_error(int(rows[index]), error)
+            out[f"{direction}Header"] = self.spread(headers, indexes, pa.string())
+            out[direction] = self.spread(bodies, indexes, pa.string())
             if named:
-                out[f"{direction}Named"] = self.spread(named, places, pa.string())
+                out[f"{direction}Named"] = self.spread(named, indexes, pa.string())
         return out
 
-    def spread(self, parts: Sequence[pa.Array], places: Sequence[Ints], kind: pa.DataType) -> pa.Array:
+    def spread(self, parts: Sequence[pa.Array], indexes: Sequence[Ints], kind: pa.DataType) -> pa.Array:
         """Return a column whose values at some calls are those of ``parts``, and null elsewhere."""
         if not parts:
             return pa.nulls(self.count, kind)
         which = np.full(self.count, -1, np.int64)
-        rows = np.concatenate(places)
+        rows = np.concatenate(indexes)
         which[rows] = np.arange(len(rows))
         return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
     def typed_bodies(self, direction: str, typed: ApiTypes) -> pa.Array:
         """Return the column of bodies as structs; null where one is not whole or cannot be read."""
         kind = typed.type_of(direction)
-        parts, places = [], []
+        parts, indexes = [], []
         for key, version, rows in self.groups(direction):
             if is_known(key, version, direction, self.maker.apis):
                 raw, starts = self.bytes_of(direction, rows)
                 decoded = Decoded(raw, starts, key, version, direction, self.maker.apis)
                 parts.append(typed.aligned(decoded.body, decoded.errors, direction))
-                places.append(rows)
-                for place in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
-                    self.add_error(int(rows[place]), f"{direction}: {decoded.errors[place].as_py()}")
-        return self.spread(parts, places, kind)
+                indexes.append(rows)
+                for index in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
+                    self.add_error(int(rows[index]), f"{direction}: {decoded.errors[index].as_py()}")
+        return self.spread(parts, indexes, kind)
 
     @cached_property
     def decoded(self) -> dict[tuple[str, int, int], tuple[Ints, Decoded]]:
         """Return the columns of what errors and records are taken from."""
-        found = {}
+        result = {}
         apis = self.maker.apis
         for direction in (REQUEST, RESPONSE):
-            only = None if direction == RESPONSE and "errors" in self.wanted else _has_records(direction)
-            if direction == REQUEST and "records" not in self.wanted:
+            only = None if direction == RESPONSE and "errors" in self.column_names else _has_records(direction)
+            if direction == REQUEST and "records" not in self.column_names:
                 continue
             for key, version, rows in self.groups(direction, only=only):
                 if key == API_VERSIONS and not is_known(key, version, direction, apis):
                     version = apis.table[API_VERSIONS].versions.highest  # answered at version 0, whatever was asked
                 if is_known(key, version, direction, apis):
                     raw, starts = self.bytes_of(direction, rows)
-                    found[direction, key, int(rows[0])] = rows, Decoded(raw, starts, key, version, direction, apis)
-        return found
+                    result[direction, key, int(rows[0])] = rows, Decoded(raw, starts, key, version, direction, apis)
+        return result
 
     @cached_property
     def error_codes(self) -> pa.Array:
         """Return the column of errors; null where the response cannot be read."""
-        is_read_by_json = "response" in self.wanted or "responseHeader" in self.wanted
+        is_read_by_json = "response" in self.column_names or "responseHeader" in self.column_names
         valid = np.zeros(self.count, bool)
-        found = []
+        result = []
         for (direction, _, _), (rows, decoded) in self.decoded.items():
             if direction != RESPONSE:
                 continue
             bad = rows[decoded.bad]
             valid[rows] = True
             valid[bad] = False
-            found += [codes._replace(rows=rows[codes.rows]) for codes in decoded.error_codes()]
+            result += [codes._replace(rows=rows[codes.rows]) for codes in decoded.error_codes()]
             if not is_read_by_json:
-                for row, place in zip(bad.tolist(), decoded.bad.tolist(), strict=True):
-                    self.add_error(row, f"response: {decoded.errors[place].as_py()}")
-        return error_column(found, valid)
+                for row, index in zip(bad.tolist(), decoded.bad.tolist(), strict=True):
+                    self.add_error(row, f"response: {decoded.errors[index].as_py()}")
+        return error_column(result, valid)
 
     @cached_property
     def summaries(self) -> pa.Array:
         """Return the column of records; null where a call carries none."""
         counts, cuts, valid = [], np.zeros(self.count, np.int64), np.zeros(self.count, bool)
-        places = []
+        indexes = []
         for (direction, key, _), (rows, decoded) in self.decoded.items():
             if (key, direction) in WITH_RECORDS:
                 sums, cut = decoded.summaries()
                 good = decoded.errors.is_null().to_numpy(zero_copy_only=False)
                 cuts[rows], valid[rows] = cut, good
                 counts.append(sums[good])
-                places.append(rows[good])
-        return summary_column(self.count, places, counts, cuts, valid)
+                indexes.append(rows[good])
+        return summary_column(self.count, indexes, counts, cuts, valid)
 
     # ------------------------------------------------------------------------------------------ connections
 
     @cached_property
     def ends(self) -> tuple[list[Any], Ints]:
         """Return the ends of the connections of this pass, and for each call which it is."""
-        places = np.full(self.made.connection_count, -1, np.int64)
-        places[self.connection] = 0
-        unique = np.flatnonzero(places == 0)
-        places[unique] = np.arange(len(unique))
-        return self.maker.names.of(self.made.connections, unique.tolist()), places[self.connection]
+        indexes = np.full(self.made.connection_count, -1, np.int64)
+        indexes[self.connection] = 0
+        unique = np.flatnonzero(indexes == 0)
+        indexes[unique] = np.arange(len(unique))
+        return self.maker.names.of(self.made.connections, unique.tolist()), indexes[self.connection]
 
     def end(self, field: str, kind: pa.DataType) -> pa.Array:
         """Return a column of what the ends of a connection are."""
@@ -347,8 +347,8 @@ class Calls:
 
     def correlation_ids(self) -> pa.Array:
         """Return the correlation ids, of the response where there is no request."""
-        asked = self.of(REQUEST, layout.F_CORRELATION)
-        values = np.where(self.request >= 0, asked, self.of(RESPONSE, layout.F_CORRELATION))
+        requested = self.of(REQUEST, layout.F_CORRELATION)
+        values = np.where(self.request >= 0, requested, self.of(RESPONSE, layout.F_CORRELATION))
         known = self.has_api | ((self.request < 0) & (self.of(RESPONSE, layout.F_HAVE) >= 4))
         return pa.array(values, pa.int64(), mask=~known).cast(pa.int32())
 
@@ -368,17 +368,17 @@ class Calls:
         raw, starts = self.bytes_of(direction, rows)
         values: list[bytes | None] = [None] * self.count
         keys = self.of(REQUEST, layout.F_API).tolist()
-        for place, row in enumerate(rows.tolist()):
+        for index, row in enumerate(rows.tolist()):
             if has_secrets(keys[row]) and not self.maker.secrets:
                 continue
-            values[row] = raw[starts[place] : starts[place + 1]].tobytes()
+            values[row] = raw[starts[index] : starts[index + 1]].tobytes()
         return pa.array(values, pa.binary())
 
     def error_texts(self) -> pa.Array:
         """Return what is wrong; what other columns have found is among it."""
-        if self.wanted & _NEEDS_JSON.keys() and self.maker.typed is None:
+        if self.column_names & _NEEDS_JSON.keys() and self.maker.typed is None:
             _ = self.texts
-        if "errors" in self.wanted:
+        if "errors" in self.column_names:
             _ = self.error_codes
         for kind, rows in self.kinds_of_calls[1]:
             if kind >= 0 and self.maker.apis.name(kind >> 16) is None:

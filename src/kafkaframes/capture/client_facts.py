@@ -51,11 +51,11 @@ class ClientFacts:
 
     def number(self, text: str) -> int:
         """Return the number of a text."""
-        found = self._numbers.get(text)
-        if found is None:
-            found = self._numbers[text] = len(self.texts)
+        result = self._numbers.get(text)
+        if result is None:
+            result = self._numbers[text] = len(self.texts)
             self.texts.append(text)
-        return found
+        return result
 
     def renumber(self, numbers: Ints) -> None:
         """Take the new numbers of connections, -1 for those that are forgotten."""
@@ -80,15 +80,15 @@ class ClientFacts:
         most = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
         while most >= len(self._last):
             self._last = np.concatenate([self._last, np.full_like(self._last, NOTHING)])
-        found: Ints = self._last[connections]
+        result: Ints = self._last[connections]
         if len(events):
             events = events[np.argsort(_keys(events[:, 0], events[:, 1]), kind="stable")]
-            keys, wanted = _keys(events[:, 0], events[:, 1]), _keys(connections, offsets)
-            places = np.searchsorted(keys, wanted, side="left" if after else "right") - 1
-            known = (places >= 0) & (events[places, 0] == connections)
-            found = np.where(known, events[places, 2], found)
+            keys, requested = _keys(events[:, 0], events[:, 1]), _keys(connections, offsets)
+            indexes = np.searchsorted(keys, requested, side="left" if after else "right") - 1
+            known = (indexes >= 0) & (events[indexes, 0] == connections)
+            result = np.where(known, events[indexes, 2], result)
             self._keep(events[events[:, 3] != 0])
-        return found
+        return result
 
     def _keep(self, final: Ints) -> None:
         """Remember the last of each connection's events, which are sorted."""
@@ -146,8 +146,8 @@ def software_events(made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Int
     )
     rows = np.flatnonzero(asks)
     versions = frames[rows, layout.F_VERSION]
-    found = [_registered(made, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)]
-    return np.concatenate([events_of(()), *found])
+    result = [_registered(made, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)]
+    return np.concatenate([events_of(()), *result])
 
 
 def _registered(made: Pass, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
@@ -168,8 +168,8 @@ def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
     names, versions = (body.field(f"clientSoftware{what}") for what in ("Name", "Version"))
     texts = pc.binary_join_element_wise(names, versions, _SEPARATOR).dictionary_encode()
     numbers = np.array([facts.number(text) for text in texts.dictionary.to_pylist()] or [NOTHING], np.int64)
-    places = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[places], NOTHING)
+    indexes = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NOTHING)
 
 
 def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
@@ -177,20 +177,20 @@ def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
     newest = apis.table[API_VERSIONS].current_versions.highest
     answers = _answers(made)[rows]
     there = (answers >= 0) & (made.frames[answers, layout.F_HAVE] >= 6)
-    found = np.full(len(rows), version >= newest)
+    result = np.full(len(rows), version >= newest)
     sizes = np.full(int(there.sum()), 2, np.int64)
     raw, _ = made.bytes_of(answers[there], lead=4, sizes=sizes)
     codes = raw[: 2 * len(sizes)].reshape(-1, 2)
-    found[there] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
-    return found
+    result[there] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
+    return result
 
 
 def _answers(made: Pass) -> Ints:
     """Return the response of each request, as rows of frames; -1 where there is none."""
-    found = np.full(len(made.frames), -1, np.int64)
+    result = np.full(len(made.frames), -1, np.int64)
     calls = made.calls[made.calls[:, layout.CALL_REQUEST] >= 0]
-    found[calls[:, layout.CALL_REQUEST]] = calls[:, layout.CALL_RESPONSE]
-    return found
+    result[calls[:, layout.CALL_REQUEST]] = calls[:, layout.CALL_RESPONSE]
+    return result
 
 
 # ----------------------------------------------------------------------------------------------------- principals
@@ -242,8 +242,8 @@ def _by_tokens(made: Pass, facts: ClientFacts) -> Iterator[Event]:
         raw, _ = made.bytes_of(np.array([frame]))
         user = sasl_user(raw[: int(frames[frame, layout.F_HAVE])].tobytes())
         if user is not None:
-            place = int(frames[frame, layout.F_CONNECTION]), int(frames[frame, layout.F_OFFSET])
-            yield Event(*place, facts.number(f"User:{user}"), int(frames[frame, layout.F_DONE]))
+            begin = int(frames[frame, layout.F_CONNECTION]), int(frames[frame, layout.F_OFFSET])
+            yield Event(*begin, facts.number(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
 def _error_of_authenticate(made: Pass, answer: int, version: int, apis: Apis) -> int:

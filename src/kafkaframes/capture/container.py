@@ -139,10 +139,10 @@ def _pcap(head: bytes, order: str, file: str) -> Container:
     magic, major, minor, _, _, snap, link = struct.unpack(order + "IHHIIII", head[:FILE_HEADER_BYTES])
     if major != 2:
         raise DecodeError(f"pcap version {major}.{minor}; 2.4 is read", file=file, position=4)
-    found = Container(layout.PCAP, order == "<", FILE_HEADER_BYTES)
+    result = Container(layout.PCAP, order == "<", FILE_HEADER_BYTES)
     factor = 1 if magic == _NANOSECONDS else 1000
-    found.add_interface((link & 0xFFFF, layout.MULTIPLY, factor, 0, snap))
-    return found
+    result.add_interface((link & 0xFFFF, layout.MULTIPLY, factor, 0, snap))
+    return result
 
 
 def _section_is_little(block: bytes | memoryview, position: int, file: str) -> bool:

@@ -37,32 +37,32 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     Raises:
         OptionError: a path does not exist, or a directory or pattern holds no file.
     """
-    found: list[str] = []
-    for given in paths:
-        text = os.fspath(given)
-        place = Path(text)
-        if place.is_dir():
-            names = [str(one) for one in place.iterdir() if one.is_file() and _is_ours(one.name)]
-        elif place.exists():
+    result: list[str] = []
+    for named in paths:
+        text = os.fspath(named)
+        location = Path(text)
+        if location.is_dir():
+            names = [str(one) for one in location.iterdir() if one.is_file() and _is_ours(one.name)]
+        elif location.exists():
             names = [text]
         else:
             names = [one for one in glob.glob(text) if os.path.isfile(one)]
         if not names:
-            what = "holds no capture or request log" if place.is_dir() else "does not exist"
+            what = "holds no capture or request log" if location.is_dir() else "does not exist"
             raise OptionError(f"{text}: {what}")
-        found += sorted(names, key=natural)
-    return list(dict.fromkeys(found))
+        result += sorted(names, key=natural)
+    return list(dict.fromkeys(result))
 
 
 def is_traffic(path: str) -> bool:
     """Tell captures and request logs from logs: a file by its name, a directory by those in it."""
-    place = Path(path)
-    if place.is_dir():
-        return any(one.is_file() and CAPTURE_NAME.search(one.name) for one in place.iterdir())
-    if "://" in path or not place.is_file():
+    location = Path(path)
+    if location.is_dir():
+        return any(one.is_file() and CAPTURE_NAME.search(one.name) for one in location.iterdir())
+    if "://" in path or not location.is_file():
         return False
-    is_segment = place.suffix == ".log" and place.stem.isdecimal()
-    return bool(CAPTURE_NAME.search(place.name) or (LOG_NAME.search(place.name) and not is_segment))
+    is_segment = location.suffix == ".log" and location.stem.isdecimal()
+    return bool(CAPTURE_NAME.search(location.name) or (LOG_NAME.search(location.name) and not is_segment))
 
 
 def _is_ours(name: str) -> bool:
@@ -148,18 +148,18 @@ class Gunzip:
                     self._whole = True
                     raise EOFError("the gzip data end too early")
                 return False
-        piece = self._input[: self._step]
+        part = self._input[: self._step]
         if self._whole:  # between members there may be zeros
-            zeros = len(piece) - len(bytes(piece).lstrip(b"\0"))
-            piece, self._input = piece[zeros:], self._input[zeros:]
-            if not piece:
+            zeros = len(part) - len(bytes(part).lstrip(b"\0"))
+            part, self._input = part[zeros:], self._input[zeros:]
+            if not part:
                 return True
             self._member, self._step = self._new(), _FIRST_STEP
-            piece = piece[: self._step]
-        self._ready = memoryview(self._member.decompress(piece, _MOST_AT_ONCE))
+            part = part[: self._step]
+        self._ready = memoryview(self._member.decompress(part, _MOST_AT_ONCE))
         self._whole = self._member.eof
         left = self._member.unused_data if self._whole else self._member.unconsumed_tail
-        self._input = self._input[len(piece) - len(left) :]
+        self._input = self._input[len(part) - len(left) :]
         self._step = min(2 * self._step, _CHUNK)
         return True
 

@@ -12,7 +12,7 @@ _UNIT: Final = 8  # bytes that offsets of fragments are counted in
 _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
 
-class _Piece(NamedTuple):
+class _Fragment(NamedTuple):
     key: tuple[bytes, ...]
     header: bytes  # what the whole datagram starts with
     offset: int
@@ -30,16 +30,16 @@ class _Waiting:
     missing: int = 0  # of the 8 bytes up to the furthest that is there
     size: int = -1
 
-    def add(self, piece: _Piece) -> None:
+    def add(self, part: _Fragment) -> None:
         """Take a fragment; where two overlap, the first that came counts."""
-        if piece.more:  # all but the last are multiples of 8, unless they were cut
-            piece = piece._replace(payload=piece.payload[: len(piece.payload) // _UNIT * _UNIT])
-        end = piece.offset + len(piece.payload)
-        if piece.offset == 0 and not self.header:
-            self.header = piece.header
-        if not piece.more and self.size < 0:
+        if part.more:  # all but the last are multiples of 8, unless they were cut
+            part = part._replace(payload=part.payload[: len(part.payload) // _UNIT * _UNIT])
+        end = part.offset + len(part.payload)
+        if part.offset == 0 and not self.header:
+            self.header = part.header
+        if not part.more and self.size < 0:
             self.size = end
-        first, last = piece.offset // _UNIT, (end + _UNIT - 1) // _UNIT
+        first, last = part.offset // _UNIT, (end + _UNIT - 1) // _UNIT
         if last > len(self.there):
             self.missing += last - len(self.there)
             self.there.extend(bytes(last - len(self.there)))
@@ -47,15 +47,15 @@ class _Waiting:
         new = self.there.count(0, first, last)
         self.missing -= new
         if new == last - first:
-            self.payload[piece.offset : end] = piece.payload
+            self.payload[part.offset : end] = part.payload
         elif new:
-            self._fill(piece, first, last)
+            self._fill(part, first, last)
         self.there[first:last] = b"\1" * (last - first)
 
-    def _fill(self, piece: _Piece, first: int, last: int) -> None:
+    def _fill(self, chunk: _Fragment, first: int, last: int) -> None:
         for unit in range(first, last):
             if not self.there[unit]:
-                part = piece.payload[unit * _UNIT - piece.offset :][:_UNIT]
+                part = chunk.payload[unit * _UNIT - chunk.offset :][:_UNIT]
                 self.payload[unit * _UNIT : unit * _UNIT + len(part)] = part
 
     def whole(self) -> bytes | None:
@@ -73,14 +73,14 @@ class Defragmenter:
 
     def add(self, packet: bytes) -> bytes | None:
         """Take a fragment, from its IP header on; return the datagram if it is the last that was missing."""
-        piece = _version_4(packet) if packet[:1] and packet[0] >> 4 == 4 else _version_6(packet)
-        if piece is None or piece.offset + len(piece.payload) > _LARGEST:
+        part = _version_4(packet) if packet[:1] and packet[0] >> 4 == 4 else _version_6(packet)
+        if part is None or part.offset + len(part.payload) > _LARGEST:
             return None
-        entry = self.waiting.setdefault(piece.key, _Waiting())
-        entry.add(piece)
+        entry = self.waiting.setdefault(part.key, _Waiting())
+        entry.add(part)
         payload = entry.whole()
         if payload is not None:
-            del self.waiting[piece.key]
+            del self.waiting[part.key]
             return _with_size(entry.header, payload)
         if len(self.waiting) > MOST_DATAGRAMS:
             self.waiting.pop(next(iter(self.waiting)))
@@ -95,24 +95,24 @@ def _with_size(header: bytes, payload: bytes) -> bytes:
     return header[:4] + struct.pack(">H", size & 0xFFFF) + header[6:] + payload
 
 
-def _version_4(packet: bytes) -> _Piece | None:
+def _version_4(packet: bytes) -> _Fragment | None:
     header = (packet[0] & 15) * 4
     if len(packet) < max(header, 20) or header < 20:
         return None
     flags = struct.unpack_from(">H", packet, 6)[0]
     key = (packet[4:6], packet[9:10], packet[12:20])
-    return _Piece(key, packet[:header], (flags & 0x1FFF) * 8, bool(flags & 0x2000), packet[header:])
+    return _Fragment(key, packet[:header], (flags & 0x1FFF) * 8, bool(flags & 0x2000), packet[header:])
 
 
-def _version_6(packet: bytes) -> _Piece | None:
+def _version_6(packet: bytes) -> _Fragment | None:
     """Return the piece; the header of the whole is what stands before the fragment header, which is taken out."""
     if len(packet) < 48:
         return None
-    at, following, place_of_next = 40, packet[6], 6
+    at, following, position_of_next = 40, packet[6], 6
     while following in (_HOP_BY_HOP, _ROUTING, _OPTIONS, _AUTHENTICATION):
         if at + 8 > len(packet):
             return None
-        place_of_next = at
+        position_of_next = at
         step = (packet[at + 1] + 2) * 4 if following == _AUTHENTICATION else (packet[at + 1] + 1) * 8
         following = packet[at]
         at += step
@@ -120,7 +120,7 @@ def _version_6(packet: bytes) -> _Piece | None:
         return None
     flags, number = struct.unpack_from(">HI", packet, at + 2)
     header = bytearray(packet[:at])
-    header[place_of_next] = packet[at]
-    return _Piece(
+    header[position_of_next] = packet[at]
+    return _Fragment(
         (packet[8:40], struct.pack(">I", number)), bytes(header), flags & 0xFFF8, bool(flags & 1), packet[at + 8 :]
     )

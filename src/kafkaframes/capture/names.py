@@ -94,13 +94,13 @@ class Names:
 
     def of(self, connections: Ints, rows: Iterable[int]) -> list[Ends]:
         """Return the ends of connections."""
-        found = []
+        result = []
         for row in rows:
             ends = self._known.get(row)
             if ends is None:
                 ends = self._known[row] = ends_of(connections[row])
-            found.append(ends)
-        return found
+            result.append(ends)
+        return result
 
 
 def sasl_user(token: bytes) -> str | None:

@@ -116,7 +116,7 @@ class PacketReader:
         self.problems: list[FileProblem] = []
         self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMNS), np.int64))
         self.file = 0  # the one that is read
-        self._found = np.zeros(8, np.int64)
+        self._fields = np.zeros(8, np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
         self._filling: _Filling | None = None  # what the files before have begun
@@ -152,10 +152,10 @@ class PacketReader:
     def _buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with what is carried over and has ``size`` bytes more, and some spare."""
         carried, _ = self.carried
-        wanted = len(carried) + size + _SPARE
+        needed = len(carried) + size + _SPARE
         buf = self._buffers.pop(0) if len(self._buffers) > 1 else np.empty(0, np.uint8)
-        if len(buf) < wanted:
-            buf = np.empty(wanted, np.uint8)
+        if len(buf) < needed:
+            buf = np.empty(needed, np.uint8)
         self._buffers.append(buf)
         buf[: len(carried)] = carried
         return buf
@@ -176,11 +176,11 @@ class PacketReader:
             filling.most = filling.filled + rest
         filling.buf[filling.filled : filling.filled + rest] = walk.rest
         at = filling.filled + rest
-        room = filling.buf.data[at : filling.most]
-        got, problem = read_into(walk.file, room, walk.path)
+        space = filling.buf.data[at : filling.most]
+        got, problem = read_into(walk.file, space, walk.path)
         if problem is not None:
             self._note(FileProblem(self.file, walk.position + rest + got, -1, problem.reason))
-        walk.ended = got < len(room)
+        walk.ended = got < len(space)
         walk.start, filling.filled = filling.filled, at + got
         return filling
 
@@ -202,7 +202,7 @@ class PacketReader:
             status, position, number, row, known.count = kernels.scan_packets(
                 buf, position, filled, first, container.kind, int(container.little), container.interfaces,
                 self.share, self.shares, int(self.every), rows, row, known.table, known.count, known.slots,
-                self._found, self.counters,
+                self._fields, self.counters,
             )  # fmt: skip
             walk.number = number & FILE_MASK
             here = walk.position + position - start
@@ -226,10 +226,10 @@ class PacketReader:
         """Go on behind damage, at the next record that is followed by another one."""
         container = walk.container
         reason, walk.reason = walk.reason or "no packet starts here: the file is damaged", ""
-        found = kernels.next_record(
+        result = kernels.next_record(
             buf, position + 1, filled, container.kind, int(container.little), container.interfaces
         )
-        after = int(found) if found >= 0 else (filled if walk.ended else max(filled - 64, position + 1))
+        after = int(result) if result >= 0 else (filled if walk.ended else max(filled - 64, position + 1))
         if walk.lost_until == here and len(self.problems) < MOST_PROBLEMS:
             last = self.problems[-1]
             self.problems[-1] = last._replace(size=last.size + after - position)
@@ -257,11 +257,11 @@ class PacketReader:
         if not is_fragment.any():
             return buf, rows
         datagrams = []
-        for place in np.flatnonzero(is_fragment).tolist():
-            at = int(rows[place, layout.POSITION])
-            whole = self._fragments.add(buf[at : at + int(rows[place, layout.CAPTURED])].tobytes())
+        for index in np.flatnonzero(is_fragment).tolist():
+            at = int(rows[index, layout.POSITION])
+            whole = self._fragments.add(buf[at : at + int(rows[index, layout.CAPTURED])].tobytes())
             if whole is not None:
-                datagrams.append((whole, int(rows[place, layout.TIME]), int(rows[place, layout.NUMBER])))
+                datagrams.append((whole, int(rows[index, layout.TIME]), int(rows[index, layout.NUMBER])))
         rows = rows[~is_fragment]
         if not datagrams:
             return buf, rows
@@ -281,7 +281,7 @@ class PacketReader:
                 known.grow()
             _, count, known.count = kernels.take_datagram(
                 buf, at, at + len(data), time, number, self.share, self.shares, int(self.every), table, count,
-                known.table, known.count, known.slots, self._found, self.counters,
+                known.table, known.count, known.slots, self._fields, self.counters,
             )  # fmt: skip
             at += len(data)
         kept = table[:count]

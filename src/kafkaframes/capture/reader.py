@@ -218,8 +218,8 @@ def read_capture(paths: Paths, options: CaptureOptions | None = None) -> Capture
         OptionError: a path does not exist, or there is no such table or column.
         DecodeError: (while iterating) a single file is no capture.
     """
-    given = [paths] if isinstance(paths, str) else list(paths)
-    return CaptureBatches(find_files(given), options or CaptureOptions())
+    named = [paths] if isinstance(paths, str) else list(paths)
+    return CaptureBatches(find_files(named), options or CaptureOptions())
 
 
 _ROWS = 4096

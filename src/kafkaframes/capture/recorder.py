@@ -45,8 +45,8 @@ class SecuredSocket:
         """Write everything."""
         view = memoryview(data)
         while len(view):
-            piece = view[: 1 << 18]
-            view = view[self._done(lambda piece=piece: self._tls.send(piece)) :]  # type: ignore[misc]
+            part = view[: 1 << 18]
+            view = view[self._done(lambda part=part: self._tls.send(part)) :]  # type: ignore[misc]
 
     def _done(self, call: Callable[[], Any]) -> Any:
         while True:
@@ -280,8 +280,8 @@ class Recorder:
         try:
             while got := source.recv_into(buffer):
                 self._record(list(talk.data(side, view[:got], time.time_ns())), got)
-                for piece in feed(view[:got]):
-                    target.sendall(piece)
+                for part in feed(view[:got]):
+                    target.sendall(part)
         except OSError:
             reset = True
         with contextlib.suppress(OSError):
@@ -312,9 +312,9 @@ class Recorder:
         with self._listener_lock:
             self._closed = True
             listeners, connections = [*self.listeners.values()], [*self._open]
-        for one in [*listeners, *connections]:
+        for entry in [*listeners, *connections]:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                entry.shutdown(socket.SHUT_RDWR)
         _close(listeners)
         for thread in self._threads:
             thread.join(2)
@@ -334,6 +334,6 @@ class Recorder:
 
 
 def _close(ends: Iterable[Channel]) -> None:
-    for one in ends:
+    for entry in ends:
         with contextlib.suppress(OSError):
-            one.close()
+            entry.close()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture._kernels_frames import copy_pieces, whole_batches
-from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places, is_known
+from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_extents, is_known
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
@@ -21,7 +21,7 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 # API key -> direction, the lists on the way, and what topics and partitions are called in them.
-_PLACES: Final = {
+_FIELDS_OF_SETS: Final = {
     PRODUCE: (REQUEST, "topicData", "name", "partitionData", "index"),
     FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
     SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
@@ -46,23 +46,23 @@ class _Sets(NamedTuple):
 
 def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis = CATALOG) -> dict[bytes, str]:
     """Return the names of topics by their ids, from all answers in a capture that have both."""
-    found: dict[bytes, str] = {}
+    result: dict[bytes, str] = {}
     maker = CallMaker(choose("calls", ("errors",)), files, apis=apis)
     for made in Streams(PacketReader(files), ports=ports, apis=apis):
         for key, version, rows in Calls(maker, made).groups(RESPONSE, only=lambda key: key in _WITH_IDS):
             if is_known(key, version, RESPONSE, apis):
-                _add_names(found, made, key, version, rows, maker)
-    return found
+                _add_names(result, made, key, version, rows, maker)
+    return result
 
 
-def _add_names(found: dict[bytes, str], made: Pass, key: int, version: int, rows: Ints, maker: CallMaker) -> None:
+def _add_names(result: dict[bytes, str], made: Pass, key: int, version: int, rows: Ints, maker: CallMaker) -> None:
     raw, starts = Calls(maker, made).bytes_of(RESPONSE, rows)
     topics = Decoded(raw, starts, key, version, RESPONSE, maker.apis).body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
     for name, topic_id in zip(topics.field("name").to_pylist(), topics.field("topicId").to_pylist(), strict=True):
         if name and topic_id and topic_id != _NIL:
-            found[topic_id] = name
+            result[topic_id] = name
 
 
 class RecordMaker:
@@ -89,8 +89,8 @@ class RecordMaker:
     def rows(self, made: Pass) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""
         calls = Calls(self._calls, made)
-        for key, (direction, *names) in _PLACES.items():
-            for _, version, rows in calls.groups(direction, only=lambda one, key=key: one == key):  # type: ignore[misc]
+        for key, (direction, *names) in _FIELDS_OF_SETS.items():
+            for _, version, rows in calls.groups(direction, only=lambda entry, key=key: entry == key):  # type: ignore[misc]
                 if not is_known(key, version, direction, self.apis):
                     continue
                 raw, starts = calls.bytes_of(direction, rows)
@@ -107,7 +107,7 @@ class RecordMaker:
         blobs = partitions.values.field("records")
         if not len(blobs):
             return None
-        data, starts, sizes = binary_places(blobs)
+        data, starts, sizes = binary_extents(blobs)
         numbers = partitions.values.field(index_name)
         if numbers.type.id == pa.struct([]).id:  # Fetch before version 12 has the partition within a header
             return None
@@ -119,8 +119,8 @@ class RecordMaker:
         owner = owner[keep]
         return _Sets(
             of_topic[owner],
-            [known[place] for place in owner.tolist()],
-            [texts[place] for place in owner.tolist()],
+            [known[index] for index in owner.tolist()],
+            [texts[index] for index in owner.tolist()],
             numbers.to_numpy()[keep],
             data,
             np.ascontiguousarray(starts[keep]),
@@ -129,13 +129,13 @@ class RecordMaker:
 
     def _records(self, calls: Calls, key: int, direction: str, sets: _Sets) -> Iterator[pa.RecordBatch]:
         """Read all sets as one run of batches; a record's batch says which set it is of."""
-        joined, places = joined_sets(sets.data, sets.starts, sets.sizes)
+        joined, indexes = joined_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(_Joined(joined), ReadOptions(columns=_READ))
         reported = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
-            which = np.searchsorted(places, position, side="right") - 1
-            errors = _first_of(which, reader.errors[reported:], places)
+            which = np.searchsorted(indexes, position, side="right") - 1
+            errors = _first_of(which, reader.errors[reported:], indexes)
             reported = len(reader.errors)
             yield self._batch(calls, key, direction, sets, which, batch, errors)
 
@@ -187,11 +187,11 @@ def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     """Return the whole batches of sets of records one after another, and where each set begins and the last ends."""
     wholes = np.zeros(len(starts), np.int64)
     whole_batches(data, starts, sizes, wholes)
-    places = np.zeros(len(wholes) + 1, np.int64)
-    np.cumsum(wholes, out=places[1:])
-    joined = np.empty(int(places[-1]), np.uint8)
-    copy_pieces(data, np.stack([starts, wholes, places[:-1]], axis=1), joined)
-    return joined, places
+    indexes = np.zeros(len(wholes) + 1, np.int64)
+    np.cumsum(wholes, out=indexes[1:])
+    joined = np.empty(int(indexes[-1]), np.uint8)
+    copy_pieces(data, np.stack([starts, wholes, indexes[:-1]], axis=1), joined)
+    return joined, indexes
 
 
 def _parents(lists: pa.ListArray) -> Ints:
@@ -211,15 +211,15 @@ def _timestamps(values: pa.Array) -> pa.Array:
     return pa.array(np.where(bad, 0, numbers) * 1000, pa.int64(), mask=bad).cast(TIMESTAMP)
 
 
-def _first_of(which: Ints, errors: Sequence[ReadError], places: Ints) -> list[str | None]:
+def _first_of(which: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
     """Return for each record what is wrong with its set, said once for a set."""
-    found: list[str | None] = [None] * len(which)
+    result: list[str | None] = [None] * len(which)
     for error in errors:
-        of = int(np.searchsorted(places, error.position, side="right")) - 1
+        of = int(np.searchsorted(indexes, error.position, side="right")) - 1
         rows = np.flatnonzero(which == of)
         if len(rows):
-            found[int(rows[0])] = error.reason
-    return found
+            result[int(rows[0])] = error.reason
+    return result
 
 
 class _Joined:

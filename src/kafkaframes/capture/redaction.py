@@ -81,13 +81,13 @@ class Pseudonyms:
 
     def of(self, text: bytes) -> bytes:
         """Return the pseudonym of a text."""
-        found = self._known.get(text)
-        if found is None:
+        result = self._known.get(text)
+        if result is None:
             stream = hashlib.shake_256(self._key + text).digest(len(text)) if text else b""
-            found = bytes(_LETTERS[byte & 31] for byte in stream)
+            result = bytes(_LETTERS[byte & 31] for byte in stream)
             if len(self._known) < 1 << 20:
-                self._known[text] = found
-        return found
+                self._known[text] = result
+        return result
 
     def address(self, address: str) -> str:
         """Return an address of the same kind."""
@@ -136,7 +136,7 @@ class _Redaction:
             self._names.renumber(made.renumbered)
             kept = [(int(made.renumbered[number]), talk) for number, talk in self._open.items()]
             self._open = {number: talk for number, talk in kept if number >= 0}
-        frames, found = made.frames, []
+        frames, result = made.frames, []
         for call in made.calls:
             request, response = int(call[layout.CALL_REQUEST]), int(call[layout.CALL_RESPONSE])
             api = (
@@ -147,13 +147,15 @@ class _Redaction:
             both = [(frame, api) for frame in (request, response) if frame >= 0]
             if _is_known(*api, self.apis):
                 self.done.calls += 1
-                found += both
+                result += both
             else:  # the header may be anything
                 self.done.frames_left_out += len(both)
         tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_DONE] != 0))
-        found += [(int(frame), _TOKEN) for frame in tokens]
-        found.sort(key=lambda one: (int(frames[one[0], layout.F_END_TIME]), int(frames[one[0], layout.F_RESPONSE])))
-        for frame, api in found:
+        result += [(int(frame), _TOKEN) for frame in tokens]
+        result.sort(
+            key=lambda entry: (int(frames[entry[0], layout.F_END_TIME]), int(frames[entry[0], layout.F_RESPONSE]))
+        )
+        for frame, api in result:
             self._frame(made, frame, api)
 
     def _frame(self, made: Pass, frame: int, api: tuple[int, int]) -> None:
@@ -303,5 +305,5 @@ def _copy_header(records: bytes, out: bytearray, position: int, end: int, layout
     """Copy a header as far as its batch goes, without the checksum."""
     last = min(position + layout.size, end)
     out[position:last] = records[position:last]
-    crc, after = (min(position + place, last) for place in (layout.place_of("crc"), layout.end_of("crc")))
+    crc, after = (min(position + index, last) for index in (layout.place_of("crc"), layout.end_of("crc")))
     out[crc:after] = bytes(after - crc)

@@ -47,10 +47,10 @@ class BrokerAddresses:
 
         ApiVersions is known at any version: brokers answer it at version 0 (KIP-511).
         """
-        found = self._known.get((key, version), self)
-        if found is self:
-            found = self._known[key, version] = self._find(key, version)
-        return found  # type: ignore[return-value]
+        result = self._known.get((key, version), self)
+        if result is self:
+            result = self._known[key, version] = self._find(key, version)
+        return result  # type: ignore[return-value]
 
     def _find(self, key: int, version: int) -> Answer | None:
         try:
@@ -136,21 +136,21 @@ class _Frames:
         """Yield (head, nothing) for the start of each frame, and (nothing, bytes) for what follows."""
         at, end = 0, len(data)
         while at < end:
-            step = min(self.left or self._wanted() - len(self._head), end - at)
-            piece = data[at : at + step]
+            step = min(self.left or self._complete_bytes() - len(self._head), end - at)
+            part = data[at : at + step]
             at += step
             if self.left:
                 self.left -= step
-                yield b"", piece
+                yield b"", part
                 continue
-            self._head += piece
-            if len(self._head) >= 4 and len(self._head) == self._wanted():
+            self._head += part
+            if len(self._head) >= 4 and len(self._head) == self._complete_bytes():
                 head = bytes(self._head)
                 self._head.clear()
                 self.left = max(int.from_bytes(head[:4], "big", signed=True) + 4 - len(head), 0)
                 yield head, b""
 
-    def _wanted(self) -> int:
+    def _complete_bytes(self) -> int:
         if len(self._head) < 4:
             return 4
         size = int.from_bytes(self._head[:4], "big", signed=True)
@@ -222,15 +222,15 @@ class Answers:
         Raises:
             Whatever ``on_unknown`` raises.
         """
-        for head, piece in self._frames.feed(data):
+        for head, part in self._frames.feed(data):
             if head:
                 self._begin(head)
                 if self._kept is None:
                     yield head
             elif self._kept is None:
-                yield piece
+                yield part
             else:
-                self._kept += piece
+                self._kept += part
             if self._kept is not None and not self._frames.left:
                 yield self._whole()
 

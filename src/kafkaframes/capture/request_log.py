@@ -72,18 +72,18 @@ def log_rows(path: str, *, secrets: bool = False, apis: Apis = CATALOG, names_of
 
 def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
     """Return the call that a line tells of; ``None`` for any other line. What cannot be read is said in ``_error``."""
-    place = line.find(MARK)
-    if place < 0:
+    index = line.find(MARK)
+    if index < 0:
         return None
-    prefix, text = line[:place], line[place + len(MARK) :]
+    prefix, text = line[:index], line[index + len(MARK) :]
     if prefix.lstrip().startswith("{"):  # a JSON layout: the message is a text within it
         prefix, text = _unwrapped(line) or (prefix, text)
     level = _LEVEL.search(prefix)
     try:
-        found = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text, apis)
+        result = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text, apis)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        found = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
-    return _finished(found, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
+        result = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
+    return _finished(result, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
 
 
 def _unwrapped(line: str) -> tuple[str, str] | None:
@@ -143,8 +143,8 @@ def _of_text(text: str, apis: Apis) -> Row:
     call, facts = text[: origin.start()], origin.group(2)
     software = _SOFTWARE.search(facts)
     values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", facts) if ":" in part)
-    found = _old_call(call, apis)
-    return found | {
+    result = _old_call(call, apis)
+    return result | {
         "connection": origin.group(1),
         "totalTimeMs": float(values["totalTime"]) if "totalTime" in values else None,
         "principal": values.get("principal"),
@@ -165,15 +165,15 @@ def _old_call(call: str, apis: Apis) -> Row:
     head, _, bodies = call.partition(" -- ")
     match = _OLD_HEADER.match(head.strip())
     if match is not None:
-        found = _head(_key_of(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
+        result = _head(_key_of(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
     else:
         header = parse_struct(head.strip())
         key, version, correlation_id = (int(header[name]) for name in ("api_key", "api_version", "correlation_id"))
-        found = _head(key, version, correlation_id, header.get("client_id"))
+        result = _head(key, version, correlation_id, header.get("client_id"))
     request, separator, response = bodies.partition(",response:")
-    return found | {
-        "request": _body(request, found, REQUEST, apis),
-        "response": _body(response, found, RESPONSE, apis) if separator else None,
+    return result | {
+        "request": _body(request, result, REQUEST, apis),
+        "response": _body(response, result, RESPONSE, apis) if separator else None,
     }
 
 
@@ -211,38 +211,38 @@ def _key_of(name: str, apis: Apis) -> int:
 # ------------------------------------------------------------------------------------------------- rows
 
 
-def _finished(found: Row, time: int | None, level: str, *, secrets: bool, apis: Apis) -> Row:
-    errors = [found["_error"]] if "_error" in found else []
+def _finished(result: Row, time: int | None, level: str, *, secrets: bool, apis: Apis) -> Row:
+    errors = [result["_error"]] if "_error" in result else []
     row: Row = dict.fromkeys(_COLUMNS)
     row["responseTime"] = time
-    if "apiKey" in found:
-        _fill(row, found, errors, level, secrets=secrets, apis=apis)
+    if "apiKey" in result:
+        _fill(row, result, errors, level, secrets=secrets, apis=apis)
     row["_error"] = "; ".join(errors) or None
-    row["requestState"] = "whole" if "apiKey" in found else "damaged"
-    row["responseState"] = "whole" if found.get("response") is not None else "missing"
+    row["requestState"] = "whole" if "apiKey" in result else "damaged"
+    row["responseState"] = "whole" if result.get("response") is not None else "missing"
     return row
 
 
-def _fill(row: Row, found: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
-    key, version, taken = found["apiKey"], found["apiVersion"], found["totalTimeMs"]
+def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
+    key, version, taken = result["apiKey"], result["apiVersion"], result["totalTimeMs"]
     api = apis.table.get(key)
     known = api is not None and api.versions.contains(version)
     for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):
-        row[name] = found[name]
+        row[name] = result[name]
     row["apiName"] = None if api is None else api.name
     row["flexible"] = (api.flexible_since is not None and version >= api.flexible_since) if api and known else None
     row["latencyMs"] = taken
     if row["responseTime"] is not None and taken is not None:
         row["requestTime"] = row["responseTime"] - round(taken * 1000)
     for name in ("softwareName", "softwareVersion"):
-        row[name] = None if found[name] in (None, "", "unknown") else found[name]
-    row.update(_ends(found["connection"]))
+        row[name] = None if result[name] in (None, "", "unknown") else result[name]
+    row.update(_ends(result["connection"]))
     row["requestHeader"] = _json(
-        {"requestApiKey": key, "requestApiVersion": version, "correlationId": found["correlationId"]}
-        | {"clientId": found["clientId"]}
+        {"requestApiKey": key, "requestApiVersion": version, "correlationId": result["correlationId"]}
+        | {"clientId": result["clientId"]}
     )
     for direction in (REQUEST, RESPONSE):
-        body = found[direction]
+        body = result[direction]
         if body is None:
             errors.append(f"{direction}: " + _NO_BODY.format(level))
             continue

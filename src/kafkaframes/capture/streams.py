@@ -135,7 +135,7 @@ class Streams:
         known = self.packets.connections
         rows = np.ascontiguousarray(window.rows)
         order, starts = _sorted(rows, known.count)
-        self._place_pending(known.table, known.count)
+        self._note_positions(known.table, known.count)
         extents = np.empty((len(rows) + 1, layout.EXTENT_COLUMNS), np.int64)
         guess = 2 * len(rows) + len(self.pending) + 4096
         tables = [
@@ -184,7 +184,7 @@ class Streams:
         )
         self.packets.carried = buf, rows
 
-    def _place_pending(self, connections: Ints, count: int) -> None:
+    def _note_positions(self, connections: Ints, count: int) -> None:
         """Tell each connection where its waiting frames are."""
         connections[:count, layout.PENDING_START] = 0
         connections[:count, layout.PENDING_END] = 0
@@ -204,16 +204,16 @@ class Streams:
         waiting = waiting[np.argsort(made.frames[waiting, layout.F_CONNECTION], kind="stable")]
         frame_bytes, frame_starts = made.bytes_of(waiting)
         sizes = kept[:, layout.CAPTURED]
-        places = np.zeros(len(kept) + 1, np.int64)
-        np.cumsum(sizes, out=places[1:])
-        total = int(frame_starts[-1]) + int(places[-1])
+        indexes = np.zeros(len(kept) + 1, np.int64)
+        np.cumsum(sizes, out=indexes[1:])
+        total = int(frame_starts[-1]) + int(indexes[-1])
         out = np.empty(total, np.uint8)
         out[: int(frame_starts[-1])] = frame_bytes[: int(frame_starts[-1])]
-        places += int(frame_starts[-1])
-        copy_pieces(made.buf, np.stack([kept[:, layout.POSITION], sizes, places[:-1]], axis=1), out)
+        indexes += int(frame_starts[-1])
+        copy_pieces(made.buf, np.stack([kept[:, layout.POSITION], sizes, indexes[:-1]], axis=1), out)
         frames[:, layout.F_PLACE] = frame_starts[:-1]
         frames[:, layout.F_BEGIN] = 0
-        kept[:, layout.POSITION] = places[:-1]
+        kept[:, layout.POSITION] = indexes[:-1]
         self.pending = np.ascontiguousarray(frames)
         self.packets.carried = out, kept
 
@@ -236,10 +236,10 @@ def _unfinished(made: Pass) -> Ints:
     sides = rows[:, layout.DIRECTION] & 1
     protocol = made.connections[owners, layout.PROTOCOL]
     done = made.connections[owners, layout.SIDE + sides * layout.SIDE_COLUMNS + layout.AT]
-    wanted = (protocol == layout.UNDECIDED) | (
+    unread = (protocol == layout.UNDECIDED) | (
         (protocol == layout.KAFKA) & (rows[:, layout.OFFSET] + rows[:, layout.CAPTURED] > done)
     )
-    kept: Ints = rows[wanted]
+    kept: Ints = rows[unread]
     return kept
 
 
@@ -251,11 +251,11 @@ def ports_of(text: str | Sequence[int]) -> tuple[int, ...]:
     """
     if not isinstance(text, str):
         return tuple(text)
-    found: list[int] = []
+    result: list[int] = []
     for part in text.split(","):
         low, _, high = part.strip().partition("-")
-        found += range(int(low), int(high or low) + 1)
-    return tuple(found)
+        result += range(int(low), int(high or low) + 1)
+    return tuple(result)
 
 
 class Span(NamedTuple):
@@ -279,8 +279,8 @@ class Span(NamedTuple):
             there = calls[:, column] >= 0
             ends = np.maximum(ends, np.where(there, frames[calls[:, column], layout.F_END_NUMBER] >> FILE_SHIFT, -1))
             broken |= there & (frames[calls[:, column], layout.F_FLAGS] & layout.BROKEN != 0)
-        asked = calls[:, layout.CALL_REQUEST] >= 0
-        no_reply = asked & (frames[calls[:, layout.CALL_REQUEST], layout.F_FLAGS] & layout.NO_REPLY != 0)
-        is_open = asked & (broken | ((calls[:, layout.CALL_RESPONSE] < 0) & ~no_reply))
+        has_request = calls[:, layout.CALL_REQUEST] >= 0
+        no_reply = has_request & (frames[calls[:, layout.CALL_REQUEST], layout.F_FLAGS] & layout.NO_REPLY != 0)
+        is_open = has_request & (broken | ((calls[:, layout.CALL_RESPONSE] < 0) & ~no_reply))
         before = self.first - 1 - self.wait  # up to which what is open was given with the files before
         return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)

@@ -42,27 +42,27 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _struct(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     while at < len(text) and text[at] != "}":
         match = _NAME.match(text, at)
         if match is None:
-            end = min((place for place in (text.find(",", at), text.find("}", at)) if place >= 0), default=len(text))
+            end = min((index for index in (text.find(",", at), text.find("}", at)) if index >= 0), default=len(text))
             at = end + (text[end : end + 1] == ",")
             continue
-        found[match.group(1)], at = _value(text, match.end(), depth + 1)
+        result[match.group(1)], at = _value(text, match.end(), depth + 1)
         if text.startswith(",", at):
             at += 1
-    return found, at + 1
+    return result, at + 1
 
 
 def _list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
-    found = []
+    result = []
     while at < len(text) and text[at] != "]":
         value, at = _value(text, at, depth + 1)
-        found.append(value)
+        result.append(value)
         if text.startswith(",", at):
             at += 1
-    return found, at + 1
+    return result, at + 1
 
 
 def _plain(text: str, at: int) -> tuple[str, int]:
@@ -85,17 +85,17 @@ def _plain(text: str, at: int) -> tuple[str, int]:
 def typed(value: dict[str, Any], plan: StructPlan | None) -> dict[str, Any]:
     """Return the fields under their names in JSON, with the types of the plan; what it does not have is guessed."""
     fields = {} if plan is None else {field.json_name: field for field in (*plan.fields, *plan.tagged)}
-    found: dict[str, Any] = {}
-    for name, one in value.items():
+    result: dict[str, Any] = {}
+    for name, entry in value.items():
         if name == "_tagged_fields":
             continue
         json_name = _camel(name)
         field = fields.get(json_name)
         if (field is not None and field.type == "records") or name in ("record_set", "records"):
-            found[f"{json_name}SizeInBytes"] = _size(one)
+            result[f"{json_name}SizeInBytes"] = _size(entry)
         else:
-            found[json_name] = _typed_value(one, field)
-    return found
+            result[json_name] = _typed_value(entry, field)
+    return result
 
 
 def _camel(name: str) -> str:

@@ -131,12 +131,12 @@ def packet_batch(
     return pa.RecordBatch.from_arrays([made[column.name]() for column in columns], schema=schema_of(columns))
 
 
-def _taken(values: list[Any], places: Any, kind: pa.DataType) -> pa.Array:
-    return pa.array(values, kind).take(pa.array(places, pa.int64()))
+def _taken(values: list[Any], indexes: Any, kind: pa.DataType) -> pa.Array:
+    return pa.array(values, kind).take(pa.array(indexes, pa.int64()))
 
 
-def _either(ends: list[Ends], inverse: Any, first: Any, one: str, other: str, kind: pa.DataType) -> pa.Array:
-    values = [getattr(end, one) for end in ends] + [getattr(end, other) for end in ends]
+def _either(ends: list[Ends], inverse: Any, first: Any, entry: str, other: str, kind: pa.DataType) -> pa.Array:
+    values = [getattr(end, entry) for end in ends] + [getattr(end, other) for end in ends]
     return _taken(values, np.where(first, inverse, inverse + len(ends)), kind)
 
 
@@ -145,12 +145,12 @@ def _flags(flags: Ints) -> pa.Array:
     return _taken(texts, flags, pa.string())
 
 
-def error_column(found: Sequence[ErrorCodes], valid: Any) -> pa.Array:
+def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:
     """Return the column of errors; those of a call in the order in which they were found."""
-    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found)])
+    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in result)])
     order = np.argsort(rows, kind="stable")
-    paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in found)])
-    codes = np.concatenate([np.zeros(0, np.int32), *(one.codes for one in found)])
+    paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in result)])
+    codes = np.concatenate([np.zeros(0, np.int32), *(one.codes for one in result)])
     structs = pa.StructArray.from_arrays(
         [paths.take(pa.array(order)), pa.array(codes[order], pa.int32())], fields=list(ERRORS.value_type)
     )
@@ -159,9 +159,9 @@ def error_column(found: Sequence[ErrorCodes], valid: Any) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), structs, type=ERRORS, mask=pa.array(~valid, pa.bool_()))
 
 
-def summary_column(count: int, places: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
+def summary_column(count: int, indexes: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
     """Return the column of records, made of columns."""
-    owners = np.concatenate([np.zeros(0, np.int64), *places])
+    owners = np.concatenate([np.zeros(0, np.int64), *indexes])
     table = np.concatenate([np.zeros((0, 72), np.int64), *counts]).reshape(-1, 24, 3)
     order = np.argsort(owners, kind="stable")
     owners, table = owners[order], table[order]
@@ -172,7 +172,7 @@ def summary_column(count: int, places: list[Ints], counts: list[Ints], cuts: Int
             pa.array([*CODECS, *(f"unknown {n}" for n in (5, 6, 7))], pa.string()).take(
                 pa.array(kinds % 8, pa.int64())
             ),
-            *(pa.array(np.ascontiguousarray(table[which, kinds, place]), pa.int64()) for place in range(3)),
+            *(pa.array(np.ascontiguousarray(table[which, kinds, index]), pa.int64()) for index in range(3)),
         ],
         fields=list(SET),
     )

@@ -76,11 +76,11 @@ class ApiTypes:
         name = None if self.secrets else forwarded_field(self.api_key, direction)
         hidden |= {(name,)} if name is not None else set()
         configs = frozenset() if self.secrets else frozenset(CONFIGS.get((self.api_key, direction), ()))
-        found = _aligned(body, self.type_of(direction), (), hidden, configs)
+        result = _aligned(body, self.type_of(direction), (), hidden, configs)
         return (
-            pc.if_else(errors.is_null(), found, pa.nulls(len(found), found.type))
+            pc.if_else(errors.is_null(), result, pa.nulls(len(result), result.type))
             if errors.null_count < len(errors)
-            else found
+            else result
         )
 
 
@@ -151,20 +151,20 @@ def typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapping[st
 
 def _typed(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> pa.Array:
     messages: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row[direction] is None:
             continue  # the row says so already
         data = _encoded(row, types, direction)
         if data is not None:
-            messages[row["apiVersion"]].append((place, data))
+            messages[row["apiVersion"]].append((index, data))
     kind = types.type_of(direction)
     parts, which = [pa.nulls(0, kind)], np.full(len(rows), -1, np.int64)
     count = 0
     for version, some in messages.items():
         cls = types.apis.message_class(types.api_key, direction, version)
-        found = cls.decode_columns([data for _, data in some], version)
-        parts.append(types.aligned(found, found.field("_error"), direction))
-        which[[place for place, _ in some]] = count + np.arange(len(some))
+        result = cls.decode_columns([data for _, data in some], version)
+        parts.append(types.aligned(result, result.field("_error"), direction))
+        which[[index for index, _ in some]] = count + np.arange(len(some))
         count += len(some)
     return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 

@@ -65,9 +65,9 @@ class Conversation:
     def data(self, side: int, data: bytes | memoryview, time_ns: int) -> Iterator[bytes]:
         """Yield the packets that carry bytes of a side (0 the client, 1 the server)."""
         for start in range(0, len(data), LARGEST_SEGMENT):
-            piece = data[start : start + LARGEST_SEGMENT]
-            yield _record(time_ns, self._packet(side, self.next[side], self.next[1 - side], PSH | ACK, piece))
-            self.next[side] = (self.next[side] + len(piece)) & 0xFFFFFFFF
+            part = data[start : start + LARGEST_SEGMENT]
+            yield _record(time_ns, self._packet(side, self.next[side], self.next[1 - side], PSH | ACK, part))
+            self.next[side] = (self.next[side] + len(part)) & 0xFFFFFFFF
 
     def skip(self, side: int, size: int) -> None:
         """Leave bytes out: a reader sees that they are missing."""

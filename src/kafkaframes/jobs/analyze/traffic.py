@@ -17,7 +17,7 @@ from kafkaframes.capture.bodies import (
     RESPONSE,
     WITH_RECORDS,
     Decoded,
-    binary_places,
+    binary_extents,
     is_known,
     sets_of_records,
 )
@@ -297,6 +297,6 @@ def measure_records(task: Task, apis: Apis = CATALOG) -> dict[str, RecordSizes]:
 def _add(decoded: Decoded, sizes: RecordSizes) -> None:
     assert decoded.plan is not None
     for _, blobs in sets_of_records(decoded.body, decoded.plan, np.arange(decoded.count)):
-        data, _ = joined_sets(*binary_places(blobs))
+        data, _ = joined_sets(*binary_extents(blobs))
         if len(data):
             sizes.add(data, scan_all(data))
