@@ -26,7 +26,7 @@ from kafkaframes.protocol.spec.tags import collisions, next_free, registry
 
 
 @click.command("lint")
-@click.argument("places", metavar="FILE|DIR|JAR|ZIP...", nargs=-1, required=True)
+@click.argument("paths", metavar="FILE|DIR|JAR|ZIP...", nargs=-1, required=True)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 def lint_files(paths: tuple[str, ...], strict: bool) -> None:
     """Check message specs by the rules of Kafka's generator, and warn of what it accepts though it is useless or wrong.

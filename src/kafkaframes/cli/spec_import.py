@@ -81,7 +81,7 @@ def guide(output: Path, specs: str | None) -> None:
 
 
 @click.command("import")
-@click.argument("places", metavar="DIR|ZIP|JAR...", nargs=-1, required=True)
+@click.argument("paths", metavar="DIR|ZIP|JAR...", nargs=-1, required=True)
 @click.option(
     "-o",
     "--output",
