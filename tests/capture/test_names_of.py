@@ -27,7 +27,7 @@ def test_the_names_of_a_release_stand_beside_those_of_today(source):
         now, then = (json.loads(row[name]) for name in ("request", "requestNamed"))
         assert then["maxWait"] == now["maxWaitMs"]
         assert len(then) == len(now)
-        assert [one["name"] for one in then["topics"]] == [one["topic"] for one in now["topics"]]
+        assert [one.get("name") for one in then["topics"]] == [one.get("topic") for one in now["topics"]]
         assert "topics" in json.loads(row["responseNamed"])
     others = [row for row in table.to_pylist() if row["apiName"] == "Metadata"]
     assert all(row["requestNamed"] == row["request"] for row in others)
@@ -45,7 +45,7 @@ def test_alone_typed_and_as_an_option_of_spark():
 
 
 def test_names_need_a_release_that_is_known():
-    with pytest.raises(OptionError, match="set `names_of`"):
-        kafkaframes.read_capture(CAPTURE, columns=("requestNamed",)).read_all()
+    unnamed = kafkaframes.read_capture(CAPTURE, columns=("requestNamed",)).read_all()
+    assert unnamed.column(0).null_count == len(unnamed) > 0
     with pytest.raises(OptionError, match=r"no release '9\.9' is known"):
         kafkaframes.read_capture(CAPTURE, names_of="9.9")

@@ -88,7 +88,12 @@ CALLS: Final = _columns(
     ("file", "string", "where the request (or else the response) was found"),
     ("connection", "string", "client-server-number of its first packet"),
     ("_error", "string", "what is missing or cannot be read"),
-    ("requestNamed", "string", "the request with the names that fields had in the release of names_of", False),
+    (
+        "requestNamed",
+        "string",
+        "the request with the names that fields had in the release of names_of; else null",
+        False,
+    ),
     ("responseNamed", "string", "likewise", False),
     ("requestState", "string", "whole, damaged or missing", False),
     ("responseState", "string", "whole, damaged, missing, or none: a request that is not answered", False),

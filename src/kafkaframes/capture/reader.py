@@ -73,8 +73,6 @@ class CaptureOptions:
             OptionError: there is no such table or column.
         """
         columns = choose(self.table, self.columns)
-        if self.names_of is None and any(column.name.endswith(_NAMED) for column in columns):
-            raise OptionError("requestNamed and responseNamed are the names of a release: set `names_of`")
         if self.names_of is not None:
             names_of(self.names_of)
             if self.columns is None and self.table == "calls":
@@ -237,8 +235,14 @@ def _is_text(head: bytes) -> bool:
     return head[:1] in (b"[", b"{") or head[:4].isdigit()
 
 
-def read_traffic(files: Sequence[str], options: CaptureOptions) -> Iterator[pa.RecordBatch]:
+def read_traffic(
+    files: Sequence[str], options: CaptureOptions, problems: list[FileProblem] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, captures before request logs.
+
+    Args:
+        files, options: what is read, and how.
+        problems: takes what is wrong with captures as it is met.
 
     Raises:
         OptionError: a table is asked for that a request log does not have.
@@ -248,7 +252,7 @@ def read_traffic(files: Sequence[str], options: CaptureOptions) -> Iterator[pa.R
     others = set(logs)
     captures = [path for path in files if path not in others]
     if captures:
-        yield from CaptureBatches(captures, options)
+        yield from _noting(CaptureBatches(captures, options), [] if problems is None else problems)
     if logs and options.table != "calls":
         if captures:
             return
@@ -256,6 +260,15 @@ def read_traffic(files: Sequence[str], options: CaptureOptions) -> Iterator[pa.R
     new = set(files[options.lead_files or 0 :])  # a line of a log needs no other file
     for path in [path for path in logs if path in new][options.share :: options.shares]:
         yield from _log_batches(path, options)
+
+
+def _noting(batches: CaptureBatches, problems: list[FileProblem]) -> Iterator[pa.RecordBatch]:
+    noted = 0
+    for batch in batches:
+        problems += batches.problems[noted:]
+        noted = len(batches.problems)
+        yield batch
+    problems += batches.problems[noted:]
 
 
 def _log_batches(path: str, options: CaptureOptions) -> Iterator[pa.RecordBatch]:

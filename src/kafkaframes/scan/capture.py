@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.capture.columns import TABLES
 from kafkaframes.capture.files import find_files, natural
-from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
+from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.rows import checked_names
 from kafkaframes.scan.slices import Source
@@ -136,16 +136,11 @@ class CaptureSource(Source):
         conditions = list(_conditions(where, _TIMES[self.options.read.table]))
         needed = dict.fromkeys([*columns, *(name for name, _, _ in conditions)])
         read = replace(work.options, columns=tuple(needed))
-        batches = CaptureBatches(work.files, read)
-        reported = 0
-        for batch in batches:
-            errors += batches.problems[reported:]
-            reported = len(batches.problems)
+        for batch in read_traffic(work.files, read, errors):
             if conditions:
                 batch = batch.filter(reduce(and_, (_expression(*condition) for condition in conditions)))
             if batch.num_rows:
                 yield batch.select(list(columns))
-        errors += batches.problems[reported:]
 
 
 def _conditions(where: Where, times: str) -> Iterator[tuple[str, str, Any]]:

@@ -69,8 +69,7 @@ def disagreements(case: Case) -> Iterator[str]:
         return
     manifest = json.loads((Path(folder) / f"{name}.json").read_text())
     truth = [json.loads(line) for line in gzip.decompress((Path(folder) / f"{name}{_TRUTH}").read_bytes()).splitlines()]
-    columns = tuple(column.name for column in CALLS if not column.name.endswith("Named"))  # those need names_of
-    options = CaptureOptions(columns=columns, secrets=True)
+    options = CaptureOptions(columns=tuple(column.name for column in CALLS), secrets=True)
     found = read_capture(files, options).read_all().to_pylist()
     yield from _Comparison(truth, found, has_times=not manifest.get("odd")).lines()
     yield from _totals(manifest, found)
