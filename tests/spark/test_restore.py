@@ -48,7 +48,7 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
 
 
 def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
-    from kafkaframes.jobs.restore.run import restore
+    from kafkaframes.jobs.restore.job import restore
     from kafkaframes.jobs.restore.settings import RestoreSettings
 
     options = RestoreSettings(topics=("orders", "payments"), offsets="reassign", **IDS)

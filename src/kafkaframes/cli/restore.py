@@ -72,7 +72,7 @@ def command(
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
     kafkaframes restore /backup/kafka-logs --to restored --topic orders
     """
-    from kafkaframes.jobs.restore.run import restore
+    from kafkaframes.jobs.restore.job import restore
 
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")

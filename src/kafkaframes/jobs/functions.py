@@ -256,7 +256,7 @@ def restore_log(sources: Paths, to: Path, settings: RestoreSettings) -> RestoreR
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         OptionError: there is nothing to restore, or a setting does not exist or fit.
     """
-    from kafkaframes.jobs.restore.run import restore
+    from kafkaframes.jobs.restore.job import restore
 
     return restore(sources, to, settings)
 

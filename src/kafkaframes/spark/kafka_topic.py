@@ -28,7 +28,7 @@ from kafkaframes.spark.catalog_tables import comment_of, options_of, without_add
 from kafkaframes.spark.decode_options import Values, decoded_ddl, decoded_rows, parted, plain_schema
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.schema import columns_of, types_of
-from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
+from kafkaframes.spark.tasks import TopicPart, read_topic
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -115,13 +115,13 @@ class KafkaTopicReader(DataSourceReader):
         """Ask the cluster where partitions start and end, and share them out."""
         from kafkaframes.scan.topic.planning import plan_topic
 
-        parts: list[InputPartition] = [TopicPiece(work) for work in plan_topic(self.options)]
+        parts: list[InputPartition] = [TopicPart(work) for work in plan_topic(self.options)]
         settle()
-        return parts or [TopicPiece(None)]
+        return parts or [TopicPart(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
-        yield from decoded_rows(read_piece(partition, self.columns, self.options), self.values)
+        yield from decoded_rows(read_topic(partition, self.columns, self.options), self.values)
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:

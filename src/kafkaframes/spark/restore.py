@@ -55,10 +55,10 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         KafkaframesError: a row cannot be written.
     """
     from kafkaframes.jobs.job import described, done_once
+    from kafkaframes.jobs.restore.job import new_id
     from kafkaframes.jobs.restore.parquet import complete
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.restore.rows import check_columns
-    from kafkaframes.jobs.restore.run import new_id
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.jobs.settings import settings_of
 

@@ -1,4 +1,4 @@
-"""The work of one Spark task of ``kafka-log``, and the function that reads it: the same for batch and stream."""
+"""The work of one Spark task of ``kafka-log`` and ``kafka-topic``, and what reads it: the same for batch and stream."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.log.planning import Slice
+    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.scan.topic.planning import Range
 
 # layout of the rows -> the function that reads a task's work, imported in the worker only
 _READERS = {
@@ -41,3 +43,22 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
     module, function = _READERS[options.layout]
     yield from rebatch(getattr(import_module(module), function)(work, columns, options))
     settle()
+
+
+class TopicPart(InputPartition):
+    """The work of one task: a stretch of one topic partition; None where there is nothing to read."""
+
+    def __init__(self, work: Range | None) -> None:
+        super().__init__(work)
+        self.work = work
+
+
+def read_topic(
+    partition: InputPartition, columns: tuple[Column, ...], options: TopicOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task, of a batch or a stream."""
+    from kafkaframes.scan.topic.reading import read_range
+
+    if isinstance(partition, TopicPart) and partition.work is not None:
+        yield from read_range(partition.work, columns, options)
+        settle()

@@ -20,7 +20,7 @@ from kafkaframes.spark.decode_options import Values, decoded_rows
 from kafkaframes.spark.first_batch import FirstBatch
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.read_limit import read_limit
-from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
+from kafkaframes.spark.tasks import TopicPart, read_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,11 +84,11 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
         begin = self.follower.still_there(flat(start), ids_in(start), ids_in(end))
         known = self.follower.still_there(flat(end), ids_in(end), self.follower.ids())
-        return [TopicPiece(work) for work in self.follower.plan(begin, known)]
+        return [TopicPart(work) for work in self.follower.plan(begin, known)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
-        yield from decoded_rows(read_piece(partition, self.columns, self.options), self.values)
+        yield from decoded_rows(read_topic(partition, self.columns, self.options), self.values)
 
     def stop(self) -> None:
         """End the connections."""

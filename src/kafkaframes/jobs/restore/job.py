@@ -8,11 +8,15 @@ it as ``_SUCCESS``: a broker looks at directories only, so it may stay, and anot
 from __future__ import annotations
 
 import hashlib
+import os
+import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.jobs.job import Runner, described, done_once, run_here
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import Runner, described, done_once, paths_of, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import (
     Commit,
@@ -24,12 +28,56 @@ from kafkaframes.jobs.restore.groups import (
 )
 from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RestoreTask, restore_partition
 from kafkaframes.jobs.restore.plan import NewId, RestorePlan, plan_restore
-from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.restore.settings import RestoreSettings, id_text
 from kafkaframes.jobs.restore.source import metadata_of
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
+
+AUTO, SEGMENTS, PARQUET = "auto", "segments", "parquet"
+_SUFFIX = ".parquet"
+
+
+def restore(
+    sources: Any,
+    to: str | os.PathLike[str],
+    settings: RestoreSettings,
+    *,
+    kind: str = AUTO,
+    run: Runner = run_here,
+    dry_run: bool = False,
+) -> RestoreReport:
+    """Restore segments, or Parquet; ``kind`` says which, or it is seen from the files.
+
+    Raises:
+        LogDirError, OptionError, EncodeError: as ``restore_segments`` and ``parquet.restore_parquet``.
+    """
+    named = paths_of(sources)
+    options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": new_id, "run": run, "dry_run": dry_run}
+    if kind == PARQUET or (kind == AUTO and is_parquet(named)):
+        if len(named) != 1:
+            raise OptionError("of Parquet, name one file or one directory")
+        from kafkaframes.jobs.restore.parquet import restore_parquet
+
+        return restore_parquet(named[0], Path(to), settings, **options)
+    return restore_segments(named, Path(to), settings, storage=settings.storage, **options)
+
+
+def new_id() -> str:
+    """Return a new id of a topic or a cluster."""
+    return id_text(uuid.uuid4())
+
+
+def is_parquet(named: Sequence[str]) -> bool:
+    """Say whether the first source is a Parquet file, or a local directory with one in it.
+
+    >>> is_parquet(["s3://backup/orders.parquet"])
+    True
+    """
+    if not named or named[0].endswith(_SUFFIX):
+        return bool(named)
+    return "://" not in named[0] and next(Path(named[0]).rglob(f"*{_SUFFIX}"), None) is not None
 
 
 def restore_segments(
