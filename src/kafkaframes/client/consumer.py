@@ -39,7 +39,6 @@ from kafkaframes.records.memory import Recycler
 
 Listener = Callable[[Collection[TopicPartition]], Any]
 ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # of ``fetch_arrow``
-_TURN_RECORDS: Final = 1_000
 _GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its group rebalances
 
 
@@ -372,19 +371,25 @@ class AsyncConsumer:
         """
         if self._errors:
             raise self._errors.pop(0)
-        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        if not await self._look_after_group(deadline):
+        deadline = _deadline(timeout_ms)
+        if not await self._attend(deadline):
             return None
-        if self._to_reset:
-            lost, self._to_reset = list(self._to_reset), set()
-            await self._reset([entry for entry in lost if entry in self._fetcher.positions])
-        await self._commit_when_due()
         fetched = await self._next(deadline)
         if self._errors:
             raise self._errors.pop(0)
         if fetched is not None:
             fetched.check_formats(self.settings.formats)
         return fetched
+
+    async def _attend(self, deadline: float | None) -> bool:
+        """Do what is due before records are handed out; return False where a rebalance goes on at the deadline."""
+        if not await self._look_after_group(deadline):
+            return False
+        if self._to_reset:
+            lost, self._to_reset = list(self._to_reset), set()
+            await self._reset([entry for entry in lost if entry in self._fetcher.positions])
+        await self._commit_when_due()
+        return True
 
     async def _look_after_group(self, deadline: float | None) -> bool:
         """Take part in the group's life; return False where a rebalance goes on at the deadline."""
@@ -449,22 +454,34 @@ class AsyncConsumer:
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return records as Python values, at most ``max_poll_records``; for data, use ``fetch_arrow``."""
         most = self.settings.max_poll_records if max_records is None else max_records
-        await self._hold(timeout_ms)
         taken: list[ConsumerRecord] = []
+        if not await self._hold(timeout_ms):
+            return taken
         while len(taken) < most and (records := self._next_records()) is not None:
             taken += records.take(most - len(taken))
         return taken
 
-    async def _hold(self, timeout_ms: int | None) -> None:
-        """Wait until there are records to hand out, or the time is over."""
-        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while self._next_records() is None:
+    async def _hold(self, timeout_ms: int | None) -> bool:
+        """Wait until there are records to hand out, or the time is over; return whether there are.
+
+        Those that were fetched before wait, too, while the group rebalances: they may be others' by now.
+        """
+        deadline = _deadline(timeout_ms)
+        while await self._attend(deadline):
+            if self._next_records() is not None:
+                return True
             left = None if deadline is None else max(int((deadline - time.monotonic()) * 1000), 0)
             fetched = await self.fetch(left)
             if fetched is None:
-                return
+                return False
             for batch in self._opened(fetched, DEFAULT_COLUMNS, current_budget()):
                 self._rest.append(Records(batch, fetched.partition))
+        return False
+
+    def _needs_attention(self) -> bool:
+        """Return whether ``_attend`` has anything to do."""
+        is_due = self._membership is not None and self._membership.is_due()
+        return is_due or self._updating is not None or bool(self._to_reset) or self._is_commit_due
 
     def _next_records(self) -> Records | None:
         """Return what records are taken from next, None where more must be fetched first."""
@@ -520,8 +537,8 @@ class AsyncConsumer:
         try:
             await group_offsets.commit(self._cluster, member, offsets)
         except BrokerError as error:
-            if self._membership is not None and error.code in JOIN_AGAIN:
-                self._membership.join_again()
+            if self._membership is not None:
+                self._membership.refused(error)
             raise
         self._committed_at = time.monotonic()
 
@@ -529,23 +546,31 @@ class AsyncConsumer:
         """Return what the group has committed; partitions without are not in the result."""
         return await group_offsets.committed(self._cluster, self.group_metadata().group_id, partitions)
 
-    async def _commit_when_due(self) -> None:
+    @property
+    def _is_commit_due(self) -> bool:
         due = self._committed_at + self.settings.auto_commit_interval_ms / 1000
-        if self._commits_by_itself and self._fetcher.positions and time.monotonic() >= due:
+        return self._commits_by_itself and bool(self._fetcher.positions) and time.monotonic() >= due
+
+    async def _commit_when_due(self) -> None:
+        if self._is_commit_due:
             self._committed_at = time.monotonic()
             try:
                 await self.commit()
             except BrokerError as error:
-                if error.code is None or not error.code.is_retriable:
+                if error.code not in JOIN_AGAIN and (error.code is None or not error.code.is_retriable):
                     raise
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
-            while (records := self._next_records()) is not None:
-                for record in islice(records, _TURN_RECORDS):
-                    yield record
-                await asyncio.sleep(0)  # heartbeats and other tasks go on
             await self._hold(None)
+            records = self._next_records()
+            for record in islice(records or (), self.settings.max_poll_records):
+                yield record
+            await asyncio.sleep(0)  # heartbeats and other tasks go on
+
+
+def _deadline(timeout_ms: int | None) -> float | None:
+    return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
 
 
 async def _listened(listener: Listener, partitions: Collection[TopicPartition]) -> None:

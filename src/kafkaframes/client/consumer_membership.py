@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kafkaframes.client.cluster import GROUP, ClusterClient
 from kafkaframes.client.group_offsets import GroupMember
-from kafkaframes.client.membership import GroupConsumer
+from kafkaframes.client.membership import JOIN_AGAIN, GroupConsumer
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError, broker_error
@@ -44,9 +44,10 @@ class ConsumerMembership:
         """How requests name this member; its epoch stands where classic members have the generation."""
         return GroupMember(self._group_id, self._epoch, self._member_id, self._settings.group_instance_id)
 
-    def join_again(self) -> None:
-        """Tell the coordinator at once where we stand."""
-        self._due = 0.0
+    def refused(self, error: BrokerError) -> None:
+        """Tell the coordinator at once where we stand if a commit was refused for what that mends."""
+        if error.code in JOIN_AGAIN:
+            self._due = 0.0
 
     def is_due(self) -> bool:
         """Return whether ``update`` has something to do."""

@@ -75,9 +75,9 @@ class ClassicMembership:
         """How requests name this member."""
         return GroupMember(self._group_id, self._generation, self._member_id, self._settings.group_instance_id)
 
-    def join_again(self) -> None:
-        """Join at the next ``update``: a commit was told that a rebalance is under way."""
-        self._must_join = True
+    def refused(self, error: BrokerError) -> None:
+        """Join at the next ``update`` if a commit was refused for what joining mends."""
+        self._starts_over(error)
 
     def is_due(self) -> bool:
         """Note that the consumer polls; return whether ``update`` has something to do."""
@@ -104,8 +104,9 @@ class ClassicMembership:
     # ------------------------------------------------------------------------------------------------------ joining
 
     async def _join(self) -> None:
-        if self._eager:
-            await self._consumer._on_revoked(self._consumer.assignment(), lost=False)
+        is_lost = self._generation < 0  # we were put out: others have the partitions, and have gone on
+        if self._eager or is_lost:
+            await self._consumer._on_revoked(self._consumer.assignment(), lost=is_lost)
         try:
             answer = await self._cluster.retried(self._joined, timeout_ms=self._settings.max_poll_interval_ms)
             self._must_join = False

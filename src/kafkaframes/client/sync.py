@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, Unpack
 from uuid import UUID
@@ -336,10 +337,10 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
             records = self._twin._next_records()
-            if records is None:
+            if records is None or self._twin._needs_attention():
                 self._loop.call(self._twin._hold(None))
             else:
-                yield from records
+                yield from islice(records, self._twin.settings.max_poll_records)
 
 
 class Admin:

@@ -1,0 +1,109 @@
+"""Members of classic groups: what one that was put out does not do any more, and who counts as reading."""
+
+import asyncio
+import time
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
+from kafkaframes.client.cluster import GROUP, ClusterClient
+from kafkaframes.client.group_offsets import GroupMember
+from kafkaframes.errors import BrokerError
+
+TARGET = TopicPartition("numbers", 0)
+
+
+@pytest.fixture
+def broker():
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        with Producer(broker.bootstrap_servers) as producer:
+            for number in range(10):
+                producer.send("numbers", b"%d" % number)
+        yield broker
+
+
+async def put_out(cluster: ClusterClient, member: GroupMember) -> None:
+    """Have a member leave, as an operator does, or the end of its session."""
+    cls = cluster.settings.message("LeaveGroupRequest")
+    body = cls(group_id=member.group_id, members=[cls.MemberIdentity(member_id=member.member_id)])
+    answer = await cluster.request(await cluster.coordinator(member.group_id, GROUP), body)
+    assert [entry.error_code for entry in answer.members] == [0]
+
+
+@pytest.mark.parametrize("by", ["heartbeat", "commit"])
+@pytest.mark.parametrize("strategies", ["range", "cooperative-sticky", "range,cooperative-sticky"])
+def test_who_was_put_out_commits_nothing_and_goes_on_where_the_group_is(strategies, by, broker):
+    """As Kafka's consumer: its partitions were lost, others have gone past what it knows."""
+    settings = {
+        "group_id": "g",
+        "auto_offset_reset": "earliest",
+        "partition_assignment_strategy": strategies,
+        "max_poll_records": 3,
+        "heartbeat_interval_ms": 20 if by == "heartbeat" else 3_000,
+    }
+    revoked = []
+    with Consumer(broker.bootstrap_servers, **settings) as slow, Admin(broker.bootstrap_servers) as admin:
+        slow.subscribe("numbers", on_revoke=revoked.extend)
+        broker.wait_for(lambda: [record.offset for record in slow.poll(100)] == [0, 1, 2])
+        membership = slow._twin._membership
+        admin._loop.call(put_out(admin._twin._cluster, membership.member))
+        with Consumer(broker.bootstrap_servers, **settings) as other:
+            other.subscribe("numbers")
+            seen = []
+            broker.wait_for(lambda: seen.extend(other.poll(100)) or len(seen) == 10)
+        assert slow.committed([TARGET])[TARGET].offset == 10
+        if by == "commit":
+            with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
+                slow.commit()
+        broker.wait_for(lambda: membership._must_join)
+        again = []
+        broker.wait_for(lambda: again.extend(slow.poll(50)) or not membership._must_join)
+        again += slow.poll(50)
+        assert again == []
+        assert slow.position(TARGET) == 10
+        assert revoked == [TARGET]
+        assert slow.committed([TARGET])[TARGET].offset == 10
+
+
+@pytest.mark.parametrize("reads", ["poll", "for", "async for"])
+def test_who_takes_what_was_fetched_before_polls_too(reads, broker):
+    """The group, and commits, do not wait until the last record of a fetch was handed out."""
+    settings = {
+        "group_id": "g",
+        "auto_offset_reset": "earliest",
+        "max_poll_records": 1,
+        "max_poll_interval_ms": 1_000,
+        "heartbeat_interval_ms": 20,
+        "auto_commit_interval_ms": 50,
+    }
+    seen: list[tuple[str, int]] = []
+
+    def look(twin: AsyncConsumer, offset: int) -> None:
+        seen.append((twin._membership.member.member_id, offset))
+
+    async def run() -> None:
+        async with AsyncConsumer(broker.bootstrap_servers, **settings) as consumer:
+            await consumer.subscribe("numbers")
+            async for record in consumer:
+                look(consumer, record.offset)
+                await asyncio.sleep(0.2)
+                if record.offset == 9:
+                    break
+
+    with Consumer(broker.bootstrap_servers, **settings) as other:
+        if reads == "async for":
+            asyncio.run(run())
+        else:
+            with Consumer(broker.bootstrap_servers, **settings) as consumer:
+                consumer.subscribe("numbers")
+                polled = (record for _ in range(10_000) for record in consumer.poll(100))
+                for record in consumer if reads == "for" else polled:
+                    look(consumer._twin, record.offset)
+                    time.sleep(0.2)
+                    if record.offset == 9:
+                        assert other.committed([TARGET])[TARGET].offset > 5
+                        break
+    assert [offset for _, offset in seen] == list(range(10))
+    assert len({member for member, _ in seen}) == 1
