@@ -8,8 +8,7 @@ import subprocess
 import pytest
 
 from kafkaframes.protocol.spec import catalog, load_message
-from kafkaframes.protocol.spec.guide import guide_page
-from kafkaframes.protocol.spec.guide.page import guide_data, wire_pages
+from kafkaframes.protocol.spec.guide import guide_data, guide_page, wire_pages
 from kafkaframes.protocol.spec.model import PRIMITIVES
 from kafkaframes.protocol.spec.render import rows
 

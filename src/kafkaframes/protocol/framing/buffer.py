@@ -79,10 +79,10 @@ class FrameBuffer:
         if self._start == self._end:
             self._start = self._end = 0
         if len(self._buffer) - self._end < min(_LEAST_FREE, len(self._buffer) >> 1):
-            self._make_room()
+            self._make_space()
         return self._view[self._end :]
 
-    def _make_room(self) -> None:
+    def _make_space(self) -> None:
         """Move what waits to the front, into a larger buffer if it fills more than half of this one."""
         waiting = self._view[self._start : self._end]
         size = len(self._buffer)

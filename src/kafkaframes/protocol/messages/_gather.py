@@ -160,8 +160,8 @@ class Gatherer:
         before[starts[counts > 0]] = -1
         wrong = alive & ((numbers <= before) | (numbers > _MAX_TAG))
         self.refuse(wrong, item.level, path, f"tags must ascend, from 0 to {_MAX_TAG}")
-        for one in plan.declared_tags:
-            self.refuse(alive & (numbers == one), item.level, path, declared_tag(one, plan))
+        for known in plan.declared_tags:
+            self.refuse(alive & (numbers == known), item.level, path, declared_tag(known, plan))
         self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _valid(tag), None)
         self.texts(item.children[1], None, data, alive, _valid(data), path)
 

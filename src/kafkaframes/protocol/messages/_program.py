@@ -182,10 +182,10 @@ class _Compiler:
         step = self.emit(Op.TAG_STEP, **about, c=self.columns[unknown.column][2])
         nodes = []
         self.enter()
-        for one in plan.tagged:
+        for member in plan.tagged:
             mark = self.emit(Op.TAG_FIELD, len(self.columns))
-            self.tags[table + (one.tag or 0)] = len(self.ops)
-            nodes.append(self.field(one, level))
+            self.tags[table + (member.tag or 0)] = len(self.ops)
+            nodes.append(self.field(member, level))
             self.ops[mark][2] = len(self.columns)
             self.emit(Op.TAG_BACK, self.ops[mark][1], step, len(self.columns))
         self.depth -= 1

@@ -187,12 +187,12 @@ class PlanReader:
             return self.struct(plan, position)
         if tagged:
             marker, start = self.varint(position, "null marker")
-            present, odd = marker > 0, marker not in (0, 1)
+            present, unusual = marker > 0, marker not in (0, 1)
         else:
             marker, start = wire.read_int8(self.buf, position)
             self.note(position, start, "null marker", marker)
-            present, odd = marker >= 0, marker not in (-1, 1)
-        if odd and self.strict:
+            present, unusual = marker >= 0, marker not in (-1, 1)
+        if unusual and self.strict:
             raise DecodeError(f"{marker} as the null marker of a struct", position=position)
         return self.struct(plan, start) if present else (None, start)
 
@@ -322,8 +322,8 @@ class PlanWriter:
             if value is not None:
                 self.struct(field.struct, value, out, version)
         else:
-            given = bytes(value) if isinstance(value, Part) else value
-            (wire.COMPACT_PRIMITIVES if field.compact else wire.PRIMITIVES)[field.type][1](out, given)
+            data = bytes(value) if isinstance(value, Part) else value
+            (wire.COMPACT_PRIMITIVES if field.compact else wire.PRIMITIVES)[field.type][1](out, data)
 
     def array(self, field: FieldPlan, value: Any, out: bytearray, version: int) -> None:
         write_length = wire.write_compact_length if field.compact else wire.write_int32

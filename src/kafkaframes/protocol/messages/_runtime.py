@@ -1,7 +1,7 @@
 """What generated functions call: the parts of the wire that are not worth spelling out in their text.
 
 Everything here is for canonical data only. Whatever is odd (a varint that is longer than needed, a null that may not
-be, broken UTF-8, a value of the wrong type) raises one of ``ODD``, and the caller starts again with the plain
+be, broken UTF-8, a value of the wrong type) raises one of ``MALFORMED``, and the caller starts again with the plain
 interpreter, which knows what the mode says about it and where it is. So a generated function never explains an error.
 
 Positions may run past the end of the buffer on truncated data: slices are short then, unpacking raises an error,
@@ -18,7 +18,7 @@ from uuid import UUID, SafeUUID
 
 from kafkaframes.wire.primitives import Part
 
-ODD: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
+MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 
 FORMATS: Final = {
     "bool": "?",
@@ -38,7 +38,7 @@ new = object.__new__
 set_attribute = object.__setattr__
 
 
-class OddError(ValueError):
+class MalformedError(ValueError):
     """The data is not canonical: the plain interpreter decides."""
 
 
@@ -51,9 +51,9 @@ def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
         shift += 7
         value |= (buf[position] & 0x7F) << shift
         if shift > 28:
-            raise OddError
+            raise MalformedError
     if (shift and not buf[position]) or value > 0x7FFFFFFF:
-        raise OddError
+        raise MalformedError
     return value, position + 1
 
 
@@ -75,7 +75,7 @@ def uuid(raw: bytes | memoryview) -> UUID:
     set_attribute(value, "int", int.from_bytes(raw))
     set_attribute(value, "is_safe", SafeUUID.unknown)
     if len(raw) != 16:
-        raise OddError
+        raise MalformedError
     return value
 
 
@@ -98,7 +98,7 @@ def many_uuids(buf: bytes | memoryview, position: int, count: int) -> list[UUID]
     """Read ``count`` uuids."""
     end = position + 16 * count
     if end > len(buf):
-        raise OddError
+        raise MalformedError
     return [uuid(buf[start : start + 16]) for start in range(position, end, 16)]
 
 
@@ -106,14 +106,14 @@ def compact_strings(buf: bytes | memoryview, position: int, count: int) -> tuple
     """Read ``count`` compact strings."""
     raw, position = compact_blobs(buf, position, count)
     if raw and max(map(len, raw)) > 0x7FFF:
-        raise OddError
+        raise MalformedError
     return [str(one, "utf-8") for one in raw], position
 
 
 def compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
     """Read ``count`` compact bytes."""
     if count > len(buf) - position:
-        raise OddError
+        raise MalformedError
     items = []
     for _ in repeat(None, count):
         length = buf[position]
@@ -122,7 +122,7 @@ def compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[l
         else:
             position += 1
         if not length:
-            raise OddError
+            raise MalformedError
         end = position + length - 1
         items.append(bytes(buf[position:end]))
         position = end
@@ -142,13 +142,13 @@ def plain_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[lis
 
 def _plain_blobs(buf: bytes | memoryview, position: int, count: int, fmt: str) -> tuple[list[bytes], int]:
     if count > len(buf) - position:
-        raise OddError
+        raise MalformedError
     size = struct.calcsize(fmt)
     items = []
     for _ in repeat(None, count):
         (length,) = struct.unpack_from(fmt, buf, position)
         if length < 0:
-            raise OddError
+            raise MalformedError
         position += size
         items.append(bytes(buf[position : position + length]))
         position += length
@@ -158,31 +158,31 @@ def _plain_blobs(buf: bytes | memoryview, position: int, count: int, fmt: str) -
 def bytes_of(value: Any) -> bytes | Part:
     """Return a value that is exactly ``bytes``, or a ``Part``; anything else is for the interpreter to judge."""
     if value.__class__ is bytes or isinstance(value, Part):
-        found: bytes | Part = value
-        return found
-    raise OddError
+        data: bytes | Part = value
+        return data
+    raise MalformedError
 
 
 def utf8_of(value: Any) -> bytes:
     """Return the UTF-8 of a string that is not too long."""
     raw: bytes = value.encode()
     if len(raw) > 0x7FFF or value.__class__ is not str:
-        raise OddError
+        raise MalformedError
     return raw
 
 
 def list_of(value: Any) -> Any:
     """Return a value that is a list or a tuple."""
     if value.__class__ is not list and value.__class__ is not tuple:
-        raise OddError
+        raise MalformedError
     return value
 
 
 def put_blobs(raw: Sequence[bytes], put: Callable[[bytes], None], *, compact: bool, size: int) -> None:
     """Write byte strings, each led by its length (``size``: the bytes of a length that is not compact)."""
-    for one in raw:
-        put(put_varint(len(one) + 1) if compact else len(one).to_bytes(size))
-        put(one)
+    for element in raw:
+        put(put_varint(len(element) + 1) if compact else len(element).to_bytes(size))
+        put(element)
 
 
 def unknown_tags(o: Any, buf: bytes | memoryview, position: int, end: int) -> int:
@@ -193,7 +193,7 @@ def unknown_tags(o: Any, buf: bytes | memoryview, position: int, end: int) -> in
         tag, position = _varint(buf, position)
         size, position = _varint(buf, position)
         if tag <= last or size > end - position:
-            raise OddError
+            raise MalformedError
         last = tag
         o.unknown_tags.append((tag, bytes(buf[position : position + size])))
         position += size
@@ -216,7 +216,7 @@ def put_tags(
     last = -1
     for tag, payload in raw:
         if not last < tag < 0x7FFFFFFF or tag in declared or payload.__class__ is not bytes or tag.__class__ is not int:
-            raise OddError
+            raise MalformedError
         last = tag
     for tag, payload in (*known, *raw):
         put(put_varint(tag))

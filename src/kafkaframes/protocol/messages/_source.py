@@ -7,8 +7,8 @@ its structs; ``codec.py`` compiles it, and ``kafkaframes spec show-codec`` print
 * A compact length is one byte nearly always: more only in a branch.
 * An array of structs is one function with the loop inside, so no call is paid per element.
 * Nothing is checked that the caller's last comparison (position beyond the end?) or ``struct`` itself notices.
-* Only canonical bytes and well-typed values are handled; all else raises one of ``_runtime.ODD`` and is done again by
-  the plain interpreter (``_reference.py``), which a test holds equal to these functions on any bytes.
+* Only canonical bytes and well-typed values are handled; all else raises one of ``_runtime.MALFORMED`` and is done
+  again by the plain interpreter (``_reference.py``), which a test holds equal to these functions on any bytes.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ class _Reader:
         """Make a struct of defaults in place: half the price of a call, and Fetch has three in each partition."""
         self.text.add(f"o.{attribute} = d = new({plan.name})")
         parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
-        for one in parts:
-            self.text.add(f"d.{one.attribute} = {default_text(one, self.text)}")
+        for part in parts:
+            self.text.add(f"d.{part.attribute} = {default_text(part, self.text)}")
         self.text.add("d._tags = None")
 
     def shaped_loop(self) -> None:

@@ -279,5 +279,5 @@ def source_of(program: Program, name: str) -> str:
     """
     writer = _Writer(program)
     writer.block(0, len(writer.ops), "r0")
-    places = "\n".join(f"    {line}" for line in writer.locals.values())
-    return "\n".join([_HEAD.format(name=name, places=places) + writer.lines[0], *writer.lines[1:], _TAIL])
+    lines = "\n".join(f"    {line}" for line in writer.locals.values())
+    return "\n".join([_HEAD.format(name=name, places=lines) + writer.lines[0], *writer.lines[1:], _TAIL])

@@ -168,9 +168,9 @@ def _body(key: int, type_: str, version: int, apis: Apis) -> type[Message]:
 
 def compare(left: Annotated, right: Annotated) -> Iterator[tuple[Run | None, Run | None]]:
     """Yield the runs of two encodings side by side, paired by field; None where one has none."""
-    one = [(run.path, run.what.split()[0]) for run in left.runs]
+    fields = [(run.path, run.what.split()[0]) for run in left.runs]
     other = [(run.path, run.what.split()[0]) for run in right.runs]
-    for kind, i, i_end, j, j_end in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+    for kind, i, i_end, j, j_end in SequenceMatcher(None, fields, other, autojunk=False).get_opcodes():
         if kind == "equal":
             yield from zip(left.runs[i:i_end], right.runs[j:j_end], strict=True)
             continue

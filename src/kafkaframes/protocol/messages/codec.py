@@ -36,7 +36,7 @@ _SHARED: Final = {
     "many_numbers": runtime.many_numbers,
     "many_uuids": runtime.many_uuids,
     "new": runtime.new,
-    "odd": runtime.OddError,
+    "odd": runtime.MalformedError,
     "pack": struct.pack,
     "plain_blobs": runtime.plain_blobs,
     "plain_strings": runtime.plain_strings,
@@ -109,7 +109,7 @@ class Codec:
             value, last = (self._read if isinstance(buf, bytes) else self._read_view)(buf, position, end)
             if last <= end:
                 return value, last
-        except runtime.ODD:
+        except runtime.MALFORMED:
             pass
         return self.interpret(bytes(buf), position, strict=strict)
 
@@ -141,7 +141,7 @@ class Codec:
         parts: list[bytes | Part] = []
         try:
             self._write(value, parts.append)
-        except runtime.ODD:
+        except runtime.MALFORMED:
             return [self.interpret_encode(value)]
         return parts
 

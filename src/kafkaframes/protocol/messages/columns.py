@@ -175,16 +175,16 @@ def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Arra
     bad_text = np.zeros(len(program.columns), np.uint8)
     at = 0
     while at < count:
-        what, at, place, needed = step(arena, buf, starts, at, status, positions, bad_text)
+        what, at, column, needed = step(arena, buf, starts, at, status, positions, bad_text)
         consumed = int(starts[at] - starts[0])
         if what != kernels.DONE and needed > MAX_ROWS:
             if status[at] != kernels.OK:
                 raise OptionError("the defaults of all these messages do not fit into an Arrow array: split them")
             status[at] = kernels.TOO_MANY
         elif what == kernels.FULL_ROWS:
-            arena.grow(at, consumed, level=place, rows=needed)
+            arena.grow(at, consumed, level=column, rows=needed)
         elif what == kernels.FULL_DATA:
-            arena.grow(at, consumed, column=place, data=needed)
+            arena.grow(at, consumed, column=column, data=needed)
     return bad_text
 
 
@@ -193,22 +193,22 @@ def _table_driven(
 ) -> tuple[int, int, int, int]:
     program = arena.program
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
-    found: tuple[int, int, int, int] = kernels.decode(
+    state: tuple[int, int, int, int] = kernels.decode(
         arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.rows,
         buf, starts, at, len(starts) - 1, strict, arena.bytes, status, positions, bad_text, stack,
     )  # fmt: skip
-    return found
+    return state
 
 
 def _specialised(
     arena: Arena, buf: Array, starts: Array, at: int, status: Array, positions: Array, bad_text: Array, strict: bool
 ) -> tuple[int, int, int, int]:
     program = arena.program
-    found: tuple[int, int, int, int] = hot.compile_decoder(program)(
+    state: tuple[int, int, int, int] = hot.compile_decoder(program)(
         program.columns.ravel(), program.consts, arena.places.ravel(), arena.rows,
         buf, starts, at, len(starts) - 1, arena.bytes, status, positions, bad_text,
     )  # fmt: skip
-    return found
+    return state
 
 
 def _errors(status: Array, positions: Array, buf: Array, starts: Array, explain: Explain | None) -> pa.Array:
@@ -218,8 +218,8 @@ def _errors(status: Array, positions: Array, buf: Array, starts: Array, explain:
     texts = []
     for index in bad.tolist():
         own = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
-        told = explain(buf[starts[index] : starts[index + 1]].tobytes()) if explain is not None else None
-        texts.append((told or own).encode(errors="replace"))
+        reason = explain(buf[starts[index] : starts[index + 1]].tobytes()) if explain is not None else None
+        texts.append((reason or own).encode(errors="replace"))
     return _strings(len(status), bad, texts)
 
 

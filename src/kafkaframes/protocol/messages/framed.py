@@ -99,10 +99,10 @@ def response_columns(
 
     plan = frame_plan(api_key, api_version, "response", apis)
     spec = apis.spec(api_key, "response", api_version)
-    found = decode_columns(plan, frames, mode=mode, explain=explain)
-    errors = found.field("_error")
+    decoded = decode_columns(plan, frames, mode=mode, explain=explain)
+    errors = decoded.field("_error")
     if api_key != headers.API_VERSIONS or errors.null_count == len(errors):
-        return found
+        return decoded
     array = frames if isinstance(frames, pa.Array) else pa.array(frames, pa.binary())
     raised = [_from_version_0(data.as_py(), api_version, mode, spec) for data in array]
     return decode_columns(plan, pa.array(raised, pa.binary()), mode=mode, explain=explain)

@@ -168,11 +168,11 @@ def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
     if not isinstance(value, list):
         raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
     tags = []
-    for index, one in enumerate(value):
-        if not isinstance(one, dict) or one.keys() != {"tag", "data"}:
-            raise EncodeError(f'{_kind(one)} where {{"tag": ..., "data": ...}} belongs', path=(*path, index))
+    for index, element in enumerate(value):
+        if not isinstance(element, dict) or element.keys() != {"tag", "data"}:
+            raise EncodeError(f'{_kind(element)} where {{"tag": ..., "data": ...}} belongs', path=(*path, index))
         try:
-            tags.append((_PRIMITIVES["int32"](one["tag"]), _PRIMITIVES["bytes"](one["data"])))
+            tags.append((_PRIMITIVES["int32"](element["tag"]), _PRIMITIVES["bytes"](element["data"])))
         except ValueError as error:
             raise EncodeError(f"no tag with base64: {error}", path=(*path, index)) from None
     return tags

@@ -109,9 +109,9 @@ class _Program:
 
     def address(self, array: pa.Array, buffer: int) -> int:
         """Return where a buffer of an array is, 0 for none; of two buffers the first is the validity."""
-        found = array.buffers()[buffer]
+        memory = array.buffers()[buffer]
         self.kept.append(array)
-        return 0 if found is None else int(found.address)
+        return 0 if memory is None else int(memory.address)
 
     def struct(self, plan: StructPlan, array: pa.StructArray, name: bytes) -> None:
         """Write a struct's fields as they are declared, tagged or not."""
@@ -180,8 +180,8 @@ class _Program:
         if field.default is None:
             self.checks.append([kernels.IS_NULL, valid, 0, 0, 0, 0])
         elif field.struct is not None and not field.array:
-            for one in (*field.struct.fields, *field.struct.tagged):
-                self.check(one, array.field(one.json_name))
+            for part in (*field.struct.fields, *field.struct.tagged):
+                self.check(part, array.field(part.json_name))
             if field.struct.flexible:
                 unknown = array.field(UNKNOWN_TAGS)
                 self.checks.append([kernels.IS_EMPTY, 0, self.address(unknown, 1), 0, 0, 0])

@@ -225,10 +225,10 @@ def message_class(spec: MessageSpec) -> type[Message]:
         for info in owner._fields:
             if info.spec.type.is_struct:
                 info.struct = classes[info.spec.type.name]
-    for name, one in classes.items():
-        setattr(top, name, one)
-        one.__qualname__ = f"{spec.name}.{name}"
-        one._owner = top
+    for name, cls in classes.items():
+        setattr(top, name, cls)
+        cls.__qualname__ = f"{spec.name}.{name}"
+        cls._owner = top
     top.__doc__ = f"The {spec.type} {spec.name}, versions {spec.valid_versions}."
     message = top
     assert issubclass(message, Message)
@@ -294,7 +294,7 @@ def restore(reference: str | MessageSpec, struct: str, values: list[Any], tags: 
     message_class = class_in_catalog(reference) if isinstance(reference, str) else class_of(reference)
     cls = message_class._classes[struct]
     value = object.__new__(cls)
-    for info, one in zip(cls._fields, values, strict=True):
-        setattr(value, info.attribute, one)
+    for info, item in zip(cls._fields, values, strict=True):
+        setattr(value, info.attribute, item)
     value._tags = tags
     return value

@@ -35,10 +35,10 @@ def message(name: str, *, specs: Specs | None = None) -> type[Message]:
     """
     if specs is None:
         return class_in_catalog(name)
-    found = specs_by_name(specs)
-    if name not in found:
-        raise OptionError(f"no message {name!r} among these specs: {', '.join(sorted(found)) or 'none at all'}")
-    return class_of(found[name])
+    known = specs_by_name(specs)
+    if name not in known:
+        raise OptionError(f"no message {name!r} among these specs: {', '.join(sorted(known)) or 'none at all'}")
+    return class_of(known[name])
 
 
 def specs_by_name(specs: Specs) -> dict[str, MessageSpec]:

@@ -204,10 +204,10 @@ class _Object:
         if not isinstance(value, dict):
             raise self.refusal(f"{key} must be an object, not {_words(value)}", key)
         out = []
-        for name, one in value.items():
-            if not isinstance(one, str):
-                raise self.refusal(f"{key}.{name} must be text, not {_words(one)}", key, name)
-            out.append((name, str(one)))
+        for name, element in value.items():
+            if not isinstance(element, str):
+                raise self.refusal(f"{key}.{name} must be text, not {_words(element)}", key, name)
+            out.append((name, str(element)))
         return tuple(out)
 
     def choice(self, key: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -259,18 +259,18 @@ def parse_type(text: str) -> FieldType:
 
 
 def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
-    one = _Object(value, FIELD_KEYS, where=where, path=parents)
-    name = one.required("name", "every field has one")
-    one.path = path = (*parents, name)
+    declared = _Object(value, FIELD_KEYS, where=where, path=parents)
+    name = declared.required("name", "every field has one")
+    declared.path = path = (*parents, name)
     try:
-        field_type = parse_type(one.required("type", "such as int32, string, []Topic"))
+        field_type = parse_type(declared.required("type", "such as int32, string, []Topic"))
     except SpecError as error:
-        raise one.refusal(error.reason, "type") from None
-    tagged = _tagged(one)
-    versions, tag = one.versions("versions"), one.integer("tag", 32)
+        raise declared.refusal(error.reason, "type") from None
+    tagged = _tagged(declared)
+    versions, tag = declared.versions("versions"), declared.integer("tag", 32)
     if versions is None:
         if tagged.is_empty and tag is None:  # a tag without versions is for a rule that knows the flexible ones
-            raise one.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
+            raise declared.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
         versions = tagged
     return FieldDecl(
         where=where,
@@ -278,23 +278,23 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
         name=name,
         type=field_type,
         versions=versions,
-        nullable_versions=one.versions("nullableVersions") or Versions.NONE,
+        nullable_versions=declared.versions("nullableVersions") or Versions.NONE,
         tag=tag,
         tagged_versions=tagged,
-        flexible_versions=_own_flexible(one),
-        map_key=one.boolean("mapKey"),
-        ignorable=one.boolean("ignorable"),
-        default=one.text("default") or "",
-        entity_type=_entity(one, value),
-        zero_copy=one.boolean("zeroCopy"),
-        about=one.text("about") or "",
-        fields=_fields(one),
+        flexible_versions=_own_flexible(declared),
+        map_key=declared.boolean("mapKey"),
+        ignorable=declared.boolean("ignorable"),
+        default=declared.text("default") or "",
+        entity_type=_entity(declared, value),
+        zero_copy=declared.boolean("zeroCopy"),
+        about=declared.text("about") or "",
+        fields=_fields(declared),
     )
 
 
-def _entity(one: _Object, value: dict[str, Any]) -> str:
+def _entity(declared: _Object, value: dict[str, Any]) -> str:
     entity = value.get("entityType")
-    return "unknown" if entity is None else one.choice("entityType", entity, tuple(ENTITY_TYPES))
+    return "unknown" if entity is None else declared.choice("entityType", entity, tuple(ENTITY_TYPES))
 
 
 def _fields(of: _Object) -> tuple[FieldDecl, ...]:
@@ -302,14 +302,16 @@ def _fields(of: _Object) -> tuple[FieldDecl, ...]:
 
 
 def _struct(value: Any, where: JsonPath) -> StructDecl:
-    one = _Object(value, STRUCT_KEYS, where=where, path=())
-    name = one.required("name", "every common struct has one")
-    one.path = (name,)
-    versions = one.versions("versions")
+    declared = _Object(value, STRUCT_KEYS, where=where, path=())
+    name = declared.required("name", "every common struct has one")
+    declared.path = (name,)
+    versions = declared.versions("versions")
     if versions is None:
-        raise one.refusal(f"common struct {name} has no versions: say in which versions it is, such as 0+")
-    one.versions("deprecatedVersions")
-    return StructDecl(where=where, path=one.path, name=name, versions=versions, fields=_fields(one), is_common=True)
+        raise declared.refusal(f"common struct {name} has no versions: say in which versions it is, such as 0+")
+    declared.versions("deprecatedVersions")
+    return StructDecl(
+        where=where, path=declared.path, name=name, versions=versions, fields=_fields(declared), is_common=True
+    )
 
 
 def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
@@ -322,46 +324,52 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
     Raises:
         RefusedError: a key is unknown, missing or has a value that Jackson could not coerce.
     """
-    one = _Object(value, MESSAGE_KEYS, where=(), path=())
-    name = one.required("name", "it is the name of the class")
-    valid = one.versions("validVersions")
+    declared = _Object(value, MESSAGE_KEYS, where=(), path=())
+    name = declared.required("name", "it is the name of the class")
+    valid = declared.versions("validVersions")
     if valid is None:
-        raise one.refusal("validVersions is missing: say which versions exist, such as 0-3")
+        raise declared.refusal("validVersions is missing: say which versions exist, such as 0-3")
     listeners = tuple(
-        one.choice("listeners", listener, LISTENERS) for listener in one.listed("listeners") if listener is not None
+        declared.choice("listeners", listener, LISTENERS)
+        for listener in declared.listed("listeners")
+        if listener is not None
     )
-    kind = one.choice("type", value.get("type"), types)
-    if one.listed("listeners") and not listeners and kind != "request":
-        raise one.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
-    common = one.listed("commonStructs")
+    kind = declared.choice("type", value.get("type"), types)
+    if declared.listed("listeners") and not listeners and kind != "request":
+        raise declared.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
+    common = declared.listed("commonStructs")
     return MessageDecl(
-        struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(one)),
+        struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(declared)),
         type=kind,
-        api_key=one.integer("apiKey", 16),
-        deprecated_versions=one.versions("deprecatedVersions") or Versions.NONE,
-        flexible_versions=_flexible(one),
-        common_structs=tuple(_struct(struct, one.step("commonStructs", index)) for index, struct in enumerate(common)),
+        api_key=declared.integer("apiKey", 16),
+        deprecated_versions=declared.versions("deprecatedVersions") or Versions.NONE,
+        flexible_versions=_flexible(declared),
+        common_structs=tuple(
+            _struct(struct, declared.step("commonStructs", index)) for index, struct in enumerate(common)
+        ),
         listeners=listeners,
-        latest_version_unstable=one.boolean("latestVersionUnstable"),
-        header_versions=one.pairs("headerVersions"),
+        latest_version_unstable=declared.boolean("latestVersionUnstable"),
+        header_versions=declared.pairs("headerVersions"),
     )
 
 
-def _tagged(one: _Object) -> Versions:
-    versions = one.versions("taggedVersions") or Versions.NONE
-    if versions.is_empty and trimmed(one.text("taggedVersions") or "") not in ("", "none"):
-        raise one.refusal("taggedVersions end before they begin", "taggedVersions")
+def _tagged(declared: _Object) -> Versions:
+    versions = declared.versions("taggedVersions") or Versions.NONE
+    if versions.is_empty and trimmed(declared.text("taggedVersions") or "") not in ("", "none"):
+        raise declared.refusal("taggedVersions end before they begin", "taggedVersions")
     return versions
 
 
-def _own_flexible(one: _Object) -> Versions | None:
-    text = one.text("flexibleVersions")
+def _own_flexible(declared: _Object) -> Versions | None:
+    text = declared.text("flexibleVersions")
     if text and not trimmed(text):
-        raise one.refusal("flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions")
-    return one.versions("flexibleVersions")
+        raise declared.refusal(
+            "flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions"
+        )
+    return declared.versions("flexibleVersions")
 
 
-def _flexible(one: _Object) -> Versions | None:
-    if one.text("flexibleVersions") is None:
+def _flexible(declared: _Object) -> Versions | None:
+    if declared.text("flexibleVersions") is None:
         return None
-    return one.versions("flexibleVersions") or Versions.NONE
+    return declared.versions("flexibleVersions") or Versions.NONE

@@ -58,9 +58,9 @@ class _Comparison:
             versions.append(version)
 
     def _findings(self) -> list[Finding]:
-        found = [self._finding(RULES[rule].name, path, text, at) for (rule, path, text), at in self.seen.items()]
+        findings = [self._finding(RULES[rule].name, path, text, at) for (rule, path, text), at in self.seen.items()]
         order = {"breaking": 0, "note": 1, "compatible": 2}
-        return sorted(found, key=lambda one: order[one.verdict])
+        return sorted(findings, key=lambda one: order[one.verdict])
 
     def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> Finding:
         verdict: Verdict = RULES[rule].verdict
@@ -152,17 +152,17 @@ class _Comparison:
 
     def _pair_renamed(self, before: dict[str, Slot], after: dict[str, Slot], path: Path, version: int) -> None:
         """Where only names differ, say so and go on with the new names."""
-        lost, found = before.keys() - after.keys(), after.keys() - before.keys()
-        places = list(zip(before, after, strict=False))
-        pairs = [(one, other) for one, other in places if one in lost and other in found]
+        lost, came = before.keys() - after.keys(), after.keys() - before.keys()
+        positions = list(zip(before, after, strict=False))
+        pairs = [(one, other) for one, other in positions if one in lost and other in came]
         if not lost or len(before) != len(after) or len(pairs) != len(lost):
             return
         if any(_shape(before[one]) != _shape(after[other]) for one, other in pairs):
             return
         names = dict(pairs)
-        for one, other in pairs:
-            self.renamed[*path, one] = (*path, other)
-            self._say("field-renamed", (*path, other), f"{one} is now {other}", version)
+        for gone, other in pairs:
+            self.renamed[*path, gone] = (*path, other)
+            self._say("field-renamed", (*path, other), f"{gone} is now {other}", version)
         slots = [(names.get(name, name), slot) for name, slot in before.items()]
         before.clear()
         before.update(slots)
@@ -213,20 +213,24 @@ class _Comparison:
         if self.new.is_removed:
             return
         after = dict(ledger(self.new))
-        for (path, tag), one in ledger(self.old):
-            place = self._now(path)
-            struct = struct_at(self.new, place)
+        for (path, tag), before in ledger(self.old):
+            now = self._now(path)
+            struct = struct_at(self.new, now)
             if struct is None:
                 continue  # the struct is gone: told by the layout
-            successor = after.get((place, tag))
-            if successor is not None and successor.name != one.name and successor.name.lower() == one.name.lower():
-                self._say("field-renamed", (*place, successor.name), f"{one.name} is now {successor.name}")
-                self.renamed[*place, one.name] = (*place, successor.name)
-                self._tag(one, successor, (*place, successor.name))
-            elif successor is None or successor.name != one.name:
-                self._tag_lost(one, successor, struct, place)
+            successor = after.get((now, tag))
+            if (
+                successor is not None
+                and successor.name != before.name
+                and successor.name.lower() == before.name.lower()
+            ):
+                self._say("field-renamed", (*now, successor.name), f"{before.name} is now {successor.name}")
+                self.renamed[*now, before.name] = (*now, successor.name)
+                self._tag(before, successor, (*now, successor.name))
+            elif successor is None or successor.name != before.name:
+                self._tag_lost(before, successor, struct, now)
             else:
-                self._tag(one, successor, (*place, one.name))
+                self._tag(before, successor, (*now, before.name))
         self._tags_added(after)
 
     def _tag_lost(self, declared: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
@@ -253,11 +257,13 @@ class _Comparison:
 
     def _tags_added(self, after: dict[tuple[Path, int], FieldSpec]) -> None:
         before = {(self._now(path), tag) for (path, tag), _ in ledger(self.old)}
-        for (path, tag), one in after.items():
+        for (path, tag), member in after.items():
             if (path, tag) not in before:
                 for version in self._shared():
-                    if one.is_tagged(version):
-                        self._say("tagged-added", (*path, one.name), f"tag {tag} of type {one.type} is new", version)
+                    if member.is_tagged(version):
+                        self._say(
+                            "tagged-added", (*path, member.name), f"tag {tag} of type {member.type} is new", version
+                        )
 
     def _fields(self) -> None:
         """Compare what is the same for all versions of a field: default, ignorable, mapKey."""
@@ -266,15 +272,15 @@ class _Comparison:
             new = after.get(self._now(path))
             if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
                 continue
-            place = self._now(path)
+            now = self._now(path)
             if _default(old) != _default(new) and _kind_of(old) == _kind_of(new):
-                is_safe = self._is_harmless(old, new) and self._is_carried(path, place)
+                is_safe = self._is_harmless(old, new) and self._is_carried(path, now)
                 rule = "default-to-null" if is_safe else "default-changed"
-                self._say(rule, place, f"default {_text(old)} is now {_text(new)}")
+                self._say(rule, now, f"default {_text(old)} is now {_text(new)}")
             if old.ignorable != new.ignorable:
-                self._say("ignorable", place, "now refused" if old.ignorable else "now dropped")
+                self._say("ignorable", now, "now refused" if old.ignorable else "now dropped")
             if old.map_key != new.map_key:
-                self._say("map-key", place, "is no key any more" if old.map_key else "is a key now")
+                self._say("map-key", now, "is no key any more" if old.map_key else "is a key now")
 
     def _is_harmless(self, old: FieldSpec, new: FieldSpec) -> bool:
         """Whether a default went from empty text or bytes to null: nothing is said with either."""
@@ -302,17 +308,17 @@ def fields_of(message: MessageSpec) -> Iterator[tuple[Path, FieldSpec]]:
 
 
 def _fields_in(message: MessageSpec, struct: StructSpec, path: Path, within: Path) -> Iterator[tuple[Path, FieldSpec]]:
-    for one in struct.fields:
-        yield (*path, one.name), one
-        if one.type.is_struct and one.type.name not in within:
-            yield from _fields_in(message, message.struct_of(one), (*path, one.name), (*within, one.type.name))
+    for member in struct.fields:
+        yield (*path, member.name), member
+        if member.type.is_struct and member.type.name not in within:
+            yield from _fields_in(message, message.struct_of(member), (*path, member.name), (*within, member.type.name))
 
 
 def ledger(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpec]]:
     """Yield ((path of the struct, tag), field) for every tag ever given in a spec."""
-    for path, one in fields_of(message):
-        if one.tag is not None:
-            yield (path[:-1], one.tag), one
+    for path, member in fields_of(message):
+        if member.tag is not None:
+            yield (path[:-1], member.tag), member
 
 
 def is_carried(message: MessageSpec, path: Path, versions: Iterable[int]) -> bool:
@@ -324,12 +330,12 @@ def is_carried(message: MessageSpec, path: Path, versions: Iterable[int]) -> boo
     struct = message.struct
     *parents, name = path
     for parent in parents:
-        one = struct.field(parent)
-        if one.type.is_array or one.default is None:
-            versions = [version for version in versions if one.is_present(version)]
-        elif not _stands(one, versions):
+        member = struct.field(parent)
+        if member.type.is_array or member.default is None:
+            versions = [version for version in versions if member.is_present(version)]
+        elif not _stands(member, versions):
             return False
-        struct = message.struct_of(one)
+        struct = message.struct_of(member)
     return _stands(struct.field(name), versions)
 
 

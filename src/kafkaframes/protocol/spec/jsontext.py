@@ -63,12 +63,12 @@ class JsonText:
 
     def line_of(self, path: Sequence[str | int]) -> int:
         """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest parent."""
-        wanted = tuple(path)
+        steps = tuple(path)
         best, line = -1, 1
         for here, position in _positions(self.text):
-            if len(here) > best and here == wanted[: len(here)]:
+            if len(here) > best and here == steps[: len(here)]:
                 best, line = len(here), self._line(position)
-                if best == len(wanted):
+                if best == len(steps):
                     break
         return line
 
@@ -101,12 +101,12 @@ def _without_comments(text: str, file: str | None) -> str:
     """Return the text with every comment blanked, so that positions and lines stay."""
 
     def blank(match: re.Match[str]) -> str:
-        found = match[0]
-        if found.startswith('"'):
-            return found
-        if found.startswith("/*") and (len(found) < 4 or not found.endswith("*/")):
+        text = match[0]
+        if text.startswith('"'):
+            return text
+        if text.startswith("/*") and (len(text) < 4 or not text.endswith("*/")):
             raise SpecError("no JSON: a /* comment does not end", file=file)
-        return _NOT_NEWLINE.sub(" ", found)
+        return _NOT_NEWLINE.sub(" ", text)
 
     return _STRING_OR_COMMENT.sub(blank, text)
 

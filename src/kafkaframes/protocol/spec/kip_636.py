@@ -185,11 +185,11 @@ def _by_depth(fields: Iterable[TaggedField], kind: str, word: str) -> Iterator[t
         yield f"{word} {where}", depths.count(depth)
 
 
-def _is_first_after(one: TaggedField, done: Rewrite) -> bool:
+def _is_first_after(tagged: TaggedField, done: Rewrite) -> bool:
     """Whether a field is the first new tag of its struct, and not tag 0."""
-    place = (one.message, one.path[:-1])
-    return one.tag > 0 and one.tag == min(
-        other.tag for other in done.fields if (other.message, other.path[:-1]) == place
+    struct = (tagged.message, tagged.path[:-1])
+    return tagged.tag > 0 and tagged.tag == min(
+        other.tag for other in done.fields if (other.message, other.path[:-1]) == struct
     )
 
 

@@ -14,7 +14,7 @@ from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.registry import Message, Rule, Spoken, Violation, judge, registry
 
 _OCTAL = re.compile(r"[+-]?0\d+")
-_ODD_HEX = re.compile(r"0x(?:[+-].*)?")
+_INCOMPLETE_HEX = re.compile(r"0x(?:[+-].*)?")
 _INTEGERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
 
 
@@ -55,8 +55,8 @@ def _octal_default(field: FieldDecl, _message: Message) -> Iterator[str]:
         yield f"default {field.default} is checked as decimal and compiled as octal: drop the leading 0"
 
 
-def _odd_hex_default(field: FieldDecl, _message: Message) -> Iterator[str]:
-    if field.type.name in _INTEGERS and not field.type.is_array and _ODD_HEX.fullmatch(field.default):
+def _incomplete_hex_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+    if field.type.name in _INTEGERS and not field.type.is_array and _INCOMPLETE_HEX.fullmatch(field.default):
         yield f"default {field.default} passes the generator, but its Java does not compile"
 
 
@@ -73,7 +73,7 @@ FIELD_LINTS: tuple[Rule[FieldDecl], ...] = (
     Rule("tagged-zero-copy", "the generated writer asks a ByteBuffer for its length", _tagged_zero_copy),
     Rule("records-default", "FieldSpec never looks at it", _records_default),
     Rule("octal-default", "the text is pasted into Java", _octal_default),
-    Rule("odd-hex-default", "the text is pasted into Java", _odd_hex_default),
+    Rule("odd-hex-default", "the text is pasted into Java", _incomplete_hex_default),
     Rule("long-uuid-default", "Kafka's Uuid is 22 characters of base64url", _long_uuid_default),
 )
 
@@ -133,8 +133,8 @@ def lint(document: JsonText, declared: MessageDecl) -> Iterator[Violation]:
     """Yield the warnings about a spec that the generator accepts."""
     structs, _ = registry(declared)
     message = Message(declared, structs)
-    for where, one in _every_field(message):
-        yield from judge(FIELD_LINTS, one, message, where, one.path)
+    for where, field in _every_field(message):
+        yield from judge(FIELD_LINTS, field, message, where, field.path)
     for struct in (declared.struct, *structs.values()):
         yield from judge(STRUCT_LINTS, struct, message, struct.where, struct.path)
     yield from judge(MESSAGE_LINTS, declared, message, (), ())
@@ -149,14 +149,14 @@ def _every_field(message: Message) -> Iterator[tuple[tuple[str | int, ...], Fiel
 
 
 def _twice(document: JsonText) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
 
     def gather(pairs: list[tuple[str, Any]]) -> None:
         count = Counter(key for key, _ in pairs)
-        found.extend(key for key, times in count.items() if times > 1)
+        texts.extend(key for key, times in count.items() if times > 1)
 
     json.JSONDecoder(object_pairs_hook=gather).raw_decode(document.text.lstrip(" \t\r\n"))
-    return found
+    return texts
 
 
 def lint_set(specs: Iterable[MessageSpec]) -> Iterator[tuple[str, str, str]]:

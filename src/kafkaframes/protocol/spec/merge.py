@@ -41,13 +41,13 @@ def _flexible(merged: MessageSpec, source: MessageSpec, version: int) -> bool:
     return merged.is_flexible(version) != source.is_flexible(version)
 
 
-def _same(one: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
+def _same(first: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
     """Whether two layouts write the same bytes for the same JSON; names of structs do not count."""
-    return len(one) == len(other) and all(
+    return len(first) == len(other) and all(
         (a.name, a.type.is_array, a.is_nullable, a.is_compact, a.tag) == (b.name, b.type.is_array, *_rest(b))
         and (a.type.is_struct or a.type == b.type)
         and _same(a.children, b.children)
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(first, other, strict=True)
     )
 
 
@@ -84,16 +84,16 @@ class _Merge:
         names = {one.name for one in newer.fields}
         waiting: dict[str | None, list[FieldSpec]] = {}
         previous: str | None = None
-        for one in older.fields:
-            if one.name in names:
-                previous = one.name
-            elif not one.versions.intersect(self.low).is_empty:
-                waiting.setdefault(previous, []).append(one)
+        for member in older.fields:
+            if member.name in names:
+                previous = member.name
+            elif not member.versions.intersect(self.low).is_empty:
+                waiting.setdefault(previous, []).append(member)
         yield from map(self._gone, waiting.get(None, ()))
         before = {one.name: one for one in older.fields}
-        for one in newer.fields:
-            yield self._pair(one, before[one.name]) if one.name in before else self._new(one)
-            yield from map(self._gone, waiting.get(one.name, ()))
+        for member in newer.fields:
+            yield self._pair(member, before[member.name]) if member.name in before else self._new(member)
+            yield from map(self._gone, waiting.get(member.name, ()))
 
     def _pair(self, newer: FieldSpec, older: FieldSpec) -> FieldSpec:
         if newer.type.is_struct and older.type.is_struct:

@@ -123,9 +123,9 @@ class StructSpec:
         Raises:
             KeyError: there is none.
         """
-        for one in self.fields:
-            if one.name == name:
-                return one
+        for member in self.fields:
+            if member.name == name:
+                return member
         raise KeyError(f"{self.name} has no field {name}")
 
     def fields_at(self, version: int) -> tuple[FieldSpec, ...]:
@@ -221,15 +221,17 @@ class MessageSpec:
         for versions, header in self.header_versions or ():
             if versions.contains(version):
                 return header
-        odd = _ODD_HEADERS.get((self.api_key, self.type, version), _ODD_HEADERS.get((self.api_key, self.type, None)))
-        if odd is not None:
-            return odd
+        exception = _HEADER_EXCEPTIONS.get(
+            (self.api_key, self.type, version), _HEADER_EXCEPTIONS.get((self.api_key, self.type, None))
+        )
+        if exception is not None:
+            return exception
         return (1 if self.type == "request" else 0) + self.is_flexible(version)
 
 
 # (api key, type, version or all): header version. KIP-511: a client must understand the answer to a version of
 # ApiVersions that the broker does not know. ControlledShutdown 0 is older than the client id.
-_ODD_HEADERS: dict[tuple[int | None, str, int | None], int] = {(18, "response", None): 0, (7, "request", 0): 0}
+_HEADER_EXCEPTIONS: dict[tuple[int | None, str, int | None], int] = {(18, "response", None): 0, (7, "request", 0): 0}
 
 
 def snake_case(name: str) -> str:

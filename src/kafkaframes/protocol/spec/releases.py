@@ -69,15 +69,15 @@ class Release:
         Raises:
             OptionError: there is no such listener.
         """
-        wanted = listener or self.broker_listener
-        if wanted not in LISTENERS:
-            raise OptionError(f"listener {wanted!r}: one of {', '.join(LISTENERS)}")
-        return {key: one for key, one in self.all_apis.items() if wanted in one.listeners}
+        chosen = listener or self.broker_listener
+        if chosen not in LISTENERS:
+            raise OptionError(f"listener {chosen!r}: one of {', '.join(LISTENERS)}")
+        return {key: one for key, one in self.all_apis.items() if chosen in one.listeners}
 
     def accepts(self, key: int, version: int) -> bool:
         """Return whether any of its listeners serves this version of an API."""
-        one = self.all_apis.get(key)
-        return one is not None and one.accepted.contains(version)
+        served = self.all_apis.get(key)
+        return served is not None and served.accepted.contains(version)
 
 
 @cache
@@ -104,30 +104,30 @@ def release(name: str) -> Release:
     Raises:
         OptionError: no such release is known; the error lists those that are.
     """
-    known, wanted = releases(), _numbers(name)
-    found = [one for one in known if wanted and _numbers(one)[: len(wanted)] == wanted][-1:]
-    found = found or [one for one in known if _line(one) == _line(name) and _numbers(one) >= wanted > ()]
-    if not found:
+    known, numbers = releases(), _numbers(name)
+    matching = [one for one in known if numbers and _numbers(one)[: len(numbers)] == numbers][-1:]
+    matching = matching or [one for one in known if _line(one) == _line(name) and _numbers(one) >= numbers > ()]
+    if not matching:
         raise OptionError(f"no release {name!r} is known, but {', '.join(known)}, and lines such as {_line(known[-1])}")
-    return _release(found[0])
+    return _release(matching[0])
 
 
 def _release(name: str) -> Release:
     known = releases()
     until = known.index(name)
-    found: dict[int, ApiRange] = {}
+    ranges: dict[int, ApiRange] = {}
     for key, changes in _table()["apis"].items():
         said = [row for since, row in changes if known.index(since) <= until]
         if said and said[-1] is not None:
-            found[int(key)] = _range(int(key), *said[-1])
-    return Release(name, found)
+            ranges[int(key)] = _range(int(key), *said[-1])
+    return Release(name, ranges)
 
 
 def _range(key: int, accepted: str, advertised: str, deprecated: str, listeners: str) -> ApiRange:
     versions = Versions.parse(accepted)
-    told = Versions.parse(advertised) if advertised else versions
+    announced = Versions.parse(advertised) if advertised else versions
     old = tuple(int(one) for one in deprecated.split(",") if one)
-    return ApiRange(key, versions, told, old, tuple(listeners.split(",")))
+    return ApiRange(key, versions, announced, old, tuple(listeners.split(",")))
 
 
 def _numbers(name: str) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ MOST_SLOTS: Final = 10_000
 MOST_SLOTS_OF_ALL: Final = 1_000_000
 
 
-def _flexible_given(declared: MessageDecl, _message: Message) -> Iterator[str]:
+def _flexible_is_declared(declared: MessageDecl, _message: Message) -> Iterator[str]:
     if declared.flexible_versions is None and not declared.struct.versions.is_empty:
         yield 'flexibleVersions is missing: a new message says "0+", an old inflexible one "none"'
 
@@ -241,7 +241,7 @@ def _slots(struct: StructDecl, message: Message, known: dict[str, int]) -> int:
 
 
 MESSAGE_RULES: tuple[Rule[MessageDecl], ...] = (
-    Rule("flexible-given", "KIP-482: the flexible versions must be specified in each JSON file", _flexible_given),
+    Rule("flexible-given", "KIP-482: the flexible versions must be specified in each JSON file", _flexible_is_declared),
     Rule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open, "flexibleVersions"),
     Rule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _listeners, "listeners"),
     Rule("unstable-of-request", "MessageSpec: stability is said once for an API", _unstable, "latestVersionUnstable"),

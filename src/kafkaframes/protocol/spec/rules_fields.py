@@ -24,9 +24,9 @@ def _nullable_type(field: FieldDecl, _message: Message) -> Iterator[str]:
 
 
 def _entity_type(field: FieldDecl, _message: Message) -> Iterator[str]:
-    wanted = ENTITY_TYPES[field.entity_type]
-    if wanted is not None and field.type.name != wanted:
-        yield f"entityType {field.entity_type} needs type {wanted}, but {field.name} is {field.type}"
+    needed = ENTITY_TYPES[field.entity_type]
+    if needed is not None and field.type.name != needed:
+        yield f"entityType {field.entity_type} needs type {needed}, but {field.name} is {field.type}"
 
 
 def _fields_of_struct(field: FieldDecl, _message: Message) -> Iterator[str]:
@@ -60,12 +60,12 @@ def _tag_pair(field: FieldDecl, message: Message) -> Iterator[str]:
 def _where_tagged(field: FieldDecl, message: Message) -> str:
     """Propose the versions that KIP-482 means when a tag stands alone: all flexible ones that have the field."""
     flexible = _flexible(field, message)
-    wanted = flexible if field.versions.is_empty else flexible.intersect(field.versions)
-    if wanted.is_empty:
+    proposed = flexible if field.versions.is_empty else flexible.intersect(field.versions)
+    if proposed.is_empty:
         return f"and no version that has the field is flexible (flexibleVersions {flexible})"
-    if not wanted.is_open:
+    if not proposed.is_open:
         return f"they must be open, and the versions of the field end: {field.versions}"
-    return f'the generator requires them; in all flexible versions: "taggedVersions": "{wanted}"'
+    return f'the generator requires them; in all flexible versions: "taggedVersions": "{proposed}"'
 
 
 def _flexible(field: FieldDecl, message: Message) -> Versions:
@@ -174,13 +174,13 @@ FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
 
 
 def _unique_names(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for one in _again(struct.fields, lambda one: one.name):
-        yield f"two fields are called {one.name}: rename one", one
+    for field in _again(struct.fields, lambda one: one.name):
+        yield f"two fields are called {field.name}: rename one", field
 
 
 def _unique_tags(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for one in _again((one for one in struct.fields if one.tag is not None), lambda one: one.tag):
-        yield f"two fields have tag {one.tag}: give one the next free number", one
+    for field in _again((one for one in struct.fields if one.tag is not None), lambda one: one.tag):
+        yield f"two fields have tag {field.tag}: give one the next free number", field
 
 
 def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:

@@ -20,7 +20,7 @@ from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
 _VERSION = re.compile(r"\d+")
 # This record's version 0 has two layouts: 3.9's, and one of 4.0's early access that 4.1 dropped. Upgrades start at 3.9.
-_GIVEN_BY = {"ShareGroupPartitionMetadataValue": "3.9"}
+_LAYOUT_OF = {"ShareGroupPartitionMetadataValue": "3.9"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ def import_catalog(published: Iterable[Published]) -> dict[str, str]:
     for file in files:
         spec = _facts(load_message(file.text, file=f"{file.release}/{file.module}/{file.file}", dialect=PUBLISHED))
         releases.append((file.release, spec))
-        given_by = _GIVEN_BY.get(spec.name)
-        if given_by is None or file.release.startswith(given_by):
+        release = _LAYOUT_OF.get(spec.name)
+        if release is None or file.release.startswith(release):
             _add(entries, file, spec, newest)
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
     out["index.json"] = _index(newest, entries)

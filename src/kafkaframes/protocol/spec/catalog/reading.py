@@ -112,8 +112,8 @@ def _did_you_mean(name: str) -> str:
 
     lowered = {known.lower(): known for known in names()}
     candidates = [name.lower(), f"{name.lower()}request", f"{name.lower()}response"]
-    found = [known for one in candidates for known in get_close_matches(one, lowered, n=2, cutoff=0.8)]
-    return f"; did you mean {' or '.join(dict.fromkeys(lowered[one] for one in found))}?" if found else ""
+    near = [known for one in candidates for known in get_close_matches(one, lowered, n=2, cutoff=0.8)]
+    return f"; did you mean {' or '.join(dict.fromkeys(lowered[one] for one in near))}?" if near else ""
 
 
 @cache
@@ -130,15 +130,15 @@ def load(name: str) -> MessageSpec:
 @cache
 def apis() -> tuple[Api, ...]:
     """Return the table of APIs by key; a key that was renamed has its current name."""
-    found: dict[tuple[int, str], Entry] = {}
+    halves: dict[tuple[int, str], Entry] = {}
     for name in names():
-        one = entry(name)
-        if one.outline.type in RPC_TYPES and one.outline.api_key is not None:
-            place = (one.outline.api_key, one.outline.type)
-            if place not in found or _age(found[place]) < _age(one):
-                found[place] = one
-    keys = sorted({key for key, _ in found})
-    return tuple(_api(key, found[key, "request"], found[key, "response"]) for key in keys)
+        known = entry(name)
+        if known.outline.type in RPC_TYPES and known.outline.api_key is not None:
+            half = (known.outline.api_key, known.outline.type)
+            if half not in halves or _age(halves[half]) < _age(known):
+                halves[half] = known
+    keys = sorted({key for key, _ in halves})
+    return tuple(_api(key, halves[key, "request"], halves[key, "response"]) for key in keys)
 
 
 def _age(entry: Entry) -> tuple[bool, tuple[int, ...]]:

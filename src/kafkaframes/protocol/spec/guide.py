@@ -1,6 +1,6 @@
 """Make the protocol guide: the catalog, and specs of a user's own, as data inside one HTML page without a server.
 
-The page is ``template.html`` with the data put in; all that is computed (layouts, sizes, changes) is computed here.
+The page is ``guide.html`` with the data put in; all that is computed (layouts, sizes, changes) is computed here.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _header(of: layout.HeaderLayout) -> Table:
     return ("position", "field", "type", ""), lines
 
 
-TEMPLATE = Path(__file__).parent / "template.html"
+TEMPLATE = Path(__file__).parent / "guide.html"
 _SLOT = "/*DATA*/null"
 
 
@@ -255,6 +255,6 @@ def _version(
         numbers.append(lines.setdefault(line, len(lines)))
     layout = layouts.setdefault(tuple(numbers), len(layouts))
     before = version - 1
-    found = changes(spec, before, version) if spec.valid_versions.contains(before) else []
+    changed = changes(spec, before, version) if spec.valid_versions.contains(before) else []
     header = spec.header_version(version) if spec.type in RPC_TYPES else None
-    return [spec.is_flexible(version), header, layout, [[one.kind, ".".join(one.path), one.text] for one in found]]
+    return [spec.is_flexible(version), header, layout, [[one.kind, ".".join(one.path), one.text] for one in changed]]
