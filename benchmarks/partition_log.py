@@ -99,8 +99,8 @@ def with_sequences(pieces: list[bytes], count: int) -> list[bytes]:
     found = []
     for number in range(count):
         raw = bytearray(pieces[number % KINDS])
-        struct.pack_into(">i", raw, BATCH_V2.place_of("base_sequence"), number * BATCH_RECORDS)
-        struct.pack_into(">I", raw, BATCH_V2.place_of("crc"), crc32c(bytes(raw[BATCH_V2.end_of("crc") :])))
+        struct.pack_into(">i", raw, BATCH_V2.position_of("base_sequence"), number * BATCH_RECORDS)
+        struct.pack_into(">I", raw, BATCH_V2.position_of("crc"), crc32c(bytes(raw[BATCH_V2.end_of("crc") :])))
         found.append(bytes(raw))
     return found
 

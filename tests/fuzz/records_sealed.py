@@ -36,7 +36,7 @@ from kafkaframes.wire.checksum import crc32c
 BYTES = (0, 1, 2, 3, 0x3F, 0x40, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 BATCHES, READS = 300, 5
 CHUNKS, BUDGETS = (20_000, 2 << 20, 2 << 20, 2 << 20), (20_000, 256 << 20)
-_ATTRIBUTES, _CRC = BATCH_V2.end_of("attributes") - 1, BATCH_V2.place_of("crc")
+_ATTRIBUTES, _CRC = BATCH_V2.end_of("attributes") - 1, BATCH_V2.position_of("crc")
 
 
 def changed(choose: random.Random, section: bytearray) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.jobs.verify.verify import verify
-from kafkaframes.records.layout import BATCH_COLUMNS, PLACE, TRANSACTIONAL
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN, TRANSACTIONAL
 from kafkaframes.records.scan import Batches, End
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
@@ -106,9 +106,9 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
     for batch in batches:
         rows = batch.set_column(1, "timestamp", batch.column("timestamp").cast("int64")).to_pydict()
         table = np.zeros((len(BATCH_COLUMNS), batch.num_rows), np.int64)  # a record stands for its batch
-        table[PLACE["magic"]] = 2
-        table[PLACE["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
-        table[PLACE["base_offset"]], table[PLACE["producer_id"]] = rows["base_offset"], rows["producer_id"]
+        table[COLUMN["magic"]] = 2
+        table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
+        table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
         gone = state.aborted_batches(Batches(table, End(0, 0))) & (isolation == "read_committed")
         for number in np.flatnonzero(~gone).tolist():
             yield _words({name: rows[name][number] for name in columns})

@@ -130,7 +130,7 @@ def opened(raw: bytes) -> bytes:
     if codec is Codec.NONE:
         return raw
     start = layout.size if magic == 2 else layout.size + 8
-    size, crc = layout.place_of("size"), layout.place_of("crc")
+    size, crc = layout.position_of("size"), layout.position_of("crc")
     header = bytearray(raw[:start])
     header[size : size + 4] = header[crc : crc + 4] = bytes(4)
     if magic < 2:

@@ -60,7 +60,7 @@ def flipped(choose: random.Random, directory: Path) -> None:
         start = sum(map(len, batches[:number]))
         magic = batches[number][16]
         end = start + len(batches[number])
-        flip(choose, path, start + (BATCH_V2.place_of("crc") if magic == 2 else 12), end)
+        flip(choose, path, start + (BATCH_V2.position_of("crc") if magic == 2 else 12), end)
 
 
 def lose(kind: str) -> Callable[[random.Random, Path], None]:

@@ -100,7 +100,7 @@ def test_a_folder_that_others_may_write_to_is_refused_with_the_reason(tmp_path, 
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(open_to_all))
-    refused = places.places()[1]
+    refused = places.folders()[1]
     assert refused.folder == open_to_all
     assert "0777" in refused.refused
     assert places.cache_folder() == tmp_path / "home" / ".cache" / "kafkaframes"
@@ -111,10 +111,10 @@ def test_a_folder_below_one_that_anybody_may_write_to_is_refused(tmp_path, monke
     (parent / "mine").mkdir(parents=True)
     parent.chmod(0o777)
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(parent / "mine"))
-    assert "anybody may write" in places.places()[1].refused
+    assert "anybody may write" in places.folders()[1].refused
     parent.chmod(0o1777)  # as /tmp is: only owners may rename
     ready.forget()
-    assert places.places()[1].refused is None
+    assert places.folders()[1].refused is None
 
 
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     folder.mkdir(mode=0o755)
     _give_away(folder, monkeypatch)
     monkeypatch.setenv("KAFKAFRAMES_KERNELS", str(folder))
-    assert "neither to this user nor to root" in places.places()[1].refused
+    assert "neither to this user nor to root" in places.folders()[1].refused
 
 
 def _give_away(path, monkeypatch):
@@ -158,7 +158,7 @@ def test_a_read_only_folder_of_root_is_read_but_not_written(tmp_path, monkeypatc
     image = tmp_path / "image"
     image.mkdir(mode=0o555)
     monkeypatch.setenv("KAFKAFRAMES_KERNELS", str(image))
-    place = places.places()[1]
+    place = places.folders()[1]
     assert place.refused is None
     assert not place.writable
     assert places.cache_folder() != image

@@ -13,12 +13,12 @@ from kafkaframes.records.layout import (
     BATCH_V2,
     BYTES_TO_MAGIC,
     CODEC_MASK,
+    COLUMN,
     LOG_APPEND_TIME,
     MESSAGE_V0,
     MESSAGE_V1,
     MIN_SIZE,
     OVERHEAD_BYTES,
-    PLACE,
     HeaderLayout,
 )
 from kafkaframes.records.reasons import (
@@ -67,7 +67,7 @@ def _field(raw: bytes, at: int, layout: HeaderLayout, name: str, batch_size: int
     if layout.end_of(name) > batch_size:
         return -1
     unsigned = name == "crc" or (name == "attributes" and layout is not BATCH_V2)
-    return _number(raw, at + layout.place_of(name), at + layout.end_of(name), signed=not unsigned)
+    return _number(raw, at + layout.position_of(name), at + layout.end_of(name), signed=not unsigned)
 
 
 def _int64(value: int) -> int:
@@ -90,7 +90,7 @@ def scan_batches(buf: Any, position: int, end: int, memory_rules: int, whole: in
         if status != _FOUND:
             return row, position, status
         for name, value in _header(raw, position, size).items():
-            table[PLACE[name], row] = value
+            table[COLUMN[name], row] = value
         row += 1
         position += size
 
@@ -120,7 +120,7 @@ def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
     magic = _field(raw, at, MESSAGE_V0, "magic", size)
     layout = BATCH_V2 if magic >= 2 else MESSAGE_V1 if magic != 0 else MESSAGE_V0
     found = {name: _field(raw, at, layout, name, size) for name in layout._bounds}
-    header = dict.fromkeys(PLACE, -1) | {name: found[name] for name in found.keys() & PLACE.keys()}
+    header = dict.fromkeys(COLUMN, -1) | {name: found[name] for name in found.keys() & COLUMN.keys()}
     header |= {"position": at, "size": size, "base_offset": found["offset"]}
     if magic >= 2:
         has_delta = size >= BATCH_V2.end_of("last_offset_delta")
@@ -134,10 +134,10 @@ def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
 def check_crcs(buf: Any, table: Any, first: int, last: int, ok: Any) -> None:
     raw = bytes(buf)
     for row in range(first, last):
-        at, size, magic = (int(table[PLACE[name], row]) for name in ("position", "size", "magic"))
+        at, size, magic = (int(table[COLUMN[name], row]) for name in ("position", "size", "magic"))
         layout, checksum = (BATCH_V2, crc32c) if magic >= 2 else (MESSAGE_V0, crc32)
         found = checksum(raw[at + layout.end_of("crc") : at + size])
-        ok[row] = found == table[PLACE["crc"], row] and (magic < 2 or size >= BATCH_V2.size)
+        ok[row] = found == table[COLUMN["crc"], row] and (magic < 2 or size >= BATCH_V2.size)
 
 
 # -------------------------------------------------------------------------------------------------- index
@@ -347,7 +347,7 @@ def index_records(  # the kernel's arguments, in its order
     raw = bytes(buf)
     total = 0
     for index in range(first, last):
-        header = {name: int(table[place, index]) for name, place in PLACE.items()}
+        header = {name: int(table[place, index]) for name, place in COLUMN.items()}
         batch = _Batch(header, raw, int(starts[index]), int(ends[index]), kinds[index] == DAMAGED_DATA, bool(lenient))
         done, status = 0, WHOLE
         try:

@@ -30,7 +30,7 @@ def opened(codec, payload, *, limit=LIMIT, at_end=True):
     """Decompress between forbidden pages; the bytes, or the number below zero."""
     source = (SOURCE.at_end if at_end else SOURCE.at_start)(len(payload))
     source[:] = as_array(payload)
-    room = native.usual_room(len(payload), limit)
+    room = native.usual_capacity(len(payload), limit)
     out = (TARGET.at_end if at_end else TARGET.at_start)(room)
     size = native.decompress_into(codec, source, out, limit_bytes=limit)
     return bytes(out[:size]) if size >= 0 else size
@@ -42,7 +42,7 @@ def assert_no_other_verdict(codec, payload, *, limit=LIMIT):
         if isinstance(found, bytes):
             assert decompress(codec, bytes(payload), magic=2, limit_bytes=limit) == (found, None)
         else:
-            assert found == native.ODD
+            assert found == native.UNUSUAL
     return found
 
 
@@ -88,14 +88,14 @@ def test_odd_streams_change_no_verdict():
 def test_the_limit_is_exact(codec):
     payload = compress(codec, text(20_000))
     assert opened(codec, payload, limit=20_000) == text(20_000)
-    assert opened(codec, payload, limit=19_999) == native.ODD
+    assert opened(codec, payload, limit=19_999) == native.UNUSUAL
 
 
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
 def test_without_room_there_is_no_answer(codec):
     payload = as_array(compress(codec, text(20_000)))
-    room = native.usual_room(payload.size, LIMIT)
-    assert native.decompress_into(codec, payload, np.empty(room - 1, np.uint8), limit_bytes=LIMIT) == native.NO_ROOM
+    room = native.usual_capacity(payload.size, LIMIT)
+    assert native.decompress_into(codec, payload, np.empty(room - 1, np.uint8), limit_bytes=LIMIT) == native.TOO_SMALL
     assert native.decompress_into(codec, payload, np.empty(room, np.uint8), limit_bytes=LIMIT) == 20_000
 
 
@@ -103,14 +103,14 @@ def test_without_room_there_is_no_answer(codec):
 def test_a_bomb_is_left_to_the_careful_path(codec):
     payload = compress(codec, bytes(3_000_000))
     found = opened(codec, payload)
-    assert found == (bytes(3_000_000) if codec == Codec.SNAPPY else native.ODD)
+    assert found == (bytes(3_000_000) if codec == Codec.SNAPPY else native.UNUSUAL)
 
 
 def test_an_empty_frame_with_a_wrong_header_checksum_is_odd():
     frame = bytearray(compress(Codec.LZ4, b""))
     assert assert_no_other_verdict(Codec.LZ4, frame) == b""
     frame[6] ^= 1
-    assert assert_no_other_verdict(Codec.LZ4, frame) == native.ODD
+    assert assert_no_other_verdict(Codec.LZ4, frame) == native.UNUSUAL
 
 
 # ------------------------------------------------------------------------------------------------- snappy
@@ -201,8 +201,8 @@ def test_zstd_frames_of_every_header(checksum, content_size, size):
 @pytest.mark.parametrize("tail", [b"", b"x", bytes(9)])
 def test_zstd_one_frame_only(tail):
     frame = compress(Codec.ZSTD, text(900))
-    assert assert_no_other_verdict(Codec.ZSTD, frame + tail + frame) == native.ODD
-    assert (assert_no_other_verdict(Codec.ZSTD, frame + tail) == native.ODD) == bool(tail)
+    assert assert_no_other_verdict(Codec.ZSTD, frame + tail + frame) == native.UNUSUAL
+    assert (assert_no_other_verdict(Codec.ZSTD, frame + tail) == native.UNUSUAL) == bool(tail)
 
 
 # -------------------------------------------------------------------------------------------- many batches
@@ -232,14 +232,14 @@ def one_odd_row_after_the_other(_buf, _table, row, starts, _ends, kinds, _limit,
     while row < starts.size and kinds[row] == 0:
         starts[row] = _ends[row] = size
         row += 1
-    return row, size, native.ODD if row < starts.size else 0
+    return row, size, native.UNUSUAL if row < starts.size else 0
 
 
 def test_libraries_without_the_functions_are_done_without(monkeypatch):
     monkeypatch.setattr(native, "_idle", [np.zeros(_kernels_codecs.CALLS, np.int64)])
     for codec in COMPRESSING:
         payload = compress(codec, text(20_000))
-        assert opened(codec, payload) == (text(20_000) if codec == Codec.SNAPPY else native.ODD)
+        assert opened(codec, payload) == (text(20_000) if codec == Codec.SNAPPY else native.UNUSUAL)
 
 
 def test_a_library_that_answers_wrongly_is_not_used(monkeypatch):

@@ -54,7 +54,7 @@ def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_
     inner[body : body + 4] = (1000).to_bytes(4, "big")  # the first key is longer than its message
     raw = build_records({"value": [gzip.compress(bytes(inner))], "offset": [wrapper_offset]}, record_format=magic)
     wrapper = bytearray(raw)
-    wrapper[layout.MESSAGE_V0.place_of("attributes")] = 1
+    wrapper[layout.MESSAGE_V0.position_of("attributes")] = 1
     (found,) = batch.read_values(bytes(wrapper))
     assert (found.records, found.damage.status, found.damage.reached) == ((), reasons.UNREADABLE_FIELD, 1)
     assert found.base_offset == (2 + 57 - 9 if magic == 1 and wrapper_offset else 2)
@@ -103,7 +103,7 @@ def test_raw_snappy_of_an_empty_batch_is_opened_and_is_no_damage():
 def wrapped(inner: bytes, magic: int, codec: Codec) -> bytes:
     content = compress(codec, inner, magic=magic)
     wrapper = bytearray(build_records({"value": [content], "offset": [2]}, record_format=magic))
-    wrapper[layout.MESSAGE_V0.place_of("attributes")] = codec
+    wrapper[layout.MESSAGE_V0.position_of("attributes")] = codec
     return bytes(wrapper)
 
 

@@ -65,15 +65,15 @@ def worker(monkeypatch, tmp_path):
 
 
 def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
-    assert all(place.source != "what Spark was sent along" for place in places.places())
+    assert all(place.source != "what Spark was sent along" for place in places.folders())
     (tmp_path / shipping.NAME).mkdir(mode=0o755)
     ready.forget()
-    (found,) = [place for place in places.places() if place.source == "what Spark was sent along"]
+    (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
     assert found.folder == tmp_path / shipping.NAME
     assert found.refused is None
     (tmp_path / shipping.NAME).chmod(0o777)
     ready.forget()
-    (found,) = [place for place in places.places() if place.source == "what Spark was sent along"]
+    (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
     assert "0777" in found.refused
 
 

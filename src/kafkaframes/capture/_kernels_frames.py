@@ -11,8 +11,8 @@ from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABL
 from kafkaframes.wire._kernels import copy_bytes, load_i32, load_u8
 
 I64 = types.int64
-SIZE_AT, MAGIC_AT, OLD_ATTRIBUTES_AT = (MESSAGE_V0.place_of(name) for name in ("size", "magic", "attributes"))
-ATTRIBUTES_AT, COUNT_AT, V2_BYTES = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("count"), BATCH_V2.size
+SIZE_AT, MAGIC_AT, OLD_ATTRIBUTES_AT = (MESSAGE_V0.position_of(name) for name in ("size", "magic", "attributes"))
+ATTRIBUTES_AT, COUNT_AT, V2_BYTES = BATCH_V2.position_of("attributes"), BATCH_V2.position_of("count"), BATCH_V2.size
 
 
 @kernel(types.void(BYTES, TABLE, TABLE, INT64S, I64, INT64S, OUT_BYTES))

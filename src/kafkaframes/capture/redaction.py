@@ -294,7 +294,7 @@ def without_payload(records: bytes) -> bytes:
         _copy_header(records, out, position, position + size, _LAYOUTS[magic])
     at = batches.end.position
     if batches.end.status == TORN and len(records) - at >= BYTES_TO_MAGIC:  # a Fetch's limit cut it
-        _copy_header(records, out, at, len(records), _LAYOUTS[records[at + MESSAGE_V0.place_of("magic")]])
+        _copy_header(records, out, at, len(records), _LAYOUTS[records[at + MESSAGE_V0.position_of("magic")]])
     return bytes(out)
 
 
@@ -305,5 +305,5 @@ def _copy_header(records: bytes, out: bytearray, position: int, end: int, layout
     """Copy a header as far as its batch goes, without the checksum."""
     last = min(position + layout.size, end)
     out[position:last] = records[position:last]
-    crc, after = (min(position + index, last) for index in (layout.place_of("crc"), layout.end_of("crc")))
+    crc, after = (min(position + index, last) for index in (layout.position_of("crc"), layout.end_of("crc")))
     out[crc:after] = bytes(after - crc)

@@ -127,7 +127,7 @@ def check_kernels() -> Iterator[Finding]:
     else:
         advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
         yield Finding("kernels", "note", result, advice)
-    for entry in directories.places():
+    for entry in directories.folders():
         if entry.refused:
             yield Finding("kernels", "note", f"{entry.folder} is not used", entry.refused)
     if directories.cache_folder() is None and len(ready) < len(units):

@@ -62,7 +62,7 @@ def status() -> None:
     Exits with 1 where one would have to be compiled.
     """
     click.echo(f"compiled for: {target.target().name}")
-    for entry in directories.places():
+    for entry in directories.folders():
         state = f"not used: {entry.refused}" if entry.refused else "written to" if entry.writable else "read"
         click.echo(f"{entry.source}: {entry.folder} ({state})")
     try:

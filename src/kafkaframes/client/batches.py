@@ -96,9 +96,9 @@ class Batch:
             self.stamped = number
 
 
-_CRC_AT: Final = BATCH_V2.place_of("crc")
-_ATTRIBUTES_AT: Final = BATCH_V2.place_of("attributes")
-_PRODUCER_AT: Final = BATCH_V2.place_of("producer_id")
+_CRC_AT: Final = BATCH_V2.position_of("crc")
+_ATTRIBUTES_AT: Final = BATCH_V2.position_of("attributes")
+_PRODUCER_AT: Final = BATCH_V2.position_of("producer_id")
 _BASE_OFFSET_0: Final = bytes(8)
 _PRODUCER: Final = struct.Struct(">qhi")
 

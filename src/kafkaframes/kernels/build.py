@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafkaframes.kernels import demand, link
-from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import directories as directories
 from kafkaframes.kernels.deferred import DECLARED, Kernel
 
 
 def unit(module: str, folder: str) -> None:
     """Compile the kernels of a module into ``folder``."""
     importlib.import_module(module)
-    write(DECLARED.get(module, ()), places.file_name(module), Path(folder))
+    write(DECLARED.get(module, ()), directories.file_name(module), Path(folder))
 
 
 def write(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
@@ -26,7 +26,7 @@ def write(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
     except link.LinkError:
         for kernel in kernels:
             demand.by_numba(kernel)
-        if name == places.file_name(kernels[0].__module__):
+        if name == directories.file_name(kernels[0].__module__):
             (folder / demand.numba_name(kernels[0].__module__) / demand.complete()).touch()
         return
     from kafkaframes.kernels import objects

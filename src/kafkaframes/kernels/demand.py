@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import directories as directories
 from kafkaframes.kernels import link, ready, workers
 from kafkaframes.kernels.deferred import DECLARED, OPTIONS, Kernel, real, rehomed
 
@@ -35,9 +35,9 @@ def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
     """Return what runs a kernel, compiling it and what else the imported modules lack."""
     module = kernel.__module__
     forget()
-    if found := ready.entry(module, kernel.__name__):
-        return found
-    folder = places.cache_folder()
+    if run := ready.entry(module, kernel.__name__):
+        return run
+    folder = directories.cache_folder()
     if folder is None or not sys.executable:
         tell(f"compiling {kernel.__name__}, for this process only: no folder for kernels (kafkaframes kernels status)")
         return by_numba(kernel)
@@ -70,7 +70,7 @@ def make(
 
 def is_compiled(module: str) -> bool:
     """Tell whether all kernels of a module are there, as a library or in numba's cache."""
-    return places.find(places.file_name(module)) is not None or _is_in_numba_cache(module)
+    return directories.find(directories.file_name(module)) is not None or _is_in_numba_cache(module)
 
 
 def _is_in_numba_cache(module: str) -> bool:
@@ -85,13 +85,13 @@ def complete() -> str:
 
 def numba_folder(module: str) -> Path | None:
     """Return numba's cache for the kernels of a module; ``None`` where there is no folder to be trusted."""
-    base = places.cache_folder()
+    base = directories.cache_folder()
     return None if base is None else base / numba_name(module)
 
 
 def numba_name(module: str) -> str:
     """Return the name of the folder of numba's cache for the kernels of a module."""
-    return f"numba-{places.digest_of(places.path_of(module))}"
+    return f"numba-{directories.digest_of(directories.path_of(module))}"
 
 
 def by_numba(kernel: Kernel) -> Callable[..., Any]:
@@ -135,7 +135,7 @@ def _locked(descriptor: int) -> bool:
 
 def by_weight(modules: Sequence[str]) -> list[str]:
     """Order modules by the size of what is compiled into them, the largest first: so that no core is left waiting."""
-    return sorted(modules, key=lambda name: -places.weight(places.path_of(name)))
+    return sorted(modules, key=lambda name: -directories.weight(directories.path_of(name)))
 
 
 def forget() -> None:

@@ -39,7 +39,7 @@ _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Folder:
     """A folder that may hold units: ``refused`` says why nothing is loaded from it, ``writable`` whether we may add."""
 
     folder: Path
@@ -94,31 +94,31 @@ def find(name: str) -> Path | None:
 
     The package's own folder is trusted as the package's sources are, whoever they belong to.
     """
-    for place in places():
-        path = place.folder / name
-        if place.refused is None and path.exists() and (place.folder == BUNDLED or _refusal(path) is None):
+    for folder in folders():
+        path = folder.folder / name
+        if folder.refused is None and path.exists() and (folder.folder == BUNDLED or _refusal(path) is None):
             return path
     return None
 
 
 @cache
-def places() -> tuple[Place, ...]:
+def folders() -> tuple[Folder, ...]:
     """List where units are looked for, refused places too, so that ``status`` and ``doctor`` can name them."""
-    found = [Place(BUNDLED, "the package", None, False)]
+    listed = [Folder(BUNDLED, "the package", None, False)]
     for folder in filter(None, os.environ.get(READ_VARIABLE, "").split(os.pathsep)):
-        found.append(_place(Path(folder), f"${READ_VARIABLE}", make=False))
+        listed.append(_folder(Path(folder), f"${READ_VARIABLE}", make=False))
     for offered in filter(None, (offer() for offer in OFFERS)):
         if os.path.isdir(offered):
-            found.append(_place(Path(offered), "what Spark was sent along", make=False))
-    return (*found, *caches())
+            listed.append(_folder(Path(offered), "what Spark was sent along", make=False))
+    return (*listed, *caches())
 
 
-def caches() -> Iterator[Place]:
+def caches() -> Iterator[Folder]:
     """Give the folders of the cache, up to the first that can be written; each is made if need be."""
     for folder, source in _bases():
-        place = _place(folder, source, make=True)
-        yield place
-        if place.writable:
+        cache = _folder(folder, source, make=True)
+        yield cache
+        if cache.writable:
             return
     yield _temporary()
 
@@ -135,23 +135,23 @@ def _bases() -> Iterator[tuple[Path, str]]:
 
 def cache_folder() -> Path | None:
     """Return the folder that new units are written to; ``None`` where none is both trusted and writable."""
-    return next((place.folder for place in places() if place.writable and place.refused is None), None)
+    return next((known.folder for known in folders() if known.writable and known.refused is None), None)
 
 
 def forget() -> None:
     """Look at the environment and the disk anew at the next question; kernels that are loaded stay."""
-    for function in (places, digest_of, weight, target, _temporary, _text):
+    for function in (folders, digest_of, weight, target, _temporary, _text):
         function.cache_clear()
 
 
-def _place(folder: Path, source: str, *, make: bool) -> Place:
+def _folder(folder: Path, source: str, *, make: bool) -> Folder:
     if make:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            return Place(folder, source, f"cannot be made: {error.strerror}", False)
+            return Folder(folder, source, f"cannot be made: {error.strerror}", False)
     refused = _refusal(folder)
-    return Place(folder, source, refused, make and refused is None and os.access(folder, os.W_OK | os.X_OK))
+    return Folder(folder, source, refused, make and refused is None and os.access(folder, os.W_OK | os.X_OK))
 
 
 def _refusal(path: Path) -> str | None:
@@ -180,43 +180,43 @@ def _refusal(path: Path) -> str | None:
 
 
 @cache
-def _temporary() -> Place:
+def _temporary() -> Folder:
     """Return this user's folder under the system's temporary one.
 
     Somebody else may have made one of that name before us: then one with a random name, made by us, which later
     processes find by its owner.
     """
     base, name, source = Path(tempfile.gettempdir()), f"kafkaframes-{os.getuid()}", "the temporary folder"
-    plain = _place(base / name, source, make=True)
+    plain = _folder(base / name, source, make=True)
     if plain.writable and not plain.folder.is_symlink():
         return plain
     for folder in sorted(base.glob(f"{name}-*")):
-        earlier = _place(folder, source, make=False)
+        earlier = _folder(folder, source, make=False)
         if earlier.refused is None and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
-            return Place(folder, source, None, os.access(folder, os.W_OK | os.X_OK))
+            return Folder(folder, source, None, os.access(folder, os.W_OK | os.X_OK))
     try:
-        return _place(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base)), source, make=True)
+        return _folder(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base)), source, make=True)
     except OSError as error:
-        return Place(plain.folder, source, plain.refused or f"cannot be made: {error.strerror}", False)
+        return Folder(plain.folder, source, plain.refused or f"cannot be made: {error.strerror}", False)
 
 
 def _with_imports(path: Path) -> set[Path]:
     """Return a kernel file and all kernel files that it imports, directly or through another."""
-    found, waiting = {path}, [path]
+    files, waiting = {path}, [path]
     while waiting:
-        for imported in filter(goes_into_kernels, _imported(waiting.pop()) - found):
+        for imported in filter(goes_into_kernels, _imported(waiting.pop()) - files):
             if imported.is_file():
-                found.add(imported)
+                files.add(imported)
                 waiting.append(imported)
-    return found
+    return files
 
 
 def _imported(path: Path) -> set[Path]:
     """Return the files that the import lines of ``path`` may mean: a module, or names in a package that are modules."""
     files = set()
     for module, names in _IMPORT.findall(_text(path)):
-        place = PACKAGE.joinpath(*module.split(".")[1:])
-        files |= {place.with_suffix(".py")} | {place / f"{name.strip()}.py" for name in names.split(",")}
+        imported = PACKAGE.joinpath(*module.split(".")[1:])
+        files |= {imported.with_suffix(".py")} | {imported / f"{name.strip()}.py" for name in names.split(",")}
     return files
 
 

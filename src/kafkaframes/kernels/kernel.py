@@ -15,11 +15,11 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     def declared(function: Callable[..., Any]) -> Callable[..., Any]:
         made = Kernel(function, signatures, _load)
         DECLARED.setdefault(function.__module__, []).append(made)
-        found = ready.entry(function.__module__, function.__name__)
-        if found is None:
+        run = ready.entry(function.__module__, function.__name__)
+        if run is None:
             return made
-        LOADED[id(found)] = made
-        return found
+        LOADED[id(run)] = made
+        return run
 
     return declared
 

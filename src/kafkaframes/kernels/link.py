@@ -51,14 +51,14 @@ def link(object_file: bytes, header: str, to: Path) -> None:
         LinkError: see ``compiler``, or the compiler failed; the message has its last line.
     """
     with tempfile.TemporaryDirectory(prefix="kafkaframes-") as folder:
-        place = Path(folder)
-        (place / "unit.h").write_text(header)
-        (place / "unit.o").write_bytes(object_file)
-        made = place / "unit.so"
-        glue = str(place / "glue.o")
-        _run([*compiler(), *_COMPILE, f"-I{place}", f"-I{_include()}", str(_GLUE), "-o", glue])
+        build = Path(folder)
+        (build / "unit.h").write_text(header)
+        (build / "unit.o").write_bytes(object_file)
+        made = build / "unit.so"
+        glue = str(build / "glue.o")
+        _run([*compiler(), *_COMPILE, f"-I{build}", f"-I{_include()}", str(_GLUE), "-o", glue])
         options = _FOR_MACOS if target().is_macos else _FOR_LINUX
-        _run([*compiler(), "-shared", "-s", *options, glue, str(place / "unit.o"), "-o", str(made)])
+        _run([*compiler(), "-shared", "-s", *options, glue, str(build / "unit.o"), "-o", str(made)])
         copy = to.with_name(f".{to.name}.{os.getpid()}")
         shutil.copyfile(made, copy)
         copy.chmod(0o644)

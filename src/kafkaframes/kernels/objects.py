@@ -174,8 +174,8 @@ def _write_entry_function(module: Any, context: Any, symbol: str, compiled: Any)
     status, result = context.call_conv.call_function(builder, callee, signature.return_type, signature.args, values)
     count = _results(signature)
     parts = [] if count < 0 else [result] if count == 0 else cgutils.unpack_tuple(builder, result)
-    for place, part in enumerate(parts):
-        builder.store(part, builder.gep(function.args[1], [ir.Constant(ir.IntType(32), place)]))
+    for index, part in enumerate(parts):
+        builder.store(part, builder.gep(function.args[1], [ir.Constant(ir.IntType(32), index)]))
     builder.ret(builder.zext(status.is_error, ir.IntType(32)))
 
 
@@ -186,9 +186,9 @@ class _Words:
         self.builder, self.start, self.at = builder, start, 0
 
     def next(self) -> Any:
-        place = self.builder.gep(self.start, [ir.Constant(ir.IntType(32), self.at)])
+        address = self.builder.gep(self.start, [ir.Constant(ir.IntType(32), self.at)])
         self.at += 1
-        return self.builder.load(place)
+        return self.builder.load(address)
 
 
 def _value(context: Any, builder: Any, kind: Any, words: _Words) -> Any:

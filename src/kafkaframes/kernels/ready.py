@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import directories as directories
 
 MODULE: Final = "kafkaframes_unit"  # the name under which every unit's library is initialised
 _DAY_SECONDS: Final = 86400
@@ -31,7 +31,7 @@ def entry(module: str, name: str, unit: str = "") -> Callable[..., Any] | None:
 def load(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
     """Return the kernels of a unit by name; none where the unit is not found."""
     try:
-        path = places.find(places.file_name(module, unit))
+        path = directories.find(directories.file_name(module, unit))
     except OSError:  # the package stands in an archive: its sources have no files, nor has a unit a digest
         return {}
     return {} if path is None else open_library(path)
@@ -40,7 +40,7 @@ def load(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
 def _mark(path: Path) -> None:
     """Note that a unit of the cache is in use, at most once a day; a read-only one stays as it is."""
     with contextlib.suppress(OSError):
-        if path.parent != places.BUNDLED and time.time() - path.stat().st_mtime > _DAY_SECONDS:
+        if path.parent != directories.BUNDLED and time.time() - path.stat().st_mtime > _DAY_SECONDS:
             os.utime(path)
 
 
@@ -60,4 +60,4 @@ def open_library(path: Path) -> dict[str, Callable[..., Any]]:
 def forget() -> None:
     """Look for units anew at the next question."""
     load.cache_clear()
-    places.forget()
+    directories.forget()

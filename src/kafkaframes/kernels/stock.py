@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaframes.kernels import demand
-from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import directories as directories
 
 _ENTRY: Final = re.compile(r"^@kernel\(", re.MULTILINE)
 _UNIT_FILE: Final = re.compile(r"(?P<name>.+)-[a-z0-9-]+-(?P<digest>[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")
@@ -27,8 +27,8 @@ class Unit:
 
 def modules() -> list[str]:
     """List the modules that have entry points."""
-    paths = sorted(places.modules())
-    return [places.module_name(path) for path in paths if _ENTRY.search(path.read_text(encoding="utf-8"))]
+    paths = sorted(directories.modules())
+    return [directories.module_name(path) for path in paths if _ENTRY.search(path.read_text(encoding="utf-8"))]
 
 
 def units() -> list[Unit]:
@@ -37,10 +37,10 @@ def units() -> list[Unit]:
 
 
 def _file_of(module: str) -> Path | None:
-    found = places.find(places.file_name(module))
-    if found is None and demand.is_compiled(module):
+    file = directories.find(directories.file_name(module))
+    if file is None and demand.is_compiled(module):
         return demand.numba_folder(module)
-    return found
+    return file
 
 
 def old_files(folder: Path) -> Iterator[Path]:

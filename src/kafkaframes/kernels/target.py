@@ -107,9 +107,9 @@ def _has(flag: str, feature: str) -> bool:
     return bool(llvm.get_host_cpu_features().get(feature, False))
 
 
-def _processor_flags(wanted: Target) -> frozenset[str]:
+def _processor_flags(target: Target) -> frozenset[str]:
     """Read what Linux says of the first processor; its list stands in the first kilobytes."""
-    if not wanted.flags:
+    if not target.flags:
         return frozenset()
     try:
         with open("/proc/cpuinfo", "rb") as file:

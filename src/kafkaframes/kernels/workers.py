@@ -69,8 +69,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else is printed is no answer
     for line in sys.stdin:
-        place, *args = json.loads(line)
-        module, _, function = place.partition(":")
+        target, *args = json.loads(line)
+        module, _, function = target.partition(":")
         try:
             getattr(importlib.import_module(module), function)(*args)
             answer = "done"

@@ -1,6 +1,6 @@
 """Decompress the usual streams of many batches without Python (numba). Start reading at ``native.py``, not here.
 
-1. What is accepted here is intact and ordinary. For anything else the answer is ``ODD``, which is no verdict: the
+1. What is accepted here is intact and ordinary. For anything else the answer is ``UNUSUAL``, which is no verdict: the
    careful path (``codecs.decompress``) then reads the stream as Kafka's classes do.
 2. Blocks of snappy are decoded here. LZ4, zstd and gzip are decoded by the C libraries inside the wheels, called by
    their addresses; an address of 0 makes every stream of that codec odd.
@@ -50,7 +50,7 @@ from kafkaframes.wire._kernels import (
     store_item_8,
 )
 
-ODD, NO_ROOM = -1, -2
+UNUSUAL, TOO_SMALL = -1, -2
 # Places in the array of addresses: functions, their contexts, and scratch for what they tell.
 (
     LZ4_DECOMPRESS,
@@ -74,7 +74,7 @@ LZ4_MAGIC, LZ4_RAW = 0x04224D18, 1 << 31
 # Of a frame's flags: version 1 and independent blocks must be there, reserved bits and a dictionary may not.
 LZ4_FLAGS, LZ4_FIXED = 0x60, 0xE3
 LZ4_BLOCK_CHECKSUMS, LZ4_CONTENT_SIZE, LZ4_CONTENT_CHECKSUM = 0x10, 0x08, 0x04
-ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_ODD_FLAGS = 0x28B52FFD, 0x04, 0x20, 0x1B
+ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_RARE_FLAGS = 0x28B52FFD, 0x04, 0x20, 0x1B
 ZSTD_WINDOW, ZSTD_BLOCK, ZSTD_SHORTEST = 1 << 27, 1 << 17, 14
 
 
@@ -87,7 +87,7 @@ def call(name: str, count: int, bits: int) -> Any:
         value = builder.call(builder.inttoptr(args[0], function), args[1:])
         return value if bits == 64 else builder.sext(value, word)
 
-    def one(typingctx: Any, function: Any, a: Any) -> Any:
+    def just_one(typingctx: Any, function: Any, a: Any) -> Any:
         return I64(*[I64] * 2), code
 
     def two(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
@@ -108,7 +108,7 @@ def call(name: str, count: int, bits: int) -> Any:
     def seven(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
         return I64(*[I64] * 8), code
 
-    typed = {1: one, 2: two, 3: three, 4: four, 5: five, 6: six, 7: seven}[count]
+    typed = {1: just_one, 2: two, 3: three, 4: four, 5: five, 6: six, 7: seven}[count]
     typed.__name__ = name
     return intrinsic(typed)
 
@@ -121,9 +121,9 @@ _call_4_int, _call_7_int = (call(f"call_{count}_int", count, 32) for count in (4
 
 
 @inlined
-def _copy_back(out, to, offset, length, room):
+def _copy_back(out, to, offset, length, capacity):
     """Repeat ``length`` (up to 64) bytes from ``offset`` before ``to``; ``room`` is what may be written from ``to``."""
-    if offset >= 16 and room >= 64:
+    if offset >= 16 and capacity >= 64:
         copy_16(out, to, out, to - offset)
         if length > 16:
             copy_16(out, to + 16, out, to + 16 - offset)
@@ -137,7 +137,7 @@ def _copy_back(out, to, offset, length, room):
 
 @device
 def _unsnappy_block(data, position, end, out, size):
-    """Decode the elements of one raw block of exactly ``size`` bytes; ``ODD`` if they are anything else."""
+    """Decode the elements of one raw block of exactly ``size`` bytes; ``UNUSUAL`` if they are anything else."""
     to = np.int64(0)
     while position < end:
         tag = load_u8(data, position)
@@ -150,76 +150,76 @@ def _unsnappy_block(data, position, end, out, size):
                 if length > 60:
                     extra = length - 60
                     if extra > end - position:
-                        return ODD
+                        return UNUSUAL
                     length = np.int64(1)
                     for index in range(extra):
                         length += load_u8(data, position + index) << (8 * index)
                     position += extra
                 if length > end - position or length > size - to:
-                    return ODD
+                    return UNUSUAL
                 copy_bytes(out, to, data, position, length)
             position += length
             to += length
             continue
         if tag & 3 == 1:
             if position >= end:
-                return ODD
+                return UNUSUAL
             length = 4 + ((tag >> 2) & 7)
             offset = (tag >> 5) << 8 | load_u8(data, position)
             position += 1
         elif tag & 3 == 2:
             if end - position < 2:
-                return ODD
+                return UNUSUAL
             offset = load_le16(data, position)
             position += 2
         else:
             if end - position < 4:
-                return ODD
+                return UNUSUAL
             offset = load_le32(data, position)
             position += 4
         if offset == 0 or offset > to or length > size - to:
-            return ODD
+            return UNUSUAL
         _copy_back(out, to, offset, length, size - to)
         to += length
-    return to if to == size else ODD
+    return to if to == size else UNUSUAL
 
 
 @device
-def _unsnappy_raw(data, position, end, out, room):
+def _unsnappy_raw(data, position, end, out, capacity):
     """Decode one raw block with its length in front; the length is believed only if it is possible."""
     start, size = position, np.int64(0)
     for index in range(4):
         if position >= end:
-            return ODD
+            return UNUSUAL
         byte = load_u8(data, position)
         position += 1
         size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            if size > room or size > (end - start) * SNAPPY_RATIO:
-                return ODD
+            if size > capacity or size > (end - start) * SNAPPY_RATIO:
+                return UNUSUAL
             return _unsnappy_block(data, position, end, out, size)
-    return ODD
+    return UNUSUAL
 
 
 @device
-def _unsnappy(data, start, end, out, room):
+def _unsnappy(data, start, end, out, capacity):
     """Decode xerial's chunks behind one header, or a raw block."""
     if end - start < 8 or load_u32(data, start) != XERIAL_START or load_u32(data, start + 4) != XERIAL_REST:
-        return _unsnappy_raw(data, start, end, out, room)
+        return _unsnappy_raw(data, start, end, out, capacity)
     position, size = start + XERIAL_HEADER, np.int64(0)
     if position >= end:
-        return ODD
+        return UNUSUAL
     while position < end:
         if end - position < 4:
-            return ODD
+            return UNUSUAL
         length = load_u32(data, position)
         position += 4
         if length == 0 or length > end - position:
-            return ODD
-        found = _unsnappy_raw(data, position, position + length, out + size, room - size)
-        if found < 0:
-            return ODD
-        size += found
+            return UNUSUAL
+        written = _unsnappy_raw(data, position, position + length, out + size, capacity - size)
+        if written < 0:
+            return UNUSUAL
+        size += written
         position += length
     return size
 
@@ -234,49 +234,49 @@ def _largest_lz4_block(descriptor):
 
 
 @device
-def _unlz4(data, start, end, out, room, calls, magic):
+def _unlz4(data, start, end, out, capacity, calls, magic):
     """Decode a frame of independent blocks up to its end mark; ignore what follows.
 
     Blocks' checksums are compared, a checksum of the content is stepped over, and so is the content's size, as Kafka
     does. In format 0 the header's checksum is not looked at: Kafka's own writers had it wrong (KAFKA-3160).
     """
     if calls[LZ4_DECOMPRESS] == 0 or end - start < 11 or load_u32(data, start) != LZ4_MAGIC:
-        return ODD
+        return UNUSUAL
     flags = load_u8(data, start + 4)
     largest = _largest_lz4_block(load_u8(data, start + 5))
     position, size = start + 6 + (8 if flags & LZ4_CONTENT_SIZE else 0), np.int64(0)
     if flags & LZ4_FIXED != LZ4_FLAGS or largest == 0 or position >= end:
-        return ODD
+        return UNUSUAL
     if magic and load_u8(data, position) != xxh32(data, start + 4, position) >> 8 & 0xFF:
-        return ODD
+        return UNUSUAL
     position += 1
     checksum = 4 if flags & LZ4_BLOCK_CHECKSUMS else 0
     while end - position >= 4:
         word = load_le32(data, position)
         position += 4
         if word == 0:
-            return size if flags & LZ4_CONTENT_CHECKSUM == 0 or end - position >= 4 else ODD
+            return size if flags & LZ4_CONTENT_CHECKSUM == 0 or end - position >= 4 else UNUSUAL
         length = word & ~LZ4_RAW
         if length == 0 or length > largest or length + checksum > end - position:
-            return ODD
-        found = length
+            return UNUSUAL
+        written = length
         if word & LZ4_RAW:
-            if length > room - size:
-                return ODD
+            if length > capacity - size:
+                return UNUSUAL
             copy_bytes(out, size, data, position, length)
         else:
-            found = _call_4_int(
-                calls[LZ4_DECOMPRESS], data + position, out + size, length, min(largest, room - size)
+            written = _call_4_int(
+                calls[LZ4_DECOMPRESS], data + position, out + size, length, min(largest, capacity - size)
             )  # fmt: skip
-            if found < 0:
-                return ODD
-        size += found
+            if written < 0:
+                return UNUSUAL
+        size += written
         position += length
         if checksum:
             if load_le32(data, position) != xxh32(data, position - length, position):
-                return ODD
+                return UNUSUAL
             position += checksum
-    return ODD
+    return UNUSUAL
 
 
 # --------------------------------------------------------------------------------------------------- zstd
@@ -284,31 +284,31 @@ def _unlz4(data, start, end, out, room, calls, magic):
 
 @device
 def _zstd_blocks(data, position, end, checksum, largest):
-    """Count the blocks of a frame that ends exactly at ``end``; ``ODD`` for any other, or a block above ``largest``."""
+    """Count the blocks of a frame that ends at ``end``; ``UNUSUAL`` for others, or a block above ``largest``."""
     count = 0
     while end - position >= 3:
         header = load_le16(data, position) | load_u8(data, position + 2) << 16
         kind, size = header >> 1 & 3, header >> 3
         if kind == 3 or size > largest:
-            return ODD
+            return UNUSUAL
         position += 3 + (1 if kind == 1 else size)
         count += 1
         if header & 1:
-            return count if position + checksum == end else ODD
-    return ODD
+            return count if position + checksum == end else UNUSUAL
+    return UNUSUAL
 
 
 @device
-def _unzstd(data, start, end, out, room, calls):
+def _unzstd(data, start, end, out, capacity, calls):
     """Decode one frame without a dictionary that is all there is.
 
     A frame of one block is decoded at once, one of several as a stream: only that refuses blocks that grow too large.
     """
     if calls[ZSTD_CONTEXT] == 0 or end - start < ZSTD_SHORTEST or load_u32(data, start) != ZSTD_MAGIC:
-        return ODD
+        return UNUSUAL
     flags = load_u8(data, start + 4)
-    if flags & ZSTD_ODD_FLAGS:
-        return ODD
+    if flags & ZSTD_RARE_FLAGS:
+        return UNUSUAL
     position, size, window = start + 5, np.int64(-1), np.int64(-1)
     if flags & ZSTD_SINGLE == 0:
         byte = load_u8(data, position)
@@ -322,34 +322,34 @@ def _unzstd(data, start, end, out, room, calls):
         size = load_le32(data, position)
         position += 4
     elif kind == 3:
-        return ODD  # above 4 GiB
+        return UNUSUAL  # above 4 GiB
     elif flags & ZSTD_SINGLE:
         size = load_u8(data, position)
         position += 1
     window = size if flags & ZSTD_SINGLE else window
-    if window > ZSTD_WINDOW or size > room:
-        return ODD
+    if window > ZSTD_WINDOW or size > capacity:
+        return UNUSUAL
     largest = min(window, ZSTD_BLOCK)
     count = _zstd_blocks(data, position, end, 4 if flags & ZSTD_CHECKSUM else 0, largest)
     if count < 1:
-        return ODD
+        return UNUSUAL
     if count == 1:
-        found = _call_5(
-            calls[ZSTD_DECOMPRESS], calls[ZSTD_CONTEXT], out, min(room, largest), data + start, end - start
+        written = _call_5(
+            calls[ZSTD_DECOMPRESS], calls[ZSTD_CONTEXT], out, min(capacity, largest), data + start, end - start
         )  # fmt: skip
-        return found if found >= 0 else ODD
-    return _unzstd_stream(data, start, end, out, room, calls)
+        return written if written >= 0 else UNUSUAL
+    return _unzstd_stream(data, start, end, out, capacity, calls)
 
 
 @device
-def _unzstd_stream(data, start, end, out, room, calls):
+def _unzstd_stream(data, start, end, out, capacity, calls):
     """Decode one frame of several blocks."""
     context, scratch = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
     _call_2(calls[ZSTD_RESET], context, 1)
-    calls[SCRATCH], calls[SCRATCH + 1], calls[SCRATCH + 2] = out, room, 0
+    calls[SCRATCH], calls[SCRATCH + 1], calls[SCRATCH + 2] = out, capacity, 0
     calls[SCRATCH + 3], calls[SCRATCH + 4], calls[SCRATCH + 5] = data + start, end - start, 0
     if _call_3(calls[ZSTD_STREAM], context, scratch, scratch + 24) != 0 or calls[SCRATCH + 5] != end - start:
-        return ODD
+        return UNUSUAL
     return calls[SCRATCH + 2]
 
 
@@ -357,22 +357,22 @@ def _unzstd_stream(data, start, end, out, room, calls):
 
 
 @device
-def _gunzip(data, start, end, out, room, calls):
+def _gunzip(data, start, end, out, capacity, calls):
     """Decode one member with a plain header that is all there is; its CRC and its length are compared.
 
     libdeflate, as ISA-L on the careful path, decodes some bodies that zlib refuses (incomplete codes; 1 in 1,700 of
     those with flipped bits). Only on purpose can such a member have the CRC and the length of what comes out.
     """
     if calls[GZIP_CONTEXT] == 0 or end - start < GZIP_SHORTEST or load_u32(data, start) != GZIP_HEADER:
-        return ODD
-    if load_le32(data, end - 4) > room:
-        return ODD
+        return UNUSUAL
+    if load_le32(data, end - 4) > capacity:
+        return UNUSUAL
     scratch = address_of(calls) + 8 * SCRATCH
     failed = _call_7_int(
-        calls[GZIP_DECOMPRESS], calls[GZIP_CONTEXT], data + start, end - start, out, room, scratch, scratch + 8
+        calls[GZIP_DECOMPRESS], calls[GZIP_CONTEXT], data + start, end - start, out, capacity, scratch, scratch + 8
     )  # fmt: skip
     if failed or calls[SCRATCH] != end - start:
-        return ODD
+        return UNUSUAL
     return calls[SCRATCH + 1]
 
 
@@ -380,60 +380,60 @@ def _gunzip(data, start, end, out, room, calls):
 
 
 @kernel(I64(I64, I64, I64, I64, I64, I64, I64, OUT_INT64S))
-def decompress_stream(codec, magic, data, start, end, out, room, calls):
-    """Write the content of a usual stream in a batch of format ``magic`` to ``out``; return its size, or ``ODD``.
+def decompress_stream(codec, magic, data, start, end, out, capacity, calls):
+    """Write the content of a usual stream in a batch of format ``magic`` to ``out``; return its size, or ``UNUSUAL``.
 
     Other kernels call it: compiled once, it need not be compiled into each.
     """
     if codec == SNAPPY:
-        return _unsnappy(data, start, end, out, room)
+        return _unsnappy(data, start, end, out, capacity)
     if codec == LZ4:
-        return _unlz4(data, start, end, out, room, calls, magic)
+        return _unlz4(data, start, end, out, capacity, calls, magic)
     if codec == ZSTD:
-        return _unzstd(data, start, end, out, room, calls)
+        return _unzstd(data, start, end, out, capacity, calls)
     if codec == GZIP:
-        return _gunzip(data, start, end, out, room, calls)
-    return ODD
+        return _gunzip(data, start, end, out, capacity, calls)
+    return UNUSUAL
 
 
 @device
 def wrapped_value(data, start, end, magic):
-    """Return where the value of a compressed message that starts with its CRC lies; ``ODD`` if it is no usual one."""
+    """Return where the value of a compressed message that starts with its CRC lies; ``UNUSUAL`` if it is none."""
     position = start + (V0_HEADER if magic == 0 else V1_HEADER) - OVERHEAD
     if end - position < 8:
-        return ODD, ODD
+        return UNUSUAL, UNUSUAL
     size = load_i32(data, position)
     position += 4 + max(size, 0)
     if end - position < 4:
-        return ODD, ODD
+        return UNUSUAL, UNUSUAL
     size = load_i32(data, position)
     position += 4
     if size < 0 or size > end - position:
-        return ODD, ODD
+        return UNUSUAL, UNUSUAL
     return position, position + size
 
 
 @inlined
-def usual_room(size, limit):
+def usual_capacity(size, limit):
     """Return how much a usual stream of ``size`` bytes may hold."""
     return min(limit, USUAL_SIZE + USUAL_RATIO * size)
 
 
 @device
-def open_batch(data, start, end, table, row, limit, out, room, calls):
-    """Decompress the records of a compressed batch to ``out``; return their size, ``ODD``, or ``NO_ROOM``."""
+def open_batch(data, start, end, table, row, limit, out, capacity, calls):
+    """Decompress the records of a compressed batch to ``out``; return their size, ``UNUSUAL``, or ``TOO_SMALL``."""
     magic, codec = table[MAGIC, row], table[ATTRIBUTES, row] & CODEC_MASK
     if magic < 0 or (magic < 2 and codec == ZSTD) or (magic >= 2 and table[COUNT, row] <= 0):
-        return ODD  # of a batch without records Kafka opens the stream and reads nothing
+        return UNUSUAL  # of a batch without records Kafka opens the stream and reads nothing
     if magic < 2:
         start, end = wrapped_value(data, start, end, magic)
         if start < 0:
-            return ODD
+            return UNUSUAL
     elif start > end:
-        return ODD
-    largest = usual_room(end - start, limit)
-    if largest > room:
-        return NO_ROOM
+        return UNUSUAL
+    largest = usual_capacity(end - start, limit)
+    if largest > capacity:
+        return TOO_SMALL
     return decompress_stream(codec, magic, data, start, end, out, largest, calls)
 
 
@@ -442,23 +442,23 @@ def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls
     """Put the records of the batches from ``row`` on one after the other into ``arena``, which holds ``size`` bytes.
 
     ``starts`` and ``ends``, the places in ``buf``, become those in ``arena``. Returns ``(row, size, why)``: the first
-    row that was not done, and whether it is ``ODD`` or ``arena`` has ``NO_ROOM`` for it; 0 after the last row.
+    row that was not done, and whether it is ``UNUSUAL`` or ``arena`` has ``TOO_SMALL`` for it; 0 after the last row.
     """
     data, out = address_of(buf), address_of(arena)
     while row < starts.size:
-        start, end, found = starts[row], ends[row], np.int64(0)
+        start, end, opened = starts[row], ends[row], np.int64(0)
         if kinds[row] != SKIPPED:
             if table[ATTRIBUTES, row] & CODEC_MASK:
-                found = open_batch(data, start, end, table, row, limit, out + size, arena.size - size, calls)
-                if found < 0:
-                    return row, size, found
+                opened = open_batch(data, start, end, table, row, limit, out + size, arena.size - size, calls)
+                if opened < 0:
+                    return row, size, opened
             else:
-                found = max(end - start, 0)
-                if found > arena.size - size:
-                    return row, size, NO_ROOM
-                copy_bytes(out, size, data, start, found)
+                opened = max(end - start, 0)
+                if opened > arena.size - size:
+                    return row, size, TOO_SMALL
+                copy_bytes(out, size, data, start, opened)
         starts[row] = size
-        size += found
+        size += opened
         ends[row] = size
         row += 1
     return row, size, 0
@@ -466,8 +466,8 @@ def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls
 
 @kernel(I64(I64, BYTES, OUT_BYTES, I64, OUT_INT64S))
 def decompress_into(codec, payload, out, limit, calls):
-    """Write the content of a usual stream into ``out`` and return its size, ``ODD`` or ``NO_ROOM``."""
-    room = usual_room(payload.size, limit)
-    if room > out.size:
-        return NO_ROOM
-    return decompress_stream(codec, 2, address_of(payload), 0, payload.size, address_of(out), room, calls)
+    """Write the content of a usual stream into ``out`` and return its size, ``UNUSUAL`` or ``TOO_SMALL``."""
+    capacity = usual_capacity(payload.size, limit)
+    if capacity > out.size:
+        return TOO_SMALL
+    return decompress_stream(codec, 2, address_of(payload), 0, payload.size, address_of(out), capacity, calls)

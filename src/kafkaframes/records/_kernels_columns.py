@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkaframes.records._kernels_codecs import ODD, open_batch, usual_room
+from kafkaframes.records._kernels_codecs import UNUSUAL, open_batch, usual_capacity
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import (
     QUICK_BYTES,
@@ -68,7 +68,7 @@ from kafkaframes.wire._kernels import (
     store_item_64,
 )
 
-# Why the kernel stopped, beside ``ODD`` and ``NO_ROOM``: the goal or the last batch is reached; the columns are full.
+# Why the kernel stopped, beside ``UNUSUAL`` and ``TOO_SMALL``: the goal or the last batch is reached; columns full.
 DONE, FULL = 0, -3
 # What is wanted.
 WANT_CRC, WANT_TYPES, WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4, 8, 16
@@ -78,9 +78,9 @@ PREFETCH_BYTES = 32768
 FEWEST_MESSAGE_BYTES = 26
 # Places in ``plan``. Given: what to do, the room of the columns, and where in ``slab`` each of their buffers starts.
 (
-    WANTED,
-    ROWS_ROOM,
-    BYTES_ROOM,
+    SELECTED,
+    ROW_CAPACITY,
+    BYTE_CAPACITY,
     AT_OFFSETS,
     AT_STAMPS,
     AT_TYPES,
@@ -100,7 +100,7 @@ FEWEST_MESSAGE_BYTES = 26
     LAST,
     LIMIT,
     GOAL,
-    PIECE_ROW,
+    CHUNK_ROW,
     # Kept from call to call: the next batch, and how far the columns are filled.
     BATCH,
     ROW,
@@ -164,37 +164,37 @@ def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(ir.VoidType(), [text, number, number, number]), "llvm.prefetch.p0i8"
         )
-        place = builder.gep(builder.inttoptr(args[0], text), [args[1]])
-        builder.call(function, [place, *(ir.Constant(number, value) for value in (0, 2, 1))])
+        pointer = builder.gep(builder.inttoptr(args[0], text), [args[1]])
+        builder.call(function, [pointer, *(ir.Constant(number, value) for value in (0, 2, 1))])
         return context.get_dummy_value()
 
     return types.none(I64, I64), code
 
 
 @device
-def _mark_null(here, nulls, room, validity):
+def _mark_null(here, nulls, capacity, validity):
     """Clear the validity bit of value ``here``, after setting all ``room`` bits for the first; return the new count."""
     if nulls == 0:
-        for byte in range((room >> 3) + 1):
+        for byte in range((capacity >> 3) + 1):
             store_item_8(validity, byte, 0xFF)
     store_item_8(validity, here >> 3, load_u8(validity, here >> 3) & ~(1 << (here & 7)))
     return nulls + 1
 
 
 @inlined
-def _append(buf, place, size, exact, here, to, nulls, room, offsets, data, validity):
+def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data, validity):
     """Append a byte string to a column of ``here`` values, ``to`` bytes and ``nulls``; return the last two.
 
     Unless ``exact``, up to 31 bytes behind it are read; as many are written (the next string overwrites them).
     """
     if size < 0:
-        nulls = _mark_null(here, nulls, room, validity)
+        nulls = _mark_null(here, nulls, capacity, validity)
     elif exact or size > 256:
-        copy_bytes(data, to, buf, place, size)
+        copy_bytes(data, to, buf, position, size)
         to += size
     else:
         for done in range(0, size, 32):
-            copy_32(data, to + done, buf, place + done)
+            copy_32(data, to + done, buf, position + done)
         to += size
     store_item_32(offsets, here + 1, to)
     return to, nulls
@@ -202,39 +202,39 @@ def _append(buf, place, size, exact, here, to, nulls, room, offsets, data, valid
 
 @inlined
 def _length(buf, position, stop):
-    """Read the length of a header's key or value; ``ODD`` as the next position where there is none."""
+    """Read the length of a header's key or value; ``UNUSUAL`` as the next position where there is none."""
     if position >= stop:
-        return 0, np.int64(ODD)
+        return 0, np.int64(UNUSUAL)
     byte = load_u8(buf, position)
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
     status, value, after = read_varint(buf, position, stop)
-    return value, after if status == OK else np.int64(ODD)
+    return value, after if status == OK else np.int64(UNUSUAL)
 
 
 @inlined
 def _append_headers(
-    buf, place, stop, count, exact, total, name_end, content_end, nulls, room,
+    buf, position, stop, count, exact, total, name_end, content_end, nulls, capacity,
     name_offsets, names, content_offsets, contents, validity,
 ):  # fmt: skip
     """Append ``count`` headers to columns of ``total``; return where they end, total, the columns' bytes and the nulls.
 
-    ``ODD`` as the end for anything that the careful path must look at; what was appended until then is given up.
+    ``UNUSUAL`` as the end for anything that the careful path must look at; what was appended until then is given up.
     """
     for _ in range(count):
-        size, place = _length(buf, place, stop)
-        if place < 0 or size < 0 or size > stop - place:
-            return np.int64(ODD), total, name_end, content_end, nulls
-        name_end, _ = _append(buf, place, size, exact, total, name_end, 0, 0, name_offsets, names, 0)
-        size, place = _length(buf, place + size, stop)
-        if place < 0 or size > stop - place:
-            return np.int64(ODD), total, name_end, content_end, nulls
+        size, position = _length(buf, position, stop)
+        if position < 0 or size < 0 or size > stop - position:
+            return np.int64(UNUSUAL), total, name_end, content_end, nulls
+        name_end, _ = _append(buf, position, size, exact, total, name_end, 0, 0, name_offsets, names, 0)
+        size, position = _length(buf, position + size, stop)
+        if position < 0 or size > stop - position:
+            return np.int64(UNUSUAL), total, name_end, content_end, nulls
         content_end, nulls = _append(
-            buf, place, size, exact, total, content_end, nulls, room, content_offsets, contents, validity
+            buf, position, size, exact, total, content_end, nulls, capacity, content_offsets, contents, validity
         )  # fmt: skip
-        place += max(size, 0)
+        position += max(size, 0)
         total += 1
-    return place, total, name_end, content_end, nulls
+    return position, total, name_end, content_end, nulls
 
 
 @inlined
@@ -248,33 +248,35 @@ def _most_rows(table, batch, span, kind):
 
 
 @kernel(I64(OUT_INT64S, BYTES, BYTES, TABLE, INT8S, OUT_TABLE, OUT_BYTES, OUT_BYTES, OUT_BYTES, OUT_INT64S))
-def read_columns(plan, source, piece, table, kinds, outcomes, slab, scratch, opened, calls):
+def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, opened, calls):
     """Read batches from ``plan[BATCH]`` on; return why it stopped there.
 
-    ``slab`` holds all buffers of the columns; ``piece`` the records of the batch ``plan[PIECE_ROW]``, which was odd.
+    ``slab`` holds all buffers of the columns; ``piece`` the records of the batch ``plan[CHUNK_ROW]``, which was odd.
     ``outcomes`` gets for each batch its records, why they ended, where, and whether its CRC is right.
     Ordinary records go from their bytes to the columns at once; from the first other one of a batch on, they are
-    indexed with all care in ``scratch`` and then copied. Each buffer of bytes has room for ``BYTES_ROOM``, which is
-    compared with the size of all records read, and for ``SLACK_BYTES`` more; the others have room for ``ROWS_ROOM``.
+    indexed with all care in ``scratch`` and then copied. Each buffer of bytes has room for ``BYTE_CAPACITY``, which is
+    compared with the size of all records read, and for ``SLACK_BYTES`` more; the others have room for ``ROW_CAPACITY``.
     """
     to = address_of(slab)
-    from_source, from_opened, from_piece = address_of(source), address_of(opened), address_of(piece)
-    wanted, last, goal, limit_bytes = plan[WANTED], plan[LAST], plan[GOAL], plan[LIMIT]
-    rows_room, bytes_room, headers_room = plan[ROWS_ROOM], plan[BYTES_ROOM], plan[BYTES_ROOM] >> 1
-    offsets, stamps = int64s_at(to + plan[AT_OFFSETS], rows_room), int64s_at(to + plan[AT_STAMPS], rows_room)
-    places = address_of(scratch)
-    key_at, value_at = int64s_at(places, rows_room), int64s_at(places + 8 * rows_room, rows_room)
-    headers_at = int64s_at(places + 16 * rows_room, rows_room)
-    places += 24 * rows_room
-    key_size, value_size = int32s_at(places, rows_room), int32s_at(places + 4 * rows_room, rows_room)
-    header_counts = int32s_at(places + 8 * rows_room, rows_room)
+    from_source, from_opened, from_chunk = address_of(source), address_of(opened), address_of(chunk)
+    selected, last, goal, limit_bytes = plan[SELECTED], plan[LAST], plan[GOAL], plan[LIMIT]
+    row_capacity, byte_capacity, header_capacity = plan[ROW_CAPACITY], plan[BYTE_CAPACITY], plan[BYTE_CAPACITY] >> 1
+    offsets, stamps = int64s_at(to + plan[AT_OFFSETS], row_capacity), int64s_at(to + plan[AT_STAMPS], row_capacity)
+    index_at = address_of(scratch)
+    key_at, value_at = int64s_at(index_at, row_capacity), int64s_at(index_at + 8 * row_capacity, row_capacity)
+    headers_at = int64s_at(index_at + 16 * row_capacity, row_capacity)
+    index_at += 24 * row_capacity
+    key_size, value_size = int32s_at(index_at, row_capacity), int32s_at(index_at + 4 * row_capacity, row_capacity)
+    header_counts = int32s_at(index_at + 8 * row_capacity, row_capacity)
+    index = offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts
     offsets_at, stamps_at, types_at = to + plan[AT_OFFSETS], to + plan[AT_STAMPS], to + plan[AT_TYPES]
     key_to, key_data, key_valid = to + plan[AT_KEY_OFFSETS], to + plan[AT_KEYS], to + plan[AT_KEY_VALID]
     value_to, value_data = to + plan[AT_VALUE_OFFSETS], to + plan[AT_VALUES]
     value_valid, lists_at = to + plan[AT_VALUE_VALID], to + plan[AT_LISTS]
     name_to, name_data, content_to = to + plan[AT_NAME_OFFSETS], to + plan[AT_NAMES], to + plan[AT_CONTENT_OFFSETS]
     content_data, content_valid = to + plan[AT_CONTENTS], to + plan[AT_CONTENT_VALID]
-    want_key, want_value, want_headers = wanted & WANT_KEY != 0, wanted & WANT_VALUE != 0, wanted & WANT_HEADERS != 0
+    want_key, want_value = selected & WANT_KEY != 0, selected & WANT_VALUE != 0
+    want_headers = selected & WANT_HEADERS != 0
     batch, row, spans = plan[BATCH], plan[ROW], plan[SPANS]
     key_end, key_nulls, value_end, value_nulls = plan[KEY_END], plan[KEY_NULLS], plan[VALUE_END], plan[VALUE_NULLS]
     total, name_end = plan[HEADERS], plan[NAME_END]
@@ -287,7 +289,7 @@ def read_columns(plan, source, piece, table, kinds, outcomes, slab, scratch, ope
         store_item_32(name_to, 0, 0)
         store_item_32(content_to, 0, 0)
     while batch < last and (spans < goal or row == 0):
-        if wanted & WANT_CRC:
+        if selected & WANT_CRC:
             outcomes[OUTCOME_CRC, batch] = crc_is_right(source, table, batch)
         magic, kind = table[MAGIC, batch], kinds[batch]
         position = table[POSITION, batch] + (V2_HEADER if magic >= 2 else OVERHEAD)
@@ -295,23 +297,23 @@ def read_columns(plan, source, piece, table, kinds, outcomes, slab, scratch, ope
         data, limit = from_source, source.size
         if kind == SKIPPED:
             end = position
-        elif plan[PIECE_ROW] == batch:
-            data, limit, position, end = from_piece, piece.size, np.int64(0), piece.size
+        elif plan[CHUNK_ROW] == batch:
+            data, limit, position, end = from_chunk, chunk.size, np.int64(0), chunk.size
         elif position > end:
-            why = np.int64(ODD)
+            why = np.int64(UNUSUAL)
             break
         elif table[ATTRIBUTES, batch] & CODEC_MASK:
             if plan[OPENED_ROW] != batch:
-                found = open_batch(data, position, end, table, batch, limit_bytes, from_opened, opened.size, calls)
-                if found < 0:
-                    plan[NEEDED_BYTES] = usual_room(end - position, limit_bytes)
-                    why = found
+                size = open_batch(data, position, end, table, batch, limit_bytes, from_opened, opened.size, calls)
+                if size < 0:
+                    plan[NEEDED_BYTES] = usual_capacity(end - position, limit_bytes)
+                    why = size
                     break
-                plan[OPENED_ROW], plan[OPENED_SIZE] = batch, found
+                plan[OPENED_ROW], plan[OPENED_SIZE] = batch, size
             data, limit, position, end = from_opened, opened.size, np.int64(0), plan[OPENED_SIZE]
         span = end - position
         most = _most_rows(table, batch, span, kind)
-        if row + most >= rows_room or spans + span > bytes_room:
+        if row + most >= row_capacity or spans + span > byte_capacity:
             plan[NEEDED_ROWS], plan[NEEDED_BYTES] = most, span
             why = np.int64(FULL)
             break
@@ -320,46 +322,47 @@ def read_columns(plan, source, piece, table, kinds, outcomes, slab, scratch, ope
         base, stamp = table[BASE_OFFSET, batch], table[BASE_TIMESTAMP, batch]
         append, append_stamp = table[ATTRIBUTES, batch] & APPEND_TIME, table[MAX_TIMESTAMP, batch]
         ahead = table[POSITION, batch] + PREFETCH_BYTES  # of what is read now
-        step, asked = table[SIZE, batch] // max(count, 1) + 1, ahead
+        step, fetched = table[SIZE, batch] // max(count, 1) + 1, ahead
         quick = end - QUICK_BYTES if end + SLACK_BYTES <= limit else -1
         while done < count and position <= quick:
             (
-                stop, stamp_delta, delta, key_place, key_bytes, value_place, value_bytes, place, header_count,
+                stop, stamp_delta, delta, key_from, key_bytes, value_from, value_bytes, following, header_count,
             ) = quick_fields(data, position, end)  # fmt: skip
             if stop < 0 or (done + 1 == count and stop != end):
                 break
             here = row + done
             if want_headers:
                 if header_count:
-                    place, more, names, contents, nulls = _append_headers(
-                        data, place, stop, header_count, False, total,
-                        name_end, content_end, content_nulls, headers_room,
+                    following, more, names, contents, nulls = _append_headers(
+                        data, following, stop, header_count, False, total,
+                        name_end, content_end, content_nulls, header_capacity,
                         name_to, name_data, content_to, content_data, content_valid,
                     )  # fmt: skip
-                    if place != stop:
+                    if following != stop:
                         for header in range(total, more):  # bits of nulls that are given up
                             bits = load_u8(content_valid, header >> 3) | 1 << (header & 7)
                             store_item_8(content_valid, header >> 3, bits)
                         break
                     total, name_end, content_end, content_nulls = more, names, contents, nulls
-                elif place != stop:
+                elif following != stop:
                     break
                 store_item_32(lists_at, here + 1, total)
-            elif place != stop if header_count == 0 else not headers_end_at(data, place, stop, header_count):
+            elif following != stop if header_count == 0 else not headers_end_at(data, following, stop, header_count):
                 break
             ahead += step
-            while asked < ahead:
-                _prefetch(from_source, asked)
-                asked += 64
+            while fetched < ahead:
+                _prefetch(from_source, fetched)
+                fetched += 64
             store_item_64(offsets_at, here, base + delta)
             store_item_64(stamps_at, here, append_stamp if append else stamp + stamp_delta)
             if want_key:
                 key_end, key_nulls = _append(
-                    data, key_place, key_bytes, False, here, key_end, key_nulls, rows_room, key_to, key_data, key_valid
+                    data, key_from, key_bytes, False, here, key_end, key_nulls, row_capacity,
+                    key_to, key_data, key_valid,
                 )  # fmt: skip
             if want_value:
                 value_end, value_nulls = _append(
-                    data, value_place, value_bytes, False, here, value_end, value_nulls, rows_room,
+                    data, value_from, value_bytes, False, here, value_end, value_nulls, row_capacity,
                     value_to, value_data, value_valid,
                 )  # fmt: skip
             position = stop
@@ -367,42 +370,39 @@ def read_columns(plan, source, piece, table, kinds, outcomes, slab, scratch, ope
         status, where = WHOLE, position
         if count < 1 or done < count:
             known = done
-            done, status, where = index_batch(
-                data, position, end, known, kind, 0, table, batch,
-                row, -known, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
-            )  # fmt: skip
+            done, status, where = index_batch(data, position, end, known, kind, 0, table, batch, row, -known, index)
             for slot in range(done - known):
                 here = row + known + slot
                 if want_key:
                     key_end, key_nulls = _append(
-                        data, key_at[slot], np.int64(key_size[slot]), True, here, key_end, key_nulls, rows_room,
+                        data, key_at[slot], np.int64(key_size[slot]), True, here, key_end, key_nulls, row_capacity,
                         key_to, key_data, key_valid,
                     )  # fmt: skip
                 if want_value:
                     value_end, value_nulls = _append(
-                        data, value_at[slot], np.int64(value_size[slot]), True, here, value_end, value_nulls, rows_room,
-                        value_to, value_data, value_valid,
+                        data, value_at[slot], np.int64(value_size[slot]), True, here, value_end, value_nulls,
+                        row_capacity, value_to, value_data, value_valid,
                     )  # fmt: skip
                 if want_headers:
                     _, total, name_end, content_end, content_nulls = _append_headers(
                         data, headers_at[slot], end, np.int64(header_counts[slot]), True, total,
-                        name_end, content_end, content_nulls, headers_room,
+                        name_end, content_end, content_nulls, header_capacity,
                         name_to, name_data, content_to, content_data, content_valid,
                     )  # fmt: skip
                     store_item_32(lists_at, here + 1, total)
         row += done
-        if wanted & WANT_TYPES:
+        if selected & WANT_TYPES:
             kind_of_stamp = -1 if magic == 0 else 1 if append else 0
             for here in range(first, row):
                 store_item_32(types_at, here, kind_of_stamp)
-        for place in range(names_before, name_end):
-            name_bits |= load_u8(name_data, place)
+        for following in range(names_before, name_end):
+            name_bits |= load_u8(name_data, following)
         outcomes[OUTCOME_ROWS, batch], outcomes[OUTCOME_STATUS, batch], outcomes[OUTCOME_WHERE, batch] = (
             done,
             status,
             where,
         )
-        if status != WHOLE or (wanted & WANT_CRC and outcomes[OUTCOME_CRC, batch] == 0):
+        if status != WHOLE or (selected & WANT_CRC and outcomes[OUTCOME_CRC, batch] == 0):
             bad += 1
         spans += span
         batch += 1

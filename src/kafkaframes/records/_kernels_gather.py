@@ -38,7 +38,7 @@ def _copy(target, to, buf, start, size, limit):
 
 
 @inlined
-def _append(buf, place, size, limit, here, to, offsets, data, validity):
+def _append(buf, position, size, limit, here, to, offsets, data, validity):
     """Append a byte string to a column of ``here`` values and ``to`` bytes; return its bytes and whether it is null."""
     if here & 7 == 0:
         store_item_8(validity, here >> 3, 0xFF)
@@ -46,14 +46,14 @@ def _append(buf, place, size, limit, here, to, offsets, data, validity):
     if null:
         store_item_8(validity, here >> 3, load_u8(validity, here >> 3) & ~(1 << (here & 7)))
     else:
-        _copy(data, to, buf, place, size, limit)
+        _copy(data, to, buf, position, size, limit)
         to += size
     store_item_32(offsets, here + 1, to)
     return to, np.int64(null)
 
 
 @kernel(I64(BYTES, INT64S, INT32S, I64, OUT_INT32S, OUT_BYTES, OUT_BYTES))
-def gather_binary(buf, places, sizes, count, offsets, data, validity):
+def gather_binary(buf, positions, sizes, count, offsets, data, validity):
     """Copy ``count`` byte strings into Arrow's three buffers; return how many are null (negative sizes).
 
     ``validity`` must hold a byte for each eight values, rounded up; ``data`` the sum of the sizes.
@@ -64,13 +64,13 @@ def gather_binary(buf, places, sizes, count, offsets, data, validity):
     for here in range(count):
         size = np.int64(sizes[here])
         limit = buf.size if to + size + SLACK_BYTES <= data.size else 0
-        to, null = _append(source, places[here], size, limit, here, to, starts, target, valid)
+        to, null = _append(source, positions[here], size, limit, here, to, starts, target, valid)
         nulls += null
     return nulls
 
 
 @kernel(I64(BYTES, INT64S, INT32S, I64, OUT_INT32S, OUT_INT64S, OUT_INT32S, OUT_INT64S, OUT_INT32S))
-def index_headers(buf, places, counts, records, lists, key_at, key_size, value_at, value_size):
+def index_headers(buf, positions, counts, records, lists, key_at, key_size, value_at, value_size):
     """Index the headers of ``records`` records, which ``index_records`` has checked; return their number.
 
     ``lists`` gets Arrow's list offsets.
@@ -78,7 +78,7 @@ def index_headers(buf, places, counts, records, lists, key_at, key_size, value_a
     total = 0
     lists[0] = 0
     for record in range(records):
-        position = places[record]
+        position = positions[record]
         for _ in range(counts[record]):
             _, length, position = read_varint(buf, position, buf.size)
             key_at[total] = position

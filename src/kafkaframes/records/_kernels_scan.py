@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from kafkaframes.records import layout
-from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0, MESSAGE_V1, PLACE
+from kafkaframes.records.layout import BATCH_V2, COLUMN, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.records.reasons import BAD_MAGIC, END, FULL, HUGE_SIZE, MORE, SMALL_SIZE, TORN
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT8S, OUT_TABLE, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import (
@@ -24,23 +24,27 @@ from kafkaframes.wire._kernels import (
     load_u32,
 )
 
-POSITION, SIZE, MAGIC, CRC, ATTRIBUTES = (PLACE[name] for name in ("position", "size", "magic", "crc", "attributes"))
-BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH = PLACE["base_offset"], PLACE["last_offset"], PLACE["leader_epoch"]
-BASE_TIMESTAMP, MAX_TIMESTAMP = PLACE["base_timestamp"], PLACE["max_timestamp"]
-PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = PLACE["producer_id"], PLACE["producer_epoch"], PLACE["base_sequence"]
-COUNT = PLACE["count"]
+POSITION, SIZE, MAGIC, CRC, ATTRIBUTES = (COLUMN[name] for name in ("position", "size", "magic", "crc", "attributes"))
+BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH = COLUMN["base_offset"], COLUMN["last_offset"], COLUMN["leader_epoch"]
+BASE_TIMESTAMP, MAX_TIMESTAMP = COLUMN["base_timestamp"], COLUMN["max_timestamp"]
+PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = COLUMN["producer_id"], COLUMN["producer_epoch"], COLUMN["base_sequence"]
+COUNT = COLUMN["count"]
 
 OVERHEAD, TO_MAGIC, MIN_SIZE = layout.OVERHEAD_BYTES, layout.BYTES_TO_MAGIC, layout.MIN_SIZE
-AT_SIZE, AT_MAGIC = MESSAGE_V0.place_of("size"), MESSAGE_V0.place_of("magic")
-OLD_CRC, OLD_ATTRIBUTES = MESSAGE_V0.place_of("crc"), MESSAGE_V0.place_of("attributes")
-OLD_TIMESTAMP, OLD_CRC_FROM = MESSAGE_V1.place_of("timestamp"), MESSAGE_V0.end_of("crc")
+AT_SIZE, AT_MAGIC = MESSAGE_V0.position_of("size"), MESSAGE_V0.position_of("magic")
+OLD_CRC, OLD_ATTRIBUTES = MESSAGE_V0.position_of("crc"), MESSAGE_V0.position_of("attributes")
+OLD_TIMESTAMP, OLD_CRC_FROM = MESSAGE_V1.position_of("timestamp"), MESSAGE_V0.end_of("crc")
 V0_HEADER, V1_HEADER, V2_HEADER = MESSAGE_V0.size, MESSAGE_V1.size, BATCH_V2.size
 OLD_LENGTHS = 8  # of key and value, four bytes each
-V2_EPOCH, V2_CRC, V2_CRC_FROM = BATCH_V2.place_of("leader_epoch"), BATCH_V2.place_of("crc"), BATCH_V2.end_of("crc")
-V2_ATTRIBUTES, V2_DELTA = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("last_offset_delta")
-V2_BASE_TIMESTAMP, V2_MAX_TIMESTAMP = BATCH_V2.place_of("base_timestamp"), BATCH_V2.place_of("max_timestamp")
-V2_PRODUCER_ID, V2_PRODUCER_EPOCH = BATCH_V2.place_of("producer_id"), BATCH_V2.place_of("producer_epoch")
-V2_BASE_SEQUENCE, V2_COUNT = BATCH_V2.place_of("base_sequence"), BATCH_V2.place_of("count")
+V2_EPOCH, V2_CRC, V2_CRC_FROM = (
+    BATCH_V2.position_of("leader_epoch"),
+    BATCH_V2.position_of("crc"),
+    BATCH_V2.end_of("crc"),
+)
+V2_ATTRIBUTES, V2_DELTA = BATCH_V2.position_of("attributes"), BATCH_V2.position_of("last_offset_delta")
+V2_BASE_TIMESTAMP, V2_MAX_TIMESTAMP = BATCH_V2.position_of("base_timestamp"), BATCH_V2.position_of("max_timestamp")
+V2_PRODUCER_ID, V2_PRODUCER_EPOCH = BATCH_V2.position_of("producer_id"), BATCH_V2.position_of("producer_epoch")
+V2_BASE_SEQUENCE, V2_COUNT = BATCH_V2.position_of("base_sequence"), BATCH_V2.position_of("count")
 CODEC_MASK, APPEND_TIME = layout.CODEC_MASK, layout.LOG_APPEND_TIME
 LARGEST = 2**31 - 1
 I64 = types.int64
@@ -152,11 +156,11 @@ def message_crc_is_right(buf, crc_at):
 
 
 @kernel(types.void(BYTES, INT64S, OUT_INT8S))
-def check_message_crcs(buf, places, ok):
+def check_message_crcs(buf, positions, ok):
     """Set ``ok`` for each message of format 0 or 1 whose CRC lies at one of ``places``: it is that of its bytes."""
     address = address_of(buf)
-    for row in range(places.size):
-        ok[row] = message_crc_is_right(address, places[row])
+    for row in range(positions.size):
+        ok[row] = message_crc_is_right(address, positions[row])
 
 
 @kernel(types.void(BYTES, TABLE, I64, I64, OUT_INT8S))

@@ -51,9 +51,9 @@ def _store(name: str, bits: int) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
             start = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-            place = builder.bitcast(builder.gep(start, [args[1]]), width.as_pointer())
+            pointer = builder.bitcast(builder.gep(start, [args[1]]), width.as_pointer())
             value = args[2] if bits == 64 else builder.trunc(args[2], width)
-            builder.store(value if bits == 8 else builder.bswap(value), place).align = 1
+            builder.store(value if bits == 8 else builder.bswap(value), pointer).align = 1
             return context.get_dummy_value()
 
         return types.none(types.int64, types.int64, types.int64), code

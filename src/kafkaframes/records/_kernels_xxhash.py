@@ -23,8 +23,8 @@ def _load_le(name: str, bits: int) -> Any:
 
     def typed(typingctx: Any, array: Any, position: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            place = _address(context, builder, signature.args[0], args[0], args[1])
-            value = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()))
+            pointer = _address(context, builder, signature.args[0], args[0], args[1])
+            value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()))
             value.align = 1
             return builder.zext(value, ir.IntType(64))
 
@@ -63,14 +63,14 @@ def xxh32(data, start, end):
     position, size = start, end - start
     value = np.int64(_P5)
     if size >= 16:
-        one, two, three, four = np.int64((_P1 + _P2) & _MASK), np.int64(_P2), np.int64(0), np.int64(-_P1 & _MASK)
+        first, second, third, fourth = np.int64((_P1 + _P2) & _MASK), np.int64(_P2), np.int64(0), np.int64(-_P1 & _MASK)
         while end - position >= 16:
-            one = _round(one, load_le32(data, position))
-            two = _round(two, load_le32(data, position + 4))
-            three = _round(three, load_le32(data, position + 8))
-            four = _round(four, load_le32(data, position + 12))
+            first = _round(first, load_le32(data, position))
+            second = _round(second, load_le32(data, position + 4))
+            third = _round(third, load_le32(data, position + 8))
+            fourth = _round(fourth, load_le32(data, position + 12))
             position += 16
-        value = (_rotate(one, 1) + _rotate(two, 7) + _rotate(three, 12) + _rotate(four, 18)) & _MASK
+        value = (_rotate(first, 1) + _rotate(second, 7) + _rotate(third, 12) + _rotate(fourth, 18)) & _MASK
     value = (value + size) & _MASK
     while end - position >= 4:
         value = (_rotate((value + load_le32(data, position) * _P3) & _MASK, 17) * _P4) & _MASK

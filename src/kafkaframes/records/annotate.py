@@ -93,10 +93,10 @@ def are_records(data: bytes) -> bool:
         return False
     magic = data[BYTES_TO_MAGIC - 1]
     layout = _LAYOUTS[magic]
-    end = OVERHEAD_BYTES + int.from_bytes(data[layout.place_of("size") : layout.end_of("size")], "big", signed=True)
+    end = OVERHEAD_BYTES + int.from_bytes(data[layout.position_of("size") : layout.end_of("size")], "big", signed=True)
     if not layout.size <= end <= len(data):
         return False
-    said = int.from_bytes(data[layout.place_of("crc") : layout.end_of("crc")], "big")
+    said = int.from_bytes(data[layout.position_of("crc") : layout.end_of("crc")], "big")
     return said == (crc32c if magic == 2 else crc32)(data[layout.end_of("crc") : end])
 
 
@@ -127,8 +127,8 @@ def _draw_batches(drawing: Drawing, drawings: list[Drawing], depth: int) -> None
         head = drawing.data[at : at + BYTES_TO_MAGIC]
         if len(head) < BYTES_TO_MAGIC:
             raise TruncatedError(f"{name}: {len(head)} bytes are no batch", position=at)
-        size = int(struct.unpack_from(">i", head, MESSAGE_V0.place_of("size"))[0])
-        magic = int(struct.unpack_from(">b", head, MESSAGE_V0.place_of("magic"))[0])
+        size = int(struct.unpack_from(">i", head, MESSAGE_V0.position_of("size"))[0])
+        magic = int(struct.unpack_from(">b", head, MESSAGE_V0.position_of("magic"))[0])
         if magic not in _LAYOUTS or size < MIN_SIZE:
             reason = f"{name}: magic {magic}" if magic not in _LAYOUTS else f"{name}: a size of {size}"
             raise CorruptRecordError(reason, position=at)

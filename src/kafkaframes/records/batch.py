@@ -20,11 +20,11 @@ from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
     CODECS,
+    COLUMN,
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     OVERHEAD_BYTES,
-    PLACE,
     TIMESTAMP_TYPES,
     TRANSACTIONAL,
 )
@@ -169,7 +169,7 @@ class Walk:
         records = _records(batches, sections, index)
         first = 0
         for row, count in enumerate(index.rows.tolist()):
-            fields = dict(zip(PLACE, batches.table[:, row].tolist(), strict=True))
+            fields = dict(zip(COLUMN, batches.table[:, row].tolist(), strict=True))
             problem = problem_of(row, index, sections)
             if self._lenient and fields["magic"] >= 2 and fields["count"] == 0:
                 problem = None  # of a batch that says it is empty nothing is read

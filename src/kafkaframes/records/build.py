@@ -246,7 +246,7 @@ def _ends_of(whole: memoryview, count: int) -> list[int]:
     """Find where each compressed batch ends, by its length field."""
     ends, position = [], 0
     for _ in range(count):
-        (size,) = struct.unpack_from(">i", whole, position + BATCH_V2.place_of("size"))
+        (size,) = struct.unpack_from(">i", whole, position + BATCH_V2.position_of("size"))
         position += OVERHEAD_BYTES + size
         ends.append(position)
     return ends
@@ -525,9 +525,9 @@ def _compressing_v2(codec: Codec, level: int | None) -> Finish:
 
 def _sealed(header: bytearray, records: bytes) -> bytes:
     """Set length and CRC of a format 2 header before its records."""
-    struct.pack_into(">i", header, BATCH_V2.place_of("size"), BATCH_V2.size - OVERHEAD_BYTES + len(records))
+    struct.pack_into(">i", header, BATCH_V2.position_of("size"), BATCH_V2.size - OVERHEAD_BYTES + len(records))
     crc = crc32c(records, crc32c(header[BATCH_V2.end_of("crc") :]))
-    struct.pack_into(">I", header, BATCH_V2.place_of("crc"), crc)
+    struct.pack_into(">I", header, BATCH_V2.position_of("crc"), crc)
     return bytes(header) + records
 
 

@@ -19,11 +19,11 @@ from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
     CODECS,
+    COLUMN,
     MESSAGE_V0,
     MESSAGE_V1,
     MIN_RECORD_BYTES,
     OVERHEAD_BYTES,
-    PLACE,
     ZSTD,
 )
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, current_budget
@@ -244,32 +244,32 @@ def _open_some(
         return sections, count, None
     table = np.ascontiguousarray(batches.table)
     spans = sections.ends - sections.starts
-    largest = native.usual_room(int(spans[first:].max()), limit)
+    largest = native.usual_capacity(int(spans[first:].max()), limit)
     arena_bytes = min(_USUAL_RATIO * int(spans[first:].sum()), budget) + largest
     arena, row, size = allocate(arena_bytes, np.uint8), first, 0
     arrays = sections.starts, sections.ends, sections.kinds
     with native.borrowed() as calls:
         while True:
-            why = native.ODD
+            why = native.UNUSUAL
             if held is None:
                 row, size, why = native.open_batches(sections.buf, table, row, *arrays, limit, arena, size, calls)
             if why == WHOLE:
                 return sections._replace(buf=arena[:size]), count, None
             content: AnyBytes = b""
-            if why == native.ODD:
+            if why == native.UNUSUAL:
                 content = _careful(sections, table, row, max(min(limit, total - size), 0)) if held is None else held
                 held = None
                 if row == first and len(content) > budget:
                     sections.starts[row], sections.ends[row] = 0, len(content)
                     return sections._replace(buf=np.frombuffer(content, np.uint8)), row + 1, None
-            needed = size + len(content) + native.usual_room(int(spans[row]), limit)
+            needed = size + len(content) + native.usual_capacity(int(spans[row]), limit)
             if needed > arena.size:
                 if row > first and needed > budget:
-                    return sections._replace(buf=arena[:size]), row, content if why == native.ODD else None
+                    return sections._replace(buf=arena[:size]), row, content if why == native.UNUSUAL else None
                 grown = allocate(max(2 * arena.size, needed), np.uint8)
                 grown[:size] = arena[:size]
                 arena = grown
-            if why == native.ODD:
+            if why == native.UNUSUAL:
                 sections.starts[row] = size
                 size += len(content)
                 sections.ends[row] = size
@@ -279,8 +279,8 @@ def _open_some(
 
 def _careful(sections: Sections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
     """Return what Kafka would read of a compressed batch, and note what is wrong with it."""
-    magic, count = int(table[PLACE["magic"], row]), int(table[PLACE["count"], row])
-    codec = int(table[PLACE["attributes"], row]) & CODEC_MASK
+    magic, count = int(table[COLUMN["magic"], row]), int(table[COLUMN["count"], row])
+    codec = int(table[COLUMN["attributes"], row]) & CODEC_MASK
     whole = sections.buf[sections.starts[row] : sections.ends[row]].data
     wrapped = whole if magic >= 2 else _wrapped_value(whole, magic)
     if isinstance(wrapped, int):

@@ -21,7 +21,7 @@ from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
 from kafkaframes.records.chunks import Chunk
 from kafkaframes.records.decoded import Allocate, Problem
-from kafkaframes.records.layout import CODEC_MASK, PLACE
+from kafkaframes.records.layout import CODEC_MASK, COLUMN
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
 __all__ = [
@@ -51,7 +51,7 @@ _USUAL_RATIO = 4  # of compressed batches, at first
 _ALIGNMENT = 64
 _NO_GOAL = 1 << 62
 _NOTHING: Bytes = np.empty(0, np.uint8)
-_POSITION, _SIZE, _ATTRIBUTES = PLACE["position"], PLACE["size"], PLACE["attributes"]
+_POSITION, _SIZE, _ATTRIBUTES = COLUMN["position"], COLUMN["size"], COLUMN["attributes"]
 
 _SELECTED = {
     "timestamp_type": kernels.WANT_TYPES,
@@ -178,8 +178,12 @@ class Layout:
     def __init__(self, selected: int, rows: int, size: int) -> None:
         self.rows, self.bytes = rows, size
         self.plan: Ints = np.zeros(kernels.WORDS, np.int64)
-        self.plan[kernels.WANTED], self.plan[kernels.ROWS_ROOM], self.plan[kernels.BYTES_ROOM] = selected, rows, size
-        self.plan[kernels.PIECE_ROW] = self.plan[kernels.OPENED_ROW] = -1
+        self.plan[kernels.SELECTED], self.plan[kernels.ROW_CAPACITY], self.plan[kernels.BYTE_CAPACITY] = (
+            selected,
+            rows,
+            size,
+        )
+        self.plan[kernels.CHUNK_ROW] = self.plan[kernels.OPENED_ROW] = -1
         self.total = 0
         for area in _AREAS:
             if area.selected & selected == area.selected:
@@ -262,7 +266,7 @@ class ColumnMaker:
             )
             if why == kernels.DONE or (why == kernels.FULL and plan[kernels.ROW]):
                 break
-            if why == native.ODD:
+            if why == native.UNUSUAL:
                 part = self._careful(state, plan)
                 is_large = part.size > MOST_BYTES
                 if is_large:
@@ -270,7 +274,7 @@ class ColumnMaker:
             elif plan[kernels.NEEDED_BYTES] > _MOST[why]:
                 is_large = True
                 break
-            elif why == native.NO_ROOM:
+            elif why == native.TOO_SMALL:
                 self._opened = self._allocate(max(2 * int(plan[kernels.NEEDED_BYTES]), _FEWEST_OPENED_BYTES), np.uint8)
             else:
                 block = self._with_more_memory(plan)
@@ -301,7 +305,7 @@ class ColumnMaker:
         state.kinds[row] = opened.kinds[0]
         if opened.problems:
             state.problems[row] = opened.problems[0]
-        plan[kernels.PIECE_ROW] = row
+        plan[kernels.CHUNK_ROW] = row
         return opened.buf[opened.starts[0] : max(opened.starts[0], opened.ends[0])]
 
     def _with_more_memory(self, plan: Ints) -> Bytes:
@@ -337,7 +341,7 @@ class ColumnMaker:
         return pa.Array.from_buffers(of_type, count, [None, cut(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
 
 
-_MOST = {native.NO_ROOM: _MOST_OPENED_BYTES, kernels.FULL: MOST_BYTES}
+_MOST = {native.TOO_SMALL: _MOST_OPENED_BYTES, kernels.FULL: MOST_BYTES}
 _BYTES, _TEXT = pa.binary(), pa.string()
 _PLAIN = (
     ("offset", kernels.AT_OFFSETS, 8),

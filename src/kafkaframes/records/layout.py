@@ -3,7 +3,7 @@
 All integers are big-endian. Offset, size and magic stand at the same place in all three formats, so any log can be
 cut into batches before its format is known. A batch is 12 bytes and then ``size`` more.
 
-``BATCH_COLUMNS`` is what a header-only scan gives for each batch; ``PLACE`` is a column's row in the scan's table.
+``BATCH_COLUMNS`` is what a header-only scan gives for each batch; ``COLUMN`` is a column's row in the scan's table.
 The numbers are compiled into the kernels, whose cache therefore sees this file too (``wire/_jit.py``).
 """
 
@@ -24,7 +24,7 @@ class HeaderField(NamedTuple):
 class HeaderLayout:
     """Fields in their order, without gaps.
 
-    >>> BATCH_V2.place_of("crc"), BATCH_V2.end_of("crc"), BATCH_V2.size
+    >>> BATCH_V2.position_of("crc"), BATCH_V2.end_of("crc"), BATCH_V2.size
     (17, 21, 61)
     """
 
@@ -38,7 +38,7 @@ class HeaderLayout:
             position = end
         self.size = position
 
-    def place_of(self, name: str) -> int:
+    def position_of(self, name: str) -> int:
         """Return the byte at which the field starts, counted from the batch's first."""
         return self._bounds[name][0]
 
@@ -112,4 +112,4 @@ BATCH_COLUMNS = (
     "base_sequence",
     "count",
 )
-PLACE = {name: position for position, name in enumerate(BATCH_COLUMNS)}
+COLUMN = {name: position for position, name in enumerate(BATCH_COLUMNS)}

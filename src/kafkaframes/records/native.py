@@ -24,8 +24,8 @@ from kafkaframes.records._kernels_codecs import (
     GZIP_CONTEXT,
     GZIP_DECOMPRESS,
     LZ4_DECOMPRESS,
-    NO_ROOM,
-    ODD,
+    TOO_SMALL,
+    UNUSUAL,
     USUAL_RATIO,
     USUAL_SIZE,
     ZSTD_CONTEXT,
@@ -38,15 +38,15 @@ from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.records.scan import Bytes, Ints
 
 __all__ = [
-    "NO_ROOM",
-    "ODD",
+    "TOO_SMALL",
+    "UNUSUAL",
     "Ints",
     "borrowed",
     "decompress_into",
     "functions",
     "made_calls",
     "open_batches",
-    "usual_room",
+    "usual_capacity",
 ]
 
 # More than one block of zstd: such a frame goes another way than a short one.
@@ -74,7 +74,7 @@ open_batches = _kernels_codecs.open_batches
 _idle: list[Ints] = []
 
 
-def usual_room(size: int, limit_bytes: int) -> int:
+def usual_capacity(size: int, limit_bytes: int) -> int:
     """Return how much room a stream of ``size`` bytes must be given; one that holds more goes the careful path."""
     return min(limit_bytes, USUAL_SIZE + USUAL_RATIO * size)
 
@@ -132,8 +132,8 @@ def borrowed() -> Iterator[Ints]:
 def decompress_into(codec: int, payload: Bytes, out: Bytes, *, limit_bytes: int) -> int:
     """Write the content of an intact and usual stream into ``out`` and return its size.
 
-    A number below zero is no answer but "ask ``codecs.decompress``": ``ODD`` for a stream that is damaged or unusual,
-    ``NO_ROOM`` where ``out`` is smaller than ``usual_room``. What is in ``out`` then is not defined.
+    A number below zero is no answer but "ask ``codecs.decompress``": ``UNUSUAL`` for a stream that is damaged or
+    rare, ``TOO_SMALL`` where ``out`` is smaller than ``usual_capacity``. What is in ``out`` then is not defined.
     """
     with borrowed() as calls:
         return int(_kernels_codecs.decompress_into(codec, payload, out, limit_bytes, calls))

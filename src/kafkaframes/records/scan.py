@@ -21,9 +21,9 @@ from kafkaframes.records import _kernels_scan
 from kafkaframes.records.layout import (
     BATCH_COLUMNS,
     CODEC_MASK,
+    COLUMN,
     CONTROL,
     LOG_APPEND_TIME,
-    PLACE,
     TRANSACTIONAL,
 )
 from kafkaframes.records.reasons import CORRUPT_ENDS, END_REASONS, FULL, MORE
@@ -87,7 +87,7 @@ class Batches(NamedTuple):
 
     def column(self, name: str) -> Ints:
         """Return one field of all batches; -1 where a batch's format or its size lacks it."""
-        row: Ints = self.table[PLACE[name]]
+        row: Ints = self.table[COLUMN[name]]
         return row
 
     # One element a batch, each computed when it is asked for.

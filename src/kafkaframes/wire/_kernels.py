@@ -48,8 +48,10 @@ def _load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
     def typed(typingctx: Any, array: Any, position: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
-            place = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), width.as_pointer())
-            value = builder.load(place)
+            pointer = builder.bitcast(
+                _address(context, builder, signature.args[0], args[0], args[1]), width.as_pointer()
+            )
+            value = builder.load(pointer)
             value.align = 1
             if bits > 8:
                 value = builder.bswap(value)
@@ -77,8 +79,8 @@ def _store_item(name: str, bits: int) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
             start = _address(context, builder, signature.args[0], args[0], ir.Constant(ir.IntType(64), 0))
-            place = builder.gep(builder.bitcast(start, width.as_pointer()), [args[1]])
-            builder.store(args[2] if bits == 64 else builder.trunc(args[2], width), place).align = 1
+            pointer = builder.gep(builder.bitcast(start, width.as_pointer()), [args[1]])
+            builder.store(args[2] if bits == 64 else builder.trunc(args[2], width), pointer).align = 1
             return context.get_dummy_value()
 
         return types.none(array, types.int64, types.int64), code
@@ -108,8 +110,8 @@ def address_of(typingctx: Any, array: Any) -> Any:
 @intrinsic
 def _load_u64_le(typingctx: Any, array: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _address(context, builder, signature.args[0], args[0], args[1])
-        value = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
+        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        value = builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()))
         value.align = 1
         return value
 

@@ -43,9 +43,9 @@ NAMES = (
 def sealed(raw: bytes, layout: HeaderLayout) -> bytes:
     """Give a batch the length and the CRC of its bytes."""
     out = bytearray(raw)
-    struct.pack_into(">i", out, layout.place_of("size"), len(out) - 12)
+    struct.pack_into(">i", out, layout.position_of("size"), len(out) - 12)
     check = crc32c if layout is BATCH_V2 else crc32
-    struct.pack_into(">I", out, layout.place_of("crc"), check(bytes(out[layout.end_of("crc") :])))
+    struct.pack_into(">I", out, layout.position_of("crc"), check(bytes(out[layout.end_of("crc") :])))
     return bytes(out)
 
 
@@ -66,7 +66,7 @@ def with_header(choose: random.Random, raw: bytes, layout: HeaderLayout) -> byte
     if field.name == "attributes":
         value = raw[layout.end_of("attributes") - 1] & CODEC_MASK | value & 0x7F & ~CODEC_MASK
     out = bytearray(raw)
-    struct.pack_into(f">{field.format}", out, layout.place_of(field.name), value)
+    struct.pack_into(f">{field.format}", out, layout.position_of(field.name), value)
     return sealed(bytes(out), layout)
 
 
@@ -124,7 +124,7 @@ def renumbered(choose: random.Random, raw: bytes, _: int) -> bytes:
 
 def hole_at_end(raw: bytes, by: int) -> bytes:
     """Let a batch of format 2 end ``by`` offsets behind its last record, as a compacted one may."""
-    at, out = BATCH_V2.place_of("last_offset_delta"), bytearray(raw)
+    at, out = BATCH_V2.position_of("last_offset_delta"), bytearray(raw)
     struct.pack_into(">i", out, at, struct.unpack_from(">i", raw, at)[0] + by)
     return sealed(bytes(out), BATCH_V2)
 

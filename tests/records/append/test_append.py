@@ -151,8 +151,8 @@ def emptied(batch: bytes) -> bytes:
     """The batch without its records, as the cleaner writes it."""
     out = bytearray(batch[: BATCH_V2.size])
     out[8:12] = (BATCH_V2.size - 12).to_bytes(4, "big")
-    out[BATCH_V2.place_of("count") :] = bytes(4)
-    out[BATCH_V2.place_of("crc") : BATCH_V2.end_of("crc")] = crc32c(bytes(out[BATCH_V2.end_of("crc") :])).to_bytes(4)
+    out[BATCH_V2.position_of("count") :] = bytes(4)
+    out[BATCH_V2.position_of("crc") : BATCH_V2.end_of("crc")] = crc32c(bytes(out[BATCH_V2.end_of("crc") :])).to_bytes(4)
     return bytes(out)
 
 

@@ -69,10 +69,10 @@ def guarded_answer(sent, offset, settings):
     table = context.KernelContext()
     table.use(settings, settings.now_ms)
     words, sent, untouched = table.words, bytearray(sent), bytes(sent)
-    needed = {_kernels_context.NO_ROOM: 0, _kernels_context.NO_OUT: 0}
+    needed = {_kernels_context.TOO_SMALL: 0, _kernels_context.NO_OUT: 0}
     way = _kernels.take
     while True:
-        content, out = CONTENT.at_end(needed[_kernels_context.NO_ROOM]), OUT.at_end(needed[_kernels_context.NO_OUT])
+        content, out = CONTENT.at_end(needed[_kernels_context.TOO_SMALL]), OUT.at_end(needed[_kernels_context.NO_OUT])
         words[_kernels_context.CONTENT_AT], words[_kernels_context.CONTENT_SIZE] = content.ctypes.data, content.size
         words[_kernels_context.OUT_AT], words[_kernels_context.OUT_SIZE] = out.ctypes.data, out.size
         answer, first, *_ = found = way(sent, offset, words)
@@ -128,7 +128,7 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
     for one in context._idle:
-        assert one.words[_kernels_context.CONTENT_GIVEN] == -1
+        assert one.words[_kernels_context.CONTENT_KNOWN] == -1
         assert context.USUAL_BYTES <= one.words[_kernels_context.CONTENT_SIZE] <= context.MOST_KEPT_BYTES
         assert context.USUAL_BYTES <= one.out.nbytes <= context.MOST_KEPT_BYTES
 
@@ -230,7 +230,7 @@ def test_a_set_written_anew_shortly_is_the_one_that_the_general_way_writes(
 def sealed(sent: bytearray, magic: int) -> None:
     """Give the first batch the CRC of its bytes, so that what was flipped inside it is seen."""
     layout = BATCH_V2 if magic == 2 else MESSAGE_V0
-    at, start = layout.place_of("crc"), layout.end_of("crc")
+    at, start = layout.position_of("crc"), layout.end_of("crc")
     end = 12 + int.from_bytes(sent[8:12], "big", signed=True)
     checked = bytes(sent[start:end])
     sent[at : at + 4] = (crc32c(checked) if magic == 2 else crc32(checked)).to_bytes(4, "big")
@@ -284,9 +284,9 @@ def test_a_frame_of_format_0_with_its_own_header_checksum_goes_the_short_way():
 def test_a_count_beyond_the_bytes_asks_for_no_memory():
     sent = bytearray(build_records(ROWS))
     for field, value in (("last_offset_delta", 2**31 - 2), ("count", 2**31 - 1)):
-        struct.pack_into(">i", sent, BATCH_V2.place_of(field), value)
+        struct.pack_into(">i", sent, BATCH_V2.position_of(field), value)
     settings = AppendSettings(codec="lz4")
-    assert guarded_answer(sealed_again(bytes(sent), BATCH_V2), 0, settings)[0] == _kernels_context.ODD
+    assert guarded_answer(sealed_again(bytes(sent), BATCH_V2), 0, settings)[0] == _kernels_context.UNUSUAL
 
 
 def test_what_does_not_shrink_gets_room_for_its_header():

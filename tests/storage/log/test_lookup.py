@@ -156,7 +156,7 @@ def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, 
     (local,) = discover(path)
     truth = list_offsets(local.filesystem, local.partitions[0])
     store = FailingStore(FsspecLocal(), answers)
-    files = FsspecFileSystem("file", given=store)
+    files = FsspecFileSystem("file", made=store)
     answer, error = truth, None
     try:
         (remote,) = discover(path, filesystem=files)
@@ -173,7 +173,7 @@ def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file(w
 
     failed = 0
     for answers in range(12):
-        files = FsspecFileSystem("file", given=FailingStore(FsspecLocal(), answers))
+        files = FsspecFileSystem("file", made=FailingStore(FsspecLocal(), answers))
         try:
             discover(str(LOGS / "kraft-4x-transactions"), filesystem=files)
         except LogDirError:

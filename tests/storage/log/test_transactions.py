@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kafkaframes.records.build import build_end_transaction, build_records
-from kafkaframes.records.layout import BATCH_COLUMNS, PLACE
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.scan import Batches, End
 from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover
@@ -68,5 +68,5 @@ def test_batches_of_the_aborted_transaction_are_left_out_and_markers_are_no_data
         ("producer_id", [1, 1, 2, 3, 1]),
         ("attributes", [transactional, control, transactional, transactional, transactional]),
     ):
-        table[PLACE[name]] = row
+        table[COLUMN[name]] = row
     assert state.aborted_batches(Batches(table, End(0, 0))).tolist() == [True, False, False, False, False]

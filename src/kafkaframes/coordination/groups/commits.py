@@ -199,13 +199,13 @@ class Commits:
     ) -> dict[TopicPartition, int]:
         group_id, codes = group.group_id, dict[TopicPartition, int]()
         commits: dict[TopicPartition, Commit] = {}
-        for where, one in offsets.items():
-            metadata = one.metadata or ""
+        for where, offset in offsets.items():
+            metadata = offset.metadata or ""
             if len(metadata) > self.settings.offset_metadata_max_bytes:
                 codes[where] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             codes[where] = ErrorCode.NONE
-            commits[where] = Commit(one.offset, one.leader_epoch, metadata, self.clock.now_ms, expire_ms)
+            commits[where] = Commit(offset.offset, offset.leader_epoch, metadata, self.clock.now_ms, expire_ms)
         if commits:
             rows = [records.commit_record(group_id, where, commit) for where, commit in commits.items()]
             self.write(group_id, rows, producer)

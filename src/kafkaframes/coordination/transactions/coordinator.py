@@ -137,28 +137,32 @@ class TransactionCoordinator:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
             raise RefusedError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        one = self.transactions.get(transactional_id)
-        if one is None:
-            one = Transaction(transactional_id, self.new_producer_id(), timeout_ms=timeout_ms)
-        if expected is not None and not _may_bump(one, expected):
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, self.new_producer_id(), timeout_ms=timeout_ms)
+        if expected is not None and not _may_bump(transaction, expected):
             raise RefusedError(ErrorCode.PRODUCER_FENCED)
-        if one.state is S.ONGOING:
-            self._fence(one)
+        if transaction.state is S.ONGOING:
+            self._fence(transaction)
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if one.state in PREPARED:
+        if transaction.state in PREPARED:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        done = self._put(self._next_producer(one, timeout_ms, expected))
+        done = self._put(self._next_producer(transaction, timeout_ms, expected))
         return ProducerIdentity(done.producer_id, done.producer_epoch)
 
-    def _next_producer(self, one: Transaction, timeout_ms: int, expected: ProducerIdentity | None) -> Transaction:
+    def _next_producer(
+        self, transaction: Transaction, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> Transaction:
         now_ms = self.clock.now_ms
-        if one.is_epoch_exhausted and (expected is None or expected.producer_epoch == one.producer_epoch):
-            return one.rotated(self.new_producer_id(), timeout_ms, now_ms, keep_last=expected is not None)
-        return one.bumped(timeout_ms, None if expected is None else expected.producer_epoch, now_ms)
+        if transaction.is_epoch_exhausted and (
+            expected is None or expected.producer_epoch == transaction.producer_epoch
+        ):
+            return transaction.rotated(self.new_producer_id(), timeout_ms, now_ms, keep_last=expected is not None)
+        return transaction.bumped(timeout_ms, None if expected is None else expected.producer_epoch, now_ms)
 
-    def _fence(self, one: Transaction) -> None:
+    def _fence(self, transaction: Transaction) -> None:
         """Abort an open transaction whose producer is given up."""
-        self._end(one.fenced(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
+        self._end(transaction.fenced(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
 
     # ---------------------------------------------------------------------------------------------- partitions
 
@@ -176,10 +180,10 @@ class TransactionCoordinator:
         Args:
             version: of transactions: 2 where a request adds them that does something else (KIP-890).
         """
-        one = self._of_producer(transactional_id, producer_id, producer_epoch)
-        if one.state is S.ONGOING and one.partitions.issuperset(added):
+        transaction = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if transaction.state is S.ONGOING and transaction.partitions.issuperset(added):
             return
-        self._put(one.with_partitions(frozenset(added), self.clock.now_ms, version=version))
+        self._put(transaction.with_partitions(frozenset(added), self.clock.now_ms, version=version))
 
     def verify_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, where: TopicPartition
@@ -189,8 +193,8 @@ class TransactionCoordinator:
         Raises:
             RefusedError: TRANSACTION_ABORTABLE, or as for ``add_partitions``.
         """
-        one = self._of_producer(transactional_id, producer_id, producer_epoch)
-        if where not in one.partitions:
+        transaction = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if where not in transaction.partitions:
             raise RefusedError(ErrorCode.TRANSACTION_ABORTABLE)
 
     def admit_produce(
@@ -232,14 +236,14 @@ class TransactionCoordinator:
     def _of_producer(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
-        one = self.transactions.get(transactional_id)
-        if one is None or one.producer_id != producer_id:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or transaction.producer_id != producer_id:
             raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if one.producer_epoch != producer_epoch:
+        if transaction.producer_epoch != producer_epoch:
             raise RefusedError(ErrorCode.PRODUCER_FENCED)
-        if one.state in PREPARED:
+        if transaction.state in PREPARED:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return one
+        return transaction
 
     # ---------------------------------------------------------------------------------------------- EndTxn
 
@@ -253,15 +257,15 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
-        one = self.transactions.get(transactional_id)
-        if one is None:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
             raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         decide = end_of_version_2 if version >= 2 else end_of_version_0
-        end = decide(one, producer_id, producer_epoch, commit=commit)
+        end = decide(transaction, producer_id, producer_epoch, commit=commit)
         if end is not End.DONE:
-            next_id = self.new_producer_id() if version >= 2 and one.is_epoch_exhausted else NONE
-            one = self._end(
-                one.prepared(
+            next_id = self.new_producer_id() if version >= 2 and transaction.is_epoch_exhausted else NONE
+            transaction = self._end(
+                transaction.prepared(
                     commit=commit,
                     version=version,
                     now_ms=self.clock.now_ms,
@@ -269,7 +273,7 @@ class TransactionCoordinator:
                     is_nothing=end is End.NOTHING_TO_END,
                 )
             )
-        return ProducerIdentity(one.producer_id, one.producer_epoch)
+        return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
 
     def _end(self, prepared: Transaction) -> Transaction:
         """Write a decision, its markers, and that it is complete; what is missing is tried again later."""
@@ -340,12 +344,12 @@ class TransactionCoordinator:
         now_ms = self.clock.now_ms
         in_states, of_producers = frozenset(states), frozenset(producer_ids)
         return [
-            one
-            for one in self.transactions.values()
-            if (not in_states or one.state.shown in in_states)
-            and (not of_producers or one.producer_id in of_producers)
-            and (longer_than_ms < 0 or now_ms - one.start_ms > longer_than_ms)
-            and (among is None or one.transactional_id in among)
+            transaction
+            for transaction in self.transactions.values()
+            if (not in_states or transaction.state.shown in in_states)
+            and (not of_producers or transaction.producer_id in of_producers)
+            and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
+            and (among is None or transaction.transactional_id in among)
         ]
 
     # ---------------------------------------------------------------------------------------------- time
@@ -354,10 +358,14 @@ class TransactionCoordinator:
         """Abort what is open for longer than its timeout, and fence its producer."""
         self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
         now_ms = self.clock.now_ms
-        for one in list(self.transactions.values()):
-            if one.state is S.ONGOING and one.timeout_ms != NEVER_MS and one.start_ms + one.timeout_ms < now_ms:
+        for transaction in list(self.transactions.values()):
+            if (
+                transaction.state is S.ONGOING
+                and transaction.timeout_ms != NEVER_MS
+                and transaction.start_ms + transaction.timeout_ms < now_ms
+            ):
                 try:
-                    self._fence(one)
+                    self._fence(transaction)
                 except KafkaframesError:
                     continue  # the log is not there now; the next round finds it again
 
@@ -365,24 +373,26 @@ class TransactionCoordinator:
         """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
         self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
         oldest_ms = self.clock.now_ms - self.settings.id_expiration_ms
-        for one in list(self.transactions.values()):
-            if (one.state is S.EMPTY or one.state in COMPLETE) and one.updated_ms <= oldest_ms:
+        for transaction in list(self.transactions.values()):
+            if (transaction.state is S.EMPTY or transaction.state in COMPLETE) and transaction.updated_ms <= oldest_ms:
                 try:
-                    self.log.append(self._partition(one.transactional_id), [tombstone(one.transactional_id)])
+                    self.log.append(
+                        self._partition(transaction.transactional_id), [tombstone(transaction.transactional_id)]
+                    )
                 except KafkaframesError:
                     continue
-                del self.transactions[one.transactional_id]
+                del self.transactions[transaction.transactional_id]
 
     # ---------------------------------------------------------------------------------------------- the log
 
     def _partition(self, transactional_id: str) -> int:
         return coordinator_partition(transactional_id, self.log.partitions)
 
-    def _put(self, one: Transaction) -> Transaction:
-        row = transaction_record(one, transaction_version=self.settings.transaction_version)
-        self.log.append(self._partition(one.transactional_id), [row])
-        self.transactions[one.transactional_id] = one
-        return one
+    def _put(self, transaction: Transaction) -> Transaction:
+        row = transaction_record(transaction, transaction_version=self.settings.transaction_version)
+        self.log.append(self._partition(transaction.transactional_id), [row])
+        self.transactions[transaction.transactional_id] = transaction
+        return transaction
 
     def load(self, loaded: Iterable[LoadedRecord]) -> None:
         """Read everything back after a restart, and complete what was decided."""
@@ -390,19 +400,21 @@ class TransactionCoordinator:
             if record.key is None:
                 continue
             try:
-                name, one = decode(record.key, record.value)
+                name, transaction = decode(record.key, record.value)
             except DecodeError:
                 self.unread += 1
                 continue
-            if one is None:
+            if transaction is None:
                 self.transactions.pop(name, None)
             else:
-                self.transactions[name] = one
-        for name in [one.transactional_id for one in self.transactions.values() if one.state in PREPARED]:
+                self.transactions[name] = transaction
+        for name in [
+            transaction.transactional_id for transaction in self.transactions.values() if transaction.state in PREPARED
+        ]:
             self._complete(name)
 
 
-def _may_bump(one: Transaction, expected: ProducerIdentity) -> bool:
+def _may_bump(transaction: Transaction, expected: ProducerIdentity) -> bool:
     """Whether a producer may ask for the next epoch: it has the id, or had it when epochs were used up."""
-    is_before = expected.producer_id == one.previous_producer_id and expected.producer_epoch >= 2**15 - 2
-    return one.producer_epoch == NONE or expected.producer_id == one.producer_id or is_before
+    is_before = expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= 2**15 - 2
+    return transaction.producer_epoch == NONE or expected.producer_id == transaction.producer_id or is_before

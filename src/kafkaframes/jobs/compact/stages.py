@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.layout import BATCH_COLUMNS, PLACE
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
 from kafkaframes.storage.cleaner.filter import Filter, Tally
@@ -131,7 +131,7 @@ class Facts:
             return
         table = np.empty((len(BATCH_COLUMNS) + 2, len(batches)), np.int64)
         table[:-2] = window.batches.table[:, batches]
-        table[PLACE["position"]] += window.base
+        table[COLUMN["position"]] += window.base
         table[-2] = index
         control = window.batches.column("attributes")[batches]
         table[-1] = [_kind(window, batch) for batch in batches] if len(control) else []

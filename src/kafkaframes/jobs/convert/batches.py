@@ -214,12 +214,12 @@ def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tu
         plain = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
         codec = int(plan.codecs[batch])
         records = compress(codec, plain.tobytes(), level=level)
-        place = BATCH_V2.place_of("attributes")
+        place = BATCH_V2.position_of("attributes")
         (attributes,) = struct.unpack_from(">H", header, place)
         struct.pack_into(">H", header, place, attributes & ~CODEC_MASK | codec)
-        struct.pack_into(">i", header, BATCH_V2.place_of("size"), len(header) - OVERHEAD_BYTES + len(records))
+        struct.pack_into(">i", header, BATCH_V2.position_of("size"), len(header) - OVERHEAD_BYTES + len(records))
         crc = crc32c(records, crc32c(bytes(header[place:])))
-        struct.pack_into(">I", header, BATCH_V2.place_of("crc"), crc)
+        struct.pack_into(">I", header, BATCH_V2.position_of("crc"), crc)
         yield batch, bytes(header) + records
 
 

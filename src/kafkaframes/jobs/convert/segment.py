@@ -21,7 +21,7 @@ from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.decoded import Allocate, Decoded
-from kafkaframes.records.layout import PLACE
+from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.records.reasons import FAILFAST, TORN
 from kafkaframes.records.scan import FILE, Bytes, Ints, as_array, scan_all
@@ -149,7 +149,7 @@ class _Rewrite:
         batches = scan_all(written, rules=FILE)
         table = batches.table
         self._report.records_written += count_records(written, batches)
-        columns = np.stack([table[PLACE[name]] for name in INDEXED])
+        columns = np.stack([table[COLUMN[name]] for name in INDEXED])
         columns[INDEXED.index("position")] += self._position
         self.columns.append(columns)
         self._out.write(written.data)

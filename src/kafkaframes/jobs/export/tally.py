@@ -223,7 +223,7 @@ def _narrow(keys: pa.Array, chosen: npt.NDArray[np.bool_], test: Callable[[bytes
 
 def _promised(header: bytes) -> int | None:
     """Return how many records a batch's header says; None where its format does not."""
-    if len(header) < BATCH_V2.size or header[BATCH_V2.place_of("magic")] != 2:
+    if len(header) < BATCH_V2.size or header[BATCH_V2.position_of("magic")] != 2:
         return None
-    place = BATCH_V2.place_of("count")
+    place = BATCH_V2.position_of("count")
     return int.from_bytes(header[place : place + 4], "big", signed=True)

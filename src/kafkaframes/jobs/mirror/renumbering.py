@@ -33,7 +33,7 @@ OLD_FORMAT, HOLES, APPEND_TIME, CUT = "format 0 or 1", "offsets with holes", "lo
 BATCH_BYTES: Final = 256 << 10  # of records, before they are compressed, in a batch that is written anew
 Flags = npt.NDArray[np.bool_]
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
-_CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT = (BATCH_V2.place_of(name) for name in ("crc", "attributes", "producer_id"))
+_CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT = (BATCH_V2.position_of(name) for name in ("crc", "attributes", "producer_id"))
 _NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
 _CLEARED: Final = TRANSACTIONAL | DELETE_HORIZON
 

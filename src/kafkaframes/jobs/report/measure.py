@@ -20,10 +20,10 @@ from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODECS,
+    COLUMN,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     OVERHEAD_BYTES,
-    PLACE,
 )
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
@@ -219,7 +219,7 @@ class _Watcher:
         """Measure the batches of a window."""
         batches = window.batches
         chosen = batches.is_transactional
-        self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, chosen])
+        self._transactional.append(batches.table[[COLUMN[name] for name in IN_TRANSACTIONS]][:, chosen])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
         for chunk in parts_of(whole, self._ratio, _PIECE_BYTES):
             self._measure(chunk)
@@ -291,14 +291,14 @@ def _add_batches(
 
 def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
     table = batches.table[:, is_data]
-    ids, places = np.unique(np.maximum(table[PLACE["producer_id"]], NO_PRODUCER), return_inverse=True)
-    latest = table[PLACE["max_timestamp"]]
-    earliest = np.where(_is_horizon(table), latest, table[PLACE["base_timestamp"]])
+    ids, places = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
+    latest = table[COLUMN["max_timestamp"]]
+    earliest = np.where(_is_horizon(table), latest, table[COLUMN["base_timestamp"]])
     firsts, lasts, epochs = np.full(ids.size, _NEVER), np.full(ids.size, -1), np.full(ids.size, -1)
     np.minimum.at(firsts, places, np.where(earliest < 0, _NEVER, earliest))
     np.maximum.at(lasts, places, latest)
-    np.maximum.at(epochs, places, table[PLACE["producer_epoch"]])
-    sums = [np.bincount(places, weights).astype(np.int64) for weights in (None, rows[is_data], table[PLACE["size"]])]
+    np.maximum.at(epochs, places, table[COLUMN["producer_epoch"]])
+    sums = [np.bincount(places, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN["size"]])]
     firsts[firsts == _NEVER] = -1
     for producer, *numbers in zip(ids.tolist(), *(one.tolist() for one in (*sums, firsts, lasts, epochs)), strict=True):
         measure.producers.setdefault(producer, ProducerCounts()).merge(ProducerCounts(*numbers))
@@ -306,7 +306,7 @@ def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.
 
 def _is_horizon(table: Ints) -> npt.NDArray[np.bool_]:
     """Tell which batches have the cleaner's horizon in place of their first timestamp (KIP-534)."""
-    result: npt.NDArray[np.bool_] = (table[PLACE["magic"]] >= 2) & (table[PLACE["attributes"]] & DELETE_HORIZON != 0)
+    result: npt.NDArray[np.bool_] = (table[COLUMN["magic"]] >= 2) & (table[COLUMN["attributes"]] & DELETE_HORIZON != 0)
     return result
 
 

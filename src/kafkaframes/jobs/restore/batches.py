@@ -26,7 +26,7 @@ from kafkaframes.records.build import build_batch
 from kafkaframes.records.decode import count_records, decode, in_turn
 from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
+from kafkaframes.records.layout import CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.reasons import DROPMALFORMED
 from kafkaframes.records.rebuild import rows_of_index
@@ -209,7 +209,7 @@ class Renumbering:
         if last_offsets is None and leader_epoch is None:
             return data[start:end].tobytes()
         out, table = bytearray(data[start:end]), batches.table.copy()
-        table[PLACE["position"]] -= start
+        table[COLUMN["position"]] -= start
         local = Batches(table, batches.end)
         if last_offsets is not None:
             set_offsets(out, local, last_offsets)

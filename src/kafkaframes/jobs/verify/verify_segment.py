@@ -19,7 +19,7 @@ from kafkaframes.jobs.verify.sound_records import UNKNOWN, Judged, judge
 from kafkaframes.records import scan
 from kafkaframes.records.batch import Batch, read_values
 from kafkaframes.records.control import END_OF_TRANSACTION
-from kafkaframes.records.layout import PLACE
+from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.reasons import END_REASONS, TORN
 from kafkaframes.records.scan import Batches, Ints
 from kafkaframes.storage.files.directory import Segment
@@ -115,7 +115,7 @@ def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: O
         _verify_crcs(window, facts)
         _read_records(window, facts, deep)
         producers.append(_producers(window.batches))
-        tables.append(window.batches.table[[PLACE[name] for name in KEPT]])
+        tables.append(window.batches.table[[COLUMN[name] for name in KEPT]])
         facts.batches += len(window.batches)
         known = window.batches.column("count")
         facts.records += int(known[known > 0].sum())
@@ -184,7 +184,7 @@ def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
 
 def _producers(batches: Batches) -> Ints:
     idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
-    return batches.table[[PLACE[name] for name in PRODUCER_COLUMNS]][:, idempotent]
+    return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
 
 def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.End) -> None:

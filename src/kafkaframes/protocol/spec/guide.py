@@ -180,7 +180,7 @@ def _records() -> Iterable[Section]:
 
 
 def _header(of: layout.HeaderLayout) -> Table:
-    lines = [(str(of.place_of(one.name)), one.name, _INTEGERS[one.format], one.note) for one in of.fields]
+    lines = [(str(of.position_of(one.name)), one.name, _INTEGERS[one.format], one.note) for one in of.fields]
     return ("position", "field", "type", ""), lines
 
 

@@ -6,14 +6,15 @@ Start reading at ``entry.py``, not here.
    If it answers ``IN_PLACE``, nothing at all is odd, and what was sent has its offsets: it goes into the log as it is;
    if ``ANEW``, header, CRC and stream are in order, and ``_kernels_rebuild.py`` goes on with the content. With every
    other answer nothing of what was sent has changed.
-2. ``ODD`` is no verdict: the general path (``validator.py``, which is the twin of these kernels) decides what Kafka
-   would say. ``CAREFUL`` asks for the content, decompressed by ``codecs.decompress``; ``NO_ROOM`` asks for more memory.
+2. ``UNUSUAL`` is no verdict: the general path (``validator.py``, which is the twin of these kernels) decides what Kafka
+   would say. ``CAREFUL`` asks for the content, decompressed by ``codecs.decompress``; ``TOO_SMALL`` asks for more
+   memory.
 3. Nothing is written beyond CONTENT_SIZE bytes, nothing read or written beyond what was sent.
 """
 
 import numpy as np
 
-from kafkaframes.records._kernels_codecs import decompress_stream, usual_room
+from kafkaframes.records._kernels_codecs import decompress_stream, usual_capacity
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
@@ -44,7 +45,7 @@ from kafkaframes.records.append._kernels_context import (
     APPEND_TIME,
     CAREFUL,
     CONTENT_AT,
-    CONTENT_GIVEN,
+    CONTENT_KNOWN,
     CONTENT_SIZE,
     HELD_AT,
     HELD_END,
@@ -53,14 +54,14 @@ from kafkaframes.records.append._kernels_context import (
     LEADER_EPOCH,
     MOST_BYTES,
     MOST_MS,
-    NO_ROOM,
     NO_TIMESTAMP,
     NOW_MS,
-    ODD,
     REASSIGN,
     SENT,
     TO_MAGIC,
+    TOO_SMALL,
     TRUSTED,
+    UNUSUAL,
 )
 from kafkaframes.records.append._kernels_ordinary import form_of
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
@@ -78,9 +79,9 @@ from kafkaframes.wire._kernels import (
 
 LARGEST_OPENED = 64 << 20  # what is larger is decompressed by the careful path
 
-_ODD_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
+_RARE_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _KEPT_FLAGS = CODEC_MASK | TRANSACTIONAL
-_NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0))
+_NO = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0))
 
 
 # ------------------------------------------------------------------------------------------------- the header
@@ -91,7 +92,7 @@ def _is_usual_batch(sent, size, context):
     """Tell whether nothing about the header of a format 2 batch is odd, nor its CRC."""
     attributes, count = load_i16(sent, V2_ATTRIBUTES), load_i32(sent, V2_COUNT)
     last_delta = load_i32(sent, V2_DELTA)
-    if attributes & _ODD_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(sent, 0) < 0 or count <= 0:
+    if attributes & _RARE_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(sent, 0) < 0 or count <= 0:
         return False
     may_have_holes = (context[TRUSTED] or context[REASSIGN]) and last_delta >= 0
     if last_delta + 1 != count and not may_have_holes:
@@ -138,12 +139,12 @@ def _open(sent, start, end, codec, magic, context):
     if codec == 0:
         return np.int64(1), sent, np.int64(start), np.int64(end)
     content = context[CONTENT_AT]
-    if context[CONTENT_GIVEN] >= 0:
-        return np.int64(1), content, np.int64(0), context[CONTENT_GIVEN]
-    room = usual_room(end - start, LARGEST_OPENED)
-    if room > context[CONTENT_SIZE]:
-        return np.int64(NO_ROOM), content, np.int64(0), np.int64(room)
-    size = decompress_stream(codec, magic, sent, start, end, content, room, context)
+    if context[CONTENT_KNOWN] >= 0:
+        return np.int64(1), content, np.int64(0), context[CONTENT_KNOWN]
+    capacity = usual_capacity(end - start, LARGEST_OPENED)
+    if capacity > context[CONTENT_SIZE]:
+        return np.int64(TOO_SMALL), content, np.int64(0), np.int64(capacity)
+    size = decompress_stream(codec, magic, sent, start, end, content, capacity, context)
     return np.int64(1 if size >= 0 else CAREFUL), content, np.int64(0), np.int64(size)
 
 

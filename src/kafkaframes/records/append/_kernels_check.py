@@ -85,9 +85,9 @@ def check_messages(address, position, end, magic, wrapper_offset, context):
     """
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
     inside = wrapper_offset >= 0
-    odd_attributes = CODEC_MASK if inside else 0xFF
+    refused_attributes = CODEC_MASK if inside else 0xFF
     while position < end:
-        stop, timestamp, _, _, _, _ = read_message(address, position, end, magic, odd_attributes, context)
+        stop, timestamp, _, _, _, _ = read_message(address, position, end, magic, refused_attributes, context)
         if stop < 0 or (inside and load_i64(address, position) != number):
             return _NO
         largest = max(largest, timestamp)

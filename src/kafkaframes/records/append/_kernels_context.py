@@ -7,8 +7,8 @@ from kafkaframes.wire._jit import types
 BYTES, SENT = types.Bytes(types.uint8, 1, "C", readonly=True), types.ByteArray(types.uint8, 1, "C")
 # Behind the functions that ``decompress_stream`` calls: memory, the content if it is there already (its size, else -1),
 # the settings, where ``take`` has found the records, and what ``rewrite`` leaves for ``wrap``.
-CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_GIVEN = range(CALLS, CALLS + 5)
-SETTINGS = CONTENT_GIVEN + 1
+CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_KNOWN = range(CALLS, CALLS + 5)
+SETTINGS = CONTENT_KNOWN + 1
 (
     TO_MAGIC,
     TO_CODEC,
@@ -29,6 +29,6 @@ WORDS = COUNT + 1
 OWN_WORDS = WORDS - CALLS
 ANY_CODEC = -1  # as TO_CODEC: that of what was sent
 # Answers: ``ANEW`` is opened and must be written anew, ``PLAIN`` is written and waits for its compressor.
-ODD, IN_PLACE, ANEW, WRITTEN, PLAIN, CAREFUL, NO_ROOM, NO_OUT = 0, 1, 2, 3, 4, -1, -2, -3
+UNUSUAL, IN_PLACE, ANEW, WRITTEN, PLAIN, CAREFUL, TOO_SMALL, NO_OUT = 0, 1, 2, 3, 4, -1, -2, -3
 MOST_MS = 1 << 61  # beyond it sums could wrap as Java's do: the general path knows
 NO_TIMESTAMP = -1

@@ -57,11 +57,11 @@ def is_late(timestamp, context):
 
 
 @device
-def read_message(source, position, end, magic, odd_attributes, context):
+def read_message(source, position, end, magic, refused_attributes, context):
     """Read one message: (where the next begins, its timestamp, key_at, key_size, value_at, value_size).
 
     Where the next begins is -1 if anything is odd: a size that does not fit, another format, one of the bits
-    ``odd_attributes``, a wrong CRC, a timestamp out of range, a key that is missing where one is needed.
+    ``refused_attributes``, a wrong CRC, a timestamp out of range, a key that is missing where one is needed.
     """
     header = V1_HEADER if magic else V0_HEADER
     if end - position < header + OLD_LENGTHS:
@@ -69,7 +69,7 @@ def read_message(source, position, end, magic, odd_attributes, context):
     stop = position + OVERHEAD + load_i32(source, position + AT_SIZE)
     if stop < position + header + OLD_LENGTHS or stop > end:
         return _NO
-    if load_i8(source, position + AT_MAGIC) != magic or load_u8(source, position + OLD_ATTRIBUTES) & odd_attributes:
+    if load_i8(source, position + AT_MAGIC) != magic or load_u8(source, position + OLD_ATTRIBUTES) & refused_attributes:
         return _NO
     if crc32_of(source, position + OLD_CRC_FROM, stop) != load_u32(source, position + OLD_CRC):
         return _NO

@@ -4,7 +4,7 @@ Start reading at ``fast_rebuild.py``, not here.
 
 1. ``rewrite`` answers ``WRITTEN``: what goes into the log is at OUT_AT; or ``PLAIN``: the records are there and wait
    for their compressor, and for ``wrap`` to put them behind a header. Both say that nothing at all is odd.
-2. ``ODD`` is no verdict: the general path (``validator.py``) decides. ``NO_OUT`` asks for more memory.
+2. ``UNUSUAL`` is no verdict: the general path (``validator.py``) decides. ``NO_OUT`` asks for more memory.
 3. Nothing is written beyond OUT_SIZE bytes.
 """
 
@@ -36,22 +36,22 @@ from kafkaframes.records.append._kernels_context import (
     NO_OUT,
     NO_TIMESTAMP,
     NOW_MS,
-    ODD,
     OUT_AT,
     OUT_SIZE,
     PLAIN,
     REASSIGN,
     SENT,
     TO_MAGIC,
+    UNUSUAL,
     WRITTEN,
 )
 from kafkaframes.records.append._kernels_ordinary import form_of
-from kafkaframes.records.append._kernels_records import can_hold, rewrite_batch, rewrite_messages, room_for
+from kafkaframes.records.append._kernels_records import can_hold, capacity_for, rewrite_batch, rewrite_messages
 from kafkaframes.records.layout import LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
 from kafkaframes.wire._jit import OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i16, load_i32, load_i64, load_u8
 
-_NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+_NO = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
@@ -106,9 +106,9 @@ def rewrite(data, offset, context):
     if magic == 2 and not can_hold(end - start, from_count):
         return _NO
     header = np.int64(V2_HEADER if context[TO_MAGIC] == 2 and target == 0 else 0)
-    room = header + room_for(end - start, from_count, magic)
-    if room > context[OUT_SIZE]:
-        return np.int64(NO_OUT), room, np.int64(0), np.int64(0), np.int64(0)
+    capacity = header + capacity_for(end - start, from_count, magic)
+    if capacity > context[OUT_SIZE]:
+        return np.int64(NO_OUT), capacity, np.int64(0), np.int64(0), np.int64(0)
     relative, out = context[TO_MAGIC] == 1 and target != 0, context[OUT_AT] + header
     if magic == 2:
         base_timestamp = load_i64(sent, V2_BASE_TIMESTAMP)
@@ -141,7 +141,7 @@ def rewrite(data, offset, context):
     if header:
         _finish_batch(sent, magic, target, size, offset, context)
     return (
-        np.int64(WRITTEN if header + size <= context[MOST_BYTES] else ODD),
+        np.int64(WRITTEN if header + size <= context[MOST_BYTES] else UNUSUAL),
         count,
         reported,
         header + size,
@@ -151,7 +151,7 @@ def rewrite(data, offset, context):
 
 @kernel(types.int64(SENT, BYTES, types.int64, types.int64, OUT_INT64S))
 def wrap(data, packed, codec, offset, context):
-    """Put the compressed records behind a header; return the size of both, or ``ODD`` where a limit is exceeded.
+    """Put the compressed records behind a header; return the size of both, or ``UNUSUAL`` where a limit is exceeded.
 
     ``data`` is what was sent, to which ``rewrite`` has just answered ``PLAIN``.
     """
@@ -159,7 +159,7 @@ def wrap(data, packed, codec, offset, context):
     magic = context[TO_MAGIC]
     header = np.int64(V2_HEADER if magic == 2 else wrapper_header_size(magic))
     if header + size > context[MOST_BYTES]:
-        return np.int64(ODD)
+        return np.int64(UNUSUAL)
     if header + size > context[OUT_SIZE]:
         return np.int64(NO_OUT)
     copy_bytes(context[OUT_AT], header, address_of(packed), 0, size)

@@ -50,8 +50,8 @@ def _read_blob(address, position, end):
 def _is_ascii(address, position, size):
     """Tell whether no byte is above 127: text of which Kafka, which reads and writes names as text, keeps each byte."""
     bits = np.int64(0)
-    for place in range(position, position + size):
-        bits |= load_u8(address, place)
+    for at in range(position, position + size):
+        bits |= load_u8(address, at)
     return bits < 0x80
 
 
@@ -97,7 +97,7 @@ def _write(
 
 
 @device
-def room_for(size, count, magic):
+def capacity_for(size, count, magic):
     """Return the bytes that ``size`` bytes of records can become; of formats 0 and 1 their count is not known."""
     if magic < 2:
         count = size // ((V1_HEADER if magic else V0_HEADER) + OLD_LENGTHS)

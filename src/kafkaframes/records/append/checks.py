@@ -28,7 +28,7 @@ from kafkaframes.records.scan import Flags, Ints, check_message_crcs
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 _TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
 _KEY_REASON = "a compacted topic needs a key"
-_AT_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
+_AT_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
 
 class BatchCheck(NamedTuple):
@@ -136,21 +136,21 @@ def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, recor
     broken = bad_crc & ~magic_fault
     typed = time_fault & ~key_fault & ~_with_time(decoded.index.timestamps[part], settings)
     checked = beyond_end & (magic_fault | settings.compacted | typed)
-    for place in np.flatnonzero(broken | checked).tolist():
-        if broken[place]:
-            raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {place} has a wrong CRC")
-        _check_unreadable(unreadable_at(decoded, batch, place), batch, settings, typed=bool(typed[place]))
+    for number in np.flatnonzero(broken | checked).tolist():
+        if broken[number]:
+            raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {number} has a wrong CRC")
+        _check_unreadable(unreadable_at(decoded, batch, number), batch, settings, typed=bool(typed[number]))
     problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
     if problem is not None and last is None:
         raise refusal_of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
     errors = []
-    for place in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
-        if magic_fault[place]:
-            errors.append(RecordRefusal(place, ErrorCode.INVALID_RECORD, "its format is not that of its set"))
-        elif key_fault[place]:
-            errors.append(RecordRefusal(place, ErrorCode.INVALID_RECORD, _KEY_REASON))
+    for number in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
+        if magic_fault[number]:
+            errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, "its format is not that of its set"))
+        elif key_fault[number]:
+            errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, _KEY_REASON))
         else:
-            errors.append(RecordRefusal(place, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
+            errors.append(RecordRefusal(number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
     if last is not None:
         errors += _unreadable_errors(decoded, settings, batch, last)
     if errors:
@@ -166,8 +166,8 @@ def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, l
     typed = late and not without_key and not _with_time(timestamp, settings)[0]
     _check_unreadable(last, batch, settings, typed=typed)
     if without_key:
-        return [RecordRefusal(last.place, ErrorCode.INVALID_RECORD, _KEY_REASON)]
-    return [RecordRefusal(last.place, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
+        return [RecordRefusal(last.number, ErrorCode.INVALID_RECORD, _KEY_REASON)]
+    return [RecordRefusal(last.number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
 def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, *, typed: bool) -> None:
@@ -176,13 +176,13 @@ def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, 
     ``typed``: the type of its timestamp is refused, which Kafka says with the message's text, too.
     """
     if not record.fits_magic:  # Kafka puts the message into its error's text, which reads it
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.place} cannot be read")
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} cannot be read")
     if record.in_set and not record.fits_crc:
-        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.place} has a wrong CRC")
+        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.number} has a wrong CRC")
     if settings.compacted and record.key_size is None:
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.place} ends before its key")
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} ends before its key")
     if typed:
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.place} cannot be read")
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} cannot be read")
 
 
 def _in_sets(decoded: Decoded) -> Flags:

@@ -38,7 +38,7 @@ class KernelContext:
         self.words = native.made_calls(slots.OWN_WORDS)
         self._settings: AppendSettings | None = None
         self.now_ms = 0
-        self.words[slots.CONTENT_GIVEN] = -1
+        self.words[slots.CONTENT_KNOWN] = -1
         self._is_clear = True
         self._set_content(np.empty(USUAL_BYTES, np.uint8))
         self._set_out(USUAL_BYTES)
@@ -55,7 +55,7 @@ class KernelContext:
 
     def reserve(self, answer: int, size: int) -> None:
         """Allocate ``size`` bytes of the memory that a kernel's answer asks for: for content, or for output."""
-        if answer == slots.NO_ROOM:
+        if answer == slots.TOO_SMALL:
             self._set_content(np.empty(size, np.uint8))
         else:
             self._set_out(size)
@@ -64,15 +64,15 @@ class KernelContext:
     def show(self, content: bytes | bytearray) -> None:
         """Give the kernels content that is decompressed already."""
         self._set_content(np.frombuffer(content, np.uint8))
-        self.words[slots.CONTENT_GIVEN] = len(content)
+        self.words[slots.CONTENT_KNOWN] = len(content)
         self._is_clear = False
 
     def clear(self) -> None:
         """Forget content that was given, and memory that is too large to be kept until the next call."""
         if self._is_clear:
             return
-        if self.words[slots.CONTENT_GIVEN] >= 0 or self._content.size > MOST_KEPT_BYTES:
-            self.words[slots.CONTENT_GIVEN] = -1
+        if self.words[slots.CONTENT_KNOWN] >= 0 or self._content.size > MOST_KEPT_BYTES:
+            self.words[slots.CONTENT_KNOWN] = -1
             self._set_content(np.empty(USUAL_BYTES, np.uint8))
         if self.out.nbytes > MOST_KEPT_BYTES:
             self._set_out(USUAL_BYTES)
@@ -140,8 +140,8 @@ def give_back(context: KernelContext) -> None:
 _LENGTHS = 8  # of key and value
 # Where a compressed stream starts and where the byte with the codec is, by format.
 _STARTS = (
-    (MESSAGE_V0.size + _LENGTHS, MESSAGE_V0.place_of("attributes")),
-    (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.place_of("attributes")),
+    (MESSAGE_V0.size + _LENGTHS, MESSAGE_V0.position_of("attributes")),
+    (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.position_of("attributes")),
     (BATCH_V2.size, BATCH_V2.end_of("attributes") - 1),
 )
 

@@ -24,7 +24,7 @@ from kafkaframes.records.limits import CONTENT, open_content
 
 _LARGEST_START: Final = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
 Answer = tuple[int, int, int, int]
-_UNUSUAL: Answer = (slots.ODD, 0, 0, 0)
+_UNUSUAL: Answer = (slots.UNUSUAL, 0, 0, 0)
 
 
 def validate_and_assign(
@@ -104,7 +104,7 @@ def _take(data: bytearray, offset: int, settings: AppendSettings, now_ms: int) -
         answer, count, largest, size = taken
         if answer == slots.IN_PLACE:
             return Appended(data, offset + count, True, largest, 0, now_ms, size, 0, size)
-        return None if answer == slots.ODD else _anew(data, offset, context, settings)
+        return None if answer == slots.UNUSUAL else _anew(data, offset, context, settings)
     finally:
         give_back(context)
 

@@ -21,7 +21,7 @@ def rebuild(data: bytearray, offset: int, context: KernelContext, settings: Appe
         context.reserve(taken[0], taken[1])
         taken = kernels.rewrite(data, offset, context.words)
     answer, count, largest, size, held = taken
-    if answer == slots.ODD:
+    if answer == slots.UNUSUAL:
         return None
     records, recompressed = bytes(context.out[:size]), 0
     if answer == slots.PLAIN:

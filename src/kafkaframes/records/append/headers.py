@@ -15,12 +15,12 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
+    COLUMN,
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     MESSAGE_V1,
     MIN_SIZE,
-    PLACE,
     TRANSACTIONAL,
     HeaderLayout,
 )
@@ -89,12 +89,12 @@ class _Positions(NamedTuple):
 
 
 def _positions_of(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _Positions:
-    crc, crc_from = layout.place_of("crc"), layout.end_of("crc")
-    return _Positions(layout.place_of("attributes"), attributes_format, layout.place_of(timestamp), crc, crc_from)
+    crc, crc_from = layout.position_of("crc"), layout.end_of("crc")
+    return _Positions(layout.position_of("attributes"), attributes_format, layout.position_of(timestamp), crc, crc_from)
 
 
 _V1, _V2 = _positions_of(MESSAGE_V1, ">b", "timestamp"), _positions_of(BATCH_V2, ">h", "max_timestamp")
-_AT_EPOCH = BATCH_V2.place_of("leader_epoch")
+_AT_EPOCH = BATCH_V2.position_of("leader_epoch")
 
 
 def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
@@ -115,7 +115,7 @@ def set_leader_epoch(out: bytearray, batches: Batches, leader_epoch: int) -> Non
 def set_max_timestamp(out: bytearray, batches: Batches, row: int, append_time: bool, timestamp: int) -> None:
     """Set timestamp type and largest timestamp of a batch (formats 1, 2); the CRC only if that changes anything."""
     position, size, magic, attributes, current = (
-        int(batches.table[PLACE[name], row]) for name in ("position", "size", "magic", "attributes", "max_timestamp")
+        int(batches.table[COLUMN[name], row]) for name in ("position", "size", "magic", "attributes", "max_timestamp")
     )
     if bool(attributes & LOG_APPEND_TIME) == append_time and current == timestamp:
         return

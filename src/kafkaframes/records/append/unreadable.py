@@ -18,8 +18,8 @@ from kafkaframes.records.reasons import NESTED, UNREADABLE_FIELD
 from kafkaframes.records.scan import Flags
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"
-_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
-_ATTRIBUTES = MESSAGE_V0.place_of("attributes")
+_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
+_ATTRIBUTES = MESSAGE_V0.position_of("attributes")
 _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_BYTES
 
 
@@ -33,7 +33,7 @@ class Unreadable(NamedTuple):
         message: its bytes from the CRC on.
     """
 
-    place: int
+    number: int
     magic: int
     in_set: bool
     message: bytes
@@ -81,11 +81,11 @@ def unreadable_of(decoded: Decoded, batch: int) -> Unreadable | None:
     """Return the message at which the index of a batch ends because it cannot be read, if that is why."""
     if not decoded.unreadable(batch):
         return None
-    at, place = int(decoded.index.wheres[batch]), int(decoded.index.rows[batch])
+    at, number = int(decoded.index.wheres[batch]), int(decoded.index.rows[batch])
     if decoded.batches.is_wrapper[batch]:
-        return _in_set(decoded, batch, place, at + OVERHEAD_BYTES)
+        return _in_set(decoded, batch, number, at + OVERHEAD_BYTES)
     magic, end = int(decoded.batches.column("magic")[batch]), int(decoded.sections.ends[batch])
-    return Unreadable(place, magic, False, decoded.sections.buf[at:end].tobytes())
+    return Unreadable(number, magic, False, decoded.sections.buf[at:end].tobytes())
 
 
 def beyond_their_end(decoded: Decoded) -> Flags:
@@ -94,16 +94,16 @@ def beyond_their_end(decoded: Decoded) -> Flags:
     return result
 
 
-def unreadable_at(decoded: Decoded, batch: int, place: int) -> Unreadable:
+def unreadable_at(decoded: Decoded, batch: int, number: int) -> Unreadable:
     """Return a message of a compressed set by its number in the set, for which ``beyond_their_end`` is true."""
-    return _in_set(decoded, batch, place, int(decoded.index.headers_at[decoded.starts[batch] + place]))
+    return _in_set(decoded, batch, number, int(decoded.index.headers_at[decoded.starts[batch] + number]))
 
 
-def _in_set(decoded: Decoded, batch: int, place: int, at: int) -> Unreadable:
+def _in_set(decoded: Decoded, batch: int, number: int, at: int) -> Unreadable:
     """Read a message inside a compressed one; its CRC stands at ``at``, its size before that."""
     buf = decoded.sections.buf
     end = at + int.from_bytes(buf[at - 4 : at].tobytes(), "big")
-    return Unreadable(place, int(decoded.batches.column("magic")[batch]), True, buf[at:end].tobytes())
+    return Unreadable(number, int(decoded.batches.column("magic")[batch]), True, buf[at:end].tobytes())
 
 
 def refused_for_damage(decoded: Decoded, batch: int) -> AppendRefusedError | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkaframes.records.layout import PLACE
+from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 from kafkaframes.storage.cleaner.settings import CleanerSettings
 from kafkaframes.storage.files import names
@@ -32,7 +32,7 @@ def reaches_too_far(base: int, columns: Ints) -> bool:
 def indexed_columns(path: Path) -> Ints:
     """Return the header fields from which indexes are made: a row for each of ``INDEXED``, a column a batch."""
     table = scan_file(path)
-    columns: Ints = np.stack([table[PLACE[name]] for name in INDEXED])
+    columns: Ints = np.stack([table[COLUMN[name]] for name in INDEXED])
     return columns
 
 

@@ -18,7 +18,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.scan import Window, scan_segment
 
-_AT_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
+_AT_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
 
 def header_of(window: Decoded, batch: int) -> BatchHeader:

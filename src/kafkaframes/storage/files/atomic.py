@@ -78,12 +78,12 @@ def named_file(path: str) -> Iterator[BinaryIO]:
     Raises:
         LogDirError: it cannot be written.
     """
-    place = Path(os.path.realpath(path))
-    if place.exists() and not place.is_file():
-        with writing(place), place.open("wb") as out:
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with writing(target), target.open("wb") as out:
             yield out
         return
-    with new_file(place, durable=False) as out:
+    with new_file(target, durable=False) as out:
         yield out
 
 
@@ -140,12 +140,12 @@ def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
                 raise OptionError(f"{destination} lies in the source {match}, which is only read")
 
 
-def _read_with(place: Path) -> Path:
+def _read_with(source: Path) -> Path:
     """Return the directory that a source is a part of: a file's partition, a partition's log directory."""
-    if place.is_file() and DirectoryName.parse(place.parent.name) is not None:
-        place = place.parent
-    is_partition = DirectoryName.parse(place.name) is not None
-    return place.parent if is_partition and (place.parent / "meta.properties").is_file() else place
+    if source.is_file() and DirectoryName.parse(source.parent.name) is not None:
+        source = source.parent
+    is_partition = DirectoryName.parse(source.name) is not None
+    return source.parent if is_partition and (source.parent / "meta.properties").is_file() else source
 
 
 @contextmanager

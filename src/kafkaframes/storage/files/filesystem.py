@@ -201,16 +201,16 @@ class FsspecFileSystem:
     Attributes:
         protocol: the URL's scheme, without ``://``.
         options: what the store's own constructor takes (``endpoint_url``, ``key``, ``secret``, ``anon``, ...).
-        given: an fsspec file system to use instead; it must be picklable if other processes are to read.
+        made: an fsspec file system to use instead; it must be picklable if other processes are to read.
     """
 
     protocol: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    given: Any = None
+    made: Any = None
 
     def _store(self) -> Any:
-        if self.given is not None:
-            return self.given
+        if self.made is not None:
+            return self.made
         try:
             import fsspec
 
@@ -312,9 +312,9 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
         options: handed to the store's constructor (fsspec's names); ``follow_links`` is for this machine's disk.
     """
     protocol, mark, _ = path.partition("://")
-    given = dict(options or {})
-    follow_links = bool(given.pop(FOLLOW_LINKS, False))
-    return FsspecFileSystem(protocol, given) if mark and protocol != "file" else LocalFileSystem(follow_links)
+    chosen = dict(options or {})
+    follow_links = bool(chosen.pop(FOLLOW_LINKS, False))
+    return FsspecFileSystem(protocol, chosen) if mark and protocol != "file" else LocalFileSystem(follow_links)
 
 
 def plain_path(path: str) -> str:
@@ -330,7 +330,7 @@ def wrap(filesystem: Any) -> FileSystem:
         from fsspec.implementations.arrow import ArrowFSWrapper
 
         filesystem = ArrowFSWrapper(filesystem)
-    return FsspecFileSystem(str(getattr(filesystem, "protocol", "given")), given=filesystem)
+    return FsspecFileSystem(str(getattr(filesystem, "protocol", "given")), made=filesystem)
 
 
 def has_magic(path: str) -> bool:

@@ -40,8 +40,8 @@ class Finding:
         return asdict(self) | {"severity": self.severity.name.lower()}
 
     def __str__(self) -> str:
-        place = self.file if self.position is None else f"{self.file}, byte {self.position}"
-        return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {place})"
+        where = self.file if self.position is None else f"{self.file}, byte {self.position}"
+        return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {where})"
 
 
 def worst(findings: Iterable[Finding]) -> Severity:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from kafkaframes.records.scan import Batches
 
 WINDOW_BYTES = 16 << 10  # read at once; a batch beyond it is stepped over, not read
-_AT_MAGIC = MESSAGE_V0.place_of("magic")
-_AT_SIZE = MESSAGE_V0.place_of("size")
+_AT_MAGIC = MESSAGE_V0.position_of("magic")
+_AT_SIZE = MESSAGE_V0.position_of("size")
 _SIZE = struct.Struct(">i")
 _V0, _V1, _V2 = (
     struct.Struct(">" + "".join(field.format for field in header.fields))
@@ -221,7 +221,7 @@ def _parse_v2(header: bytes | bytearray, position: int, size: int, magic: int) -
         fields = base, base + delta, epoch, base_time, max_time, producer, producer_epoch, sequence, count
         return BatchHeader(position, size, magic, crc, attributes, *fields)
     have = {
-        field.name: struct.unpack_from(">" + field.format, header, BATCH_V2.place_of(field.name))[0]
+        field.name: struct.unpack_from(">" + field.format, header, BATCH_V2.position_of(field.name))[0]
         for field in BATCH_V2.fields
         if BATCH_V2.end_of(field.name) <= len(header)
     }

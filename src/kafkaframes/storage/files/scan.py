@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.chunks import Chunk, Chunks
-from kafkaframes.records.layout import BATCH_COLUMNS, PLACE
+from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.reasons import END, MORE
 from kafkaframes.records.scan import CUT, FILE, Batches, Bytes, End, Ints, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
@@ -39,7 +39,7 @@ class Window(NamedTuple):
     def in_data(self) -> Batches:
         """Return the batches with positions counted from ``data[0]``, as the functions of ``records`` want them."""
         table = self.batches.table.copy()
-        table[PLACE["position"]] -= self.start
+        table[COLUMN["position"]] -= self.start
         return Batches(table, self.batches.end)
 
 
@@ -71,7 +71,7 @@ def scan_segment(
     for chunk in chunks:
         start, end = chunk.base, _end_of(chunk, size_bytes)
         table = chunk.batches.table.copy() if start else chunk.batches.table
-        table[PLACE["position"]] += start
+        table[COLUMN["position"]] += start
         yield Window(Batches(table, end), chunk.data, start)
     if end.goes_on and chunks.end is not None:
         yield Window(Batches(_NO_BATCHES, chunks.end), _NO_BYTES, start)

@@ -15,7 +15,7 @@ from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.headers import valid_batches
 from kafkaframes.records.append.result import Appended, Raw
 from kafkaframes.records.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME, REASSIGN, AppendSettings
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, OVERHEAD_BYTES, PLACE
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import BatchHeader, headers_from, headers_of, parse_header
@@ -34,7 +34,7 @@ NO_OFFSET = -1
 _OFFSET_BYTES = 8
 _NOTHING = Prepared({}, {})
 _CRC_FROM = BATCH_V2.end_of("crc")
-_BEFORE_OFFSETS, _AFTER_EPOCH = PLACE["base_offset"], PLACE["leader_epoch"] + 1
+_BEFORE_OFFSETS, _AFTER_EPOCH = COLUMN["base_offset"], COLUMN["leader_epoch"] + 1
 
 
 class LogAppendInfo(NamedTuple):
@@ -194,7 +194,7 @@ def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) 
 
     What has none, or none that is older, keeps its own: the copy answers OffsetsForLeaderEpoch as the original does.
     """
-    epoch_at = BATCH_V2.place_of("leader_epoch")
+    epoch_at = BATCH_V2.position_of("leader_epoch")
     out, updated = bytearray(), list[BatchHeader]()
     for header in headers:
         is_old = header.magic >= 2 and 0 <= header.leader_epoch < latest
