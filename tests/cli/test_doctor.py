@@ -59,8 +59,8 @@ def test_one_thing_can_be_asked_for(ask, monkeypatch):
 
 
 def test_kernels_that_are_not_compiled_are_noted_and_refused_folders_named(ask, monkeypatch, tmp_path):
-    refused = places.Place(tmp_path, "a test", "somebody else may write to it", False)
-    monkeypatch.setattr(places, "places", lambda: (refused,))
+    refused = places.Folder(tmp_path, "a test", "somebody else may write to it", False)
+    monkeypatch.setattr(places, "folders", lambda: (refused,))
     output = ask().output
     assert "0 of " in output
     assert "kafkaframes kernels warm" in output
