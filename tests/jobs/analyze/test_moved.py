@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.jobs.analyze.weighing import columns
 
-from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, count_moved, mandatory_fields
+from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, count_moved, fields_in
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
@@ -44,5 +44,5 @@ def test_mandatory_fields_are_found_in_arrays():
     cls = message("MetadataResponse")
     array = columns("MetadataResponse", 12, cls(topics=[cls.MetadataResponseTopic(name="t")] * 2), cls())
     plan = plan_message(cls.spec, 12).root
-    ((field, values, rows),) = mandatory_fields(array, plan, lambda one: one.name == "TopicAuthorizedOperations")
+    ((_, field, values, rows),) = (row for row in fields_in(array, plan) if row[1].name == "TopicAuthorizedOperations")
     assert (field.name, len(values), rows.tolist()) == ("TopicAuthorizedOperations", 2, [0, 0])

@@ -23,7 +23,7 @@ from kafkaframes.jobs.analyze.sizes import (
     ESCAPE,
     INTERLEAVED,
     alone_sizes,
-    elements,
+    fields_in,
     saved_by,
     sizes,
 )
@@ -32,7 +32,7 @@ from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import plan_frame
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.objects import Message, class_of
-from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan, plan_message
+from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec.layout import Slot, layout
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.wire.tag_header import TAG_HEADERS
@@ -162,20 +162,11 @@ def header_sizes(lengths: Iterable[int] = LENGTHS, tags: Iterable[int] = TAGS) -
 def tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> Iterator[TaggedField]:
     """Yield the tagged fields of a version, those of nested structs too; each has the length that an example has."""
     array = Example(text_bytes, tagged=True, error=True).columns(spec, version)
-    for path, field, values in _tagged(array, plan_message(spec, version).root, ""):
-        type_ = f"{'[]' if field.array else ''}{field.type if field.struct is None else field.struct.name}"
-        length = int(alone_sizes(field, values, tagged=False)[0])
-        yield TaggedField(spec.name, version, path, type_, header_size(length, field.tag or 0))
-
-
-def _tagged(array: pa.StructArray, plan: StructPlan, path: str) -> Iterator[tuple[str, FieldPlan, pa.Array]]:
-    """Yield the tagged fields of structs, with their values."""
-    for field in (*plan.fields, *plan.tagged):
-        values = array.field(field.json_name)
+    for path, field, values, _ in fields_in(array, plan_message(spec, version).root):
         if field.tag is not None:
-            yield f"{path}{field.name}", field, values
-        if field.struct is not None:
-            yield from _tagged(elements(values, field)[0], field.struct, f"{path}{field.name}.")
+            type_ = f"{'[]' if field.array else ''}{field.type if field.struct is None else field.struct.name}"
+            length = int(alone_sizes(field, values, tagged=False)[0])
+            yield TaggedField(spec.name, version, path, type_, header_size(length, field.tag))
 
 
 def message_size(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> MessageSize:

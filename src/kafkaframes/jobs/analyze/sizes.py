@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -260,51 +260,36 @@ LEAD, LEAD_SET, GAINED = "moved", "moved and set", "bytes of unset"
 _EMPTY_SECTION: Final = 1
 
 
-class Moved(NamedTuple):
-    """The values of a field that is mandatory before and a tag after.
+def _moved(
+    array: pa.StructArray, before: StructPlan, after: StructPlan, rows: Ints
+) -> Iterator[tuple[FieldPlan, FieldPlan, bool, pa.Array, Ints]]:
+    """Yield the fields that are mandatory before and tagged after, struct by struct.
 
-    Attributes:
-        field: as it was; ``to`` as it is to be.
-        is_lead: it is the first of its struct.
-        values: its values; ``rows`` the message that each is of.
+    Each as it was, as it is to be, whether it is the first of its struct, its values, and the message that each is of.
     """
-
-    field: FieldPlan
-    to: FieldPlan
-    is_lead: bool
-    values: pa.Array
-    rows: Ints
-
-
-def moved_fields(array: pa.StructArray, before: StructPlan, after: StructPlan) -> Iterator[Moved]:
-    """Yield the fields of messages that are mandatory before and tagged after, struct by struct."""
-    return _moved(array, before, after, np.arange(len(array)))
-
-
-def _moved(array: pa.StructArray, before: StructPlan, after: StructPlan, rows: Ints) -> Iterator[Moved]:
     tags = {field.json_name: field for field in after.tagged}
     new, is_lead = all_fields(after), True
     for field in (*before.fields, *before.tagged):
         name = field.json_name
         if field.tag is None and name in tags:
-            yield Moved(field, tags[name], is_lead, array.field(name), rows)
+            yield field, tags[name], is_lead, array.field(name), rows
             is_lead = False
         if field.struct is not None and name in new and (struct := new[name].struct) is not None:
             inner, owners = elements(array.field(name), field)
             yield from _moved(inner, field.struct, struct, rows[owners])
 
 
-def mandatory_fields(
-    array: pa.StructArray, plan: StructPlan, chosen: Callable[[FieldPlan], bool], rows: Ints | None = None
-) -> Iterator[tuple[FieldPlan, pa.Array, Ints]]:
-    """Yield the mandatory fields that are chosen: their values, and the message that each value is of."""
+def fields_in(
+    array: pa.StructArray, plan: StructPlan, rows: Ints | None = None, path: str = ""
+) -> Iterator[tuple[str, FieldPlan, pa.Array, Ints]]:
+    """Yield every field of messages and of the structs in them: its path, its values, the message that each is of."""
     rows = np.arange(len(array)) if rows is None else rows
-    for field in plan.fields:
-        if chosen(field):
-            yield field, array.field(field.json_name), rows
-        elif field.struct is not None:
-            inner, owners = elements(array.field(field.json_name), field)
-            yield from mandatory_fields(inner, field.struct, chosen, rows[owners])
+    for field in (*plan.fields, *plan.tagged):
+        values, here = array.field(field.json_name), f"{path}{field.name}"
+        yield here, field, values, rows
+        if field.struct is not None:
+            inner, owners = elements(values, field)
+            yield from fields_in(inner, field.struct, rows[owners], f"{here}.")
 
 
 def is_set(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -320,7 +305,7 @@ def count_moved(
     array: pa.StructArray, before: StructPlan, after: StructPlan, add: Callable[[str, Ints, Ints], None]
 ) -> None:
     """Count the moved fields: ``add`` takes a name, the messages and a number for each of them."""
-    for field, to, is_lead, values, rows in moved_fields(array, before, after):
+    for field, to, is_lead, values, rows in _moved(array, before, after, np.arange(len(array))):
         is_written = is_set(to, values)
         ones = np.ones(len(rows), np.int64)
         word = "array" if field.array else field.type

@@ -24,8 +24,8 @@ from kafkaframes.jobs.analyze.sizes import (
     MakeColumn,
     all_fields,
     count_moved,
+    fields_in,
     fitted,
-    mandatory_fields,
     saved_by,
     sizes,
 )
@@ -214,11 +214,11 @@ class _LaidOut:
 
     def _count_blank(self) -> None:
         """Count the bytes of mandatory numbers of some name that hold their default: KIP-482's example."""
-
-        def is_chosen(field: FieldPlan) -> bool:
-            return field.name.endswith(self.layout.blank) and field.type == "int32" and not field.array
-
-        for field, values, rows in mandatory_fields(self.array, self.plans[0].root, is_chosen):
+        for _, field, values, rows in fields_in(self.array, self.plans[0].root):
+            if field.tag is not None or field.array or field.type != "int32":
+                continue
+            if not field.name.endswith(self.layout.blank):
+                continue
             blank = pc.equal(values, field.default).to_numpy(zero_copy_only=False)
             self._count("blank bytes", rows[blank], np.full(int(blank.sum()), _OPERATIONS_BYTES))
 
