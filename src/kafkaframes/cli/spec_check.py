@@ -22,7 +22,7 @@ from kafkaframes.protocol.spec.jsontext import JsonText
 from kafkaframes.protocol.spec.lint import lint, lint_set
 from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, build, declaration, problems_of
 from kafkaframes.protocol.spec.model import MessageSpec
-from kafkaframes.protocol.spec.tags import collisions, next_free, registry
+from kafkaframes.protocol.spec.tags import collisions, is_same, next_free, registry
 
 
 @click.command("lint")
@@ -125,7 +125,7 @@ def _cells(tag: Tag) -> tuple[str, ...]:
 def _since(tag: Tag) -> str | None:
     """Return the release that has had a tag first; a proposal's tags are looked up."""
     known = registry().get(tag.key)
-    return tag.since or (known.since if known is not None else None)
+    return tag.since or (known.since if known is not None and is_same(known, tag) else None)
 
 
 _STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}

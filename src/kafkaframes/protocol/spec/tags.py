@@ -59,17 +59,18 @@ def collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[Colli
     for name, specs in proposals.items():
         for tag in (tag for spec in specs for tag in tags_of(spec)):
             owner = known.get(tag.key)
-            if owner is not None and not _is_same(owner, tag):
+            if owner is not None and not is_same(owner, tag):
                 text = (
                     f"{owner.field} ({owner.type}) has it since {owner.since}; {free[tag.message, tag.struct]} is free"
                 )
                 yield Collision(tag, text)
             elif owner is None:
                 other, theirs = claimed.setdefault(tag.key, (name, tag))
-                if other != name and not _is_same(theirs, tag):
+                if other != name and not is_same(theirs, tag):
                     yield Collision(tag, f"{other} takes it, too, for {theirs.field} ({theirs.type})")
 
 
-def _is_same(owner: Tag, tag: Tag) -> bool:
+def is_same(owner: Tag, tag: Tag) -> bool:
+    """Tell whether a tag is of the field that has it in the releases, under whatever name."""
     names = {owner.field, *(name for name, _ in owner.before)}
     return tag.field in names and tag.type == owner.type
