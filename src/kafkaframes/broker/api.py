@@ -29,7 +29,7 @@ class Encoded:
 
 
 class Later:
-    """An answer that is not there yet; whoever has it calls ``complete``, once.
+    """An answer that is not there yet; its holder calls ``complete``, once.
 
     Completing twice, or after the connection is gone, does nothing.
     """

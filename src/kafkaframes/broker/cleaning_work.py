@@ -93,7 +93,7 @@ def _settings(due: Round) -> CleanerSettings:
 def _write(
     disk: OnlineDisk, path: str, chunks: Iterable[bytes | memoryview], is_stopped: Callable[[], bool] = lambda: False
 ) -> None:
-    """Write a file of pieces, and flush it."""
+    """Write a file of chunks, and flush it."""
     file = disk.open_apart(path)
     try:
         file.truncate(0)

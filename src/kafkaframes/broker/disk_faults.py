@@ -44,12 +44,12 @@ class DiskRule(Occasions):
     _keep: int | None = None
 
     def slow(self, seconds: float) -> Self:
-        """Let each effect take longer, in real time; whoever waits for the disk waits."""
+        """Let each effect take longer, in real time; what waits for the disk waits."""
         self._seconds = seconds
         return self
 
     def full(self, *, after_bytes: int = 0) -> Self:
-        """Take this many bytes more, then none: ENOSPC, with the part that still found room written."""
+        """Take this many bytes more, then none: ENOSPC, with the part that still fitted written."""
         self._errno, self._bytes_left = errno.ENOSPC, after_bytes
         return self
 

@@ -55,7 +55,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchSessions:
-    """The fetch sessions of one broker; the one that was not used for longest makes room when all slots are taken.
+    """The fetch sessions of one broker; the one that was not used for longest goes when all slots are taken.
 
     Args:
         slots: ``max.incremental.fetch.session.cache.slots``; 0 serves full fetches only.
@@ -121,7 +121,7 @@ class FetchSessions:
 
 
 def is_news(fetched: FetchedPartition, row: Any) -> bool:
-    """Return whether an answer has to be told to a consumer that remembers the last one; remember this one."""
+    """Return whether an answer is news to a consumer that remembers the last one; remember this one."""
     failed = row.error_code != ErrorCode.NONE
     changed = (row.high_watermark, row.log_start_offset) != (fetched.high_watermark, fetched.log_start_offset)
     redirects = row.preferred_read_replica >= 0

@@ -1,6 +1,6 @@
-"""A broker's listeners: where each is bound, what clients are told, how it is secured.
+"""A broker's listeners: where each is bound, what clients get as its address, how it is secured.
 
-Each client is told the addresses of the listener by which it came. The texts are those of ``server.properties``:
+Each client gets the addresses of the listener by which it came. The texts are those of ``server.properties``:
 ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map`` (KIP-103).
 """
 
@@ -65,7 +65,7 @@ class ListenerOptions:
         return self.protocol.endswith("SSL")
 
     def reported_address(self, port: int) -> tuple[str, int]:
-        """Return host and port that clients are told, of a socket that is bound to ``port``.
+        """Return host and port for clients, of a socket that is bound to ``port``.
 
         Raises:
             OptionError: a further node's port would lie beyond the largest.

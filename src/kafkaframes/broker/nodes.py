@@ -14,7 +14,7 @@ from kafkaframes.broker.topics import Partition
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address as clients are told it."""
+    """An address as clients get it."""
 
     host: str
     port: int

@@ -27,7 +27,7 @@ _WITHOUT_START = frozenset({"CorruptRecordException", "RecordTooLargeException",
 
 
 class Outcome(NamedTuple):
-    """What a producer is told of one partition; the fields are ProduceResponse's."""
+    """What a producer is answered for one partition; the fields are ProduceResponse's."""
 
     error_code: int = ErrorCode.NONE
     base_offset: int = -1

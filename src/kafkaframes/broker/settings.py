@@ -1,7 +1,7 @@
 """The settings of a broker under Kafka's names: ``server.properties`` where a key has a meaning here.
 
 A topic's setting is looked up in the topic, then in the broker (under the name that brokers have for it), then in
-Kafka's defaults. Keys without a meaning here are kept, told by DescribeConfigs, and named when the broker starts.
+Kafka's defaults. Keys without a meaning here are kept, listed by DescribeConfigs, and named when the broker starts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The short way for what clients ask all day: an ordinary Produce or Fetch, from its frame to the answer's.
+"""The fast path for what clients ask all day: an ordinary Produce or Fetch, from its frame to the answer's.
 
-``None`` is no answer: whatever is odd about a request, ``dispatch.py`` decides. What both answer is the same, byte for
+``None`` is no answer: what is unusual is decided by ``dispatch.py``. What both answer is the same, byte for
 byte; ``tests/broker/test_short.py`` asks both, at every version, with right and wrong requests and with any bytes.
 
 It is only taken where nobody looks at requests (no journal, no request log) and where messages are the catalog's.

@@ -2,7 +2,7 @@
 
 Ordinary is what consumers ask all day: without a session of KIP-227, of partitions that are there and led here, from
 offsets that are there, with enough to be answered at once. The plain twin is ``apis/fetch.py``. Nothing changes by a
-fetch, so whatever turns out odd is simply answered there, from the beginning.
+fetch, so whatever turns out unusual is simply answered there, from the beginning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The short way of an ordinary Produce: no objects for what is asked, none for what is answered.
+"""The fast path of an ordinary Produce: no objects for what is asked, none for what is answered.
 
 Ordinary is what producers send all day: no transaction, acks 1 or all, topics that are there and led here, batches in
 the form that the version asks for. All of it is looked at before anything is appended. The plain twin is

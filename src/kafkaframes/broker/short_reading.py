@@ -1,4 +1,4 @@
-"""A cursor over a request's body for the short way: it reads what is ordinary, and gives up at the first odd thing."""
+"""A cursor over a request's body for the fast path: it reads what is ordinary, and gives up at anything unusual."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How kernels come to be machine code: found ready, or compiled. What kernels compute stands in their own rooms."""
+"""How kernels come to be machine code: found ready, or compiled. What kernels compute stands in their own packages."""

@@ -92,7 +92,7 @@ def file_name(module: str, name: str = "") -> str:
 def find(name: str) -> Path | None:
     """Return where a unit's file lies, in the first place that has it and is trusted.
 
-    The package's own folder is trusted as the package's sources are, whoever they belong to.
+    The package's own folder is trusted as the package's sources are, no matter whose they are.
     """
     for folder in folders():
         path = folder.folder / name

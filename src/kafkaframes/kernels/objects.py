@@ -31,7 +31,7 @@ _WORD = ir.IntType(64)
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a kernel, as ``glue.c`` is told of it.
+    """One argument of a kernel, as ``glue.c`` gets it.
 
     Attributes:
         what: ``i`` a number, ``t`` a truth value, ``b`` bytes or, writable, a bytearray, ``a`` an array, ``m`` a tuple
@@ -84,7 +84,7 @@ class Entry:
 def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
     """Return the object file of some kernels and what is in it.
 
-    No kernel can be run in this process afterwards: numba has been told to make no machine code.
+    No kernel can be run in this process afterwards: numba has been set up to make no machine code.
     """
     chosen, context = target(), cpu_target.target_context
     _prepare(chosen)

@@ -46,7 +46,7 @@ def _file_of(module: str) -> Path | None:
 def old_files(folder: Path) -> Iterator[Path]:
     """Give what nothing has used for a month in a folder of the cache: units of earlier versions.
 
-    Whoever loads a unit of its own cache marks it as used (``touch``), at most once a day.
+    A process that loads a unit of its own cache marks it as used (``touch``), at most once a day.
     """
     before = time.time() - UNUSED_SECONDS
     for path in folder.iterdir():

@@ -25,7 +25,7 @@ def cores() -> int:
 
 
 def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) -> None:
-    """Run jobs, each process taking the next one when it is through with one; ``done`` is told of each.
+    """Run jobs, each process taking the next one when it is through with one; ``done`` is called with each.
 
     Raises:
         KafkaframesError: with the last line of a job that failed, when the others are through.

@@ -76,7 +76,7 @@ class Drawing:
             self.runs.append(RecordRun(self.position, self.position + size, path, words))
 
     def take(self, size: int, path: str) -> bytes:
-        """Return the next bytes, which ``add`` is then told of.
+        """Return the next bytes, which ``add`` then gets.
 
         Raises:
             TruncatedError: fewer than ``size`` bytes are left.

@@ -123,7 +123,7 @@ def build_apart(
 ) -> Iterator[tuple[bytes, int]]:
     """Write ``columns`` as batches of format 2, each by itself and at base offset 0, as a producer sends them.
 
-    What ``build_records`` writes in one piece, but for the base offsets, which lie outside the CRC. A few batches are
+    What ``build_records`` writes in one go, but for the base offsets, which lie outside the CRC. A few batches are
     made when they are asked for, so that what was sent meanwhile leaves its memory to them.
 
     Yields:

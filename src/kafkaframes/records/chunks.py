@@ -1,7 +1,7 @@
-"""A source of batches in pieces of some megabytes, each of whole batches: bounded memory, however large the source.
+"""A source of batches in chunks of some megabytes, each of whole batches: bounded memory, however large the source.
 
-A source answers two questions, its size and its bytes; who opens files is another room's matter. A piece is scanned
-with the rules of one of Kafka's iterators; a batch larger than a piece is a piece of its own, and is read only after
+A source answers two questions, its size and its bytes; who opens files is another package's matter. A chunk is scanned
+with the rules of one of Kafka's iterators; a batch larger than a chunk is one of its own, and is read only after
 its size was found to lie within the source.
 """
 

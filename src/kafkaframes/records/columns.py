@@ -212,7 +212,7 @@ class RecordReader:
                 yield from self._within(self._batch_of(made), made, None)
 
     def _damaged(self, made: Made) -> Iterator[pa.RecordBatch]:
-        """Heal, report, or leave out what is damaged in a piece that is made already."""
+        """Heal, report, or leave out what is damaged in a chunk that is made already."""
         result = self._as_decoded(made)
         bad = self._bad(result, made.kinds == SKIPPED)
         whole = self._healed(made.chunk, bad)
@@ -232,7 +232,7 @@ class RecordReader:
     def _within(
         self, batch: pa.RecordBatch, made: Made, dropped: npt.NDArray[np.bool_] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Give the records that are wanted, if there are any."""
+        """Give the records that are selected, if there are any."""
         if self._is_bounded or dropped is not None:
             keep = self._keep(made.offsets, dropped)
             if keep is not None:
@@ -247,7 +247,7 @@ class RecordReader:
                     yield self._arrow(result, {})
 
     def _as_decoded(self, made: Made) -> Decoded:
-        """Give a piece that is made already the form of one that is not."""
+        """Give a chunk that is made already the form of one that is not."""
         chunk = made.chunk
         sections = Sections(chunk.data, _NO_INTS, _NO_INTS, made.kinds, made.problems)
         rows, statuses, wheres = (made.outcome(what) for what in (OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE))
@@ -343,7 +343,7 @@ class RecordReader:
         return result if keep is None else result.select(keep)
 
     def _keep(self, offsets: Ints, dropped: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
-        """Tell which records are wanted, by their offsets and whether their batches are left out; None for all."""
+        """Tell which records are selected, by their offsets and whether their batches are left out; None for all."""
         options = self.options
         keep: npt.NDArray[np.bool_] | None = None if dropped is None else ~dropped
         if options.first_offset is not None:

@@ -230,7 +230,7 @@ def _open_some(
     """Open batches from ``first`` on until their records exceed the budget; one batch at least.
 
     All records are put into one new array, those of uncompressed batches copied between the others. The kernel opens
-    batch after batch and stops only where one is odd, or where the array is too small.
+    batch after batch and stops only where one is unusual, or where the array is too small.
 
     Args:
         held: the records of batch ``first``, where they were decompressed already.

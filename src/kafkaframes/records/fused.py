@@ -1,8 +1,8 @@
-"""The short way from batches to columns: CRC, decompressing, index and copying in one kernel, a batch at a time.
+"""The fast path from batches to columns: CRC, decompressing, index and copying in one kernel, a batch at a time.
 
-It gives what ``decode.index_records`` and ``makers.binary_array`` give, where every record is wanted; ``columns.py``
-chooses. All buffers of a piece's columns lie in one block of memory, each as large as the piece's bytes could need:
-what is not used of it is never touched, and the block serves the next piece once nobody holds a column of this one.
+It gives what ``decode.index_records`` and ``makers.binary_array`` give, where every record is selected; ``columns.py``
+chooses. All buffers of a chunk's columns lie in one block of memory, each as large as the chunk's bytes could need:
+what is not used of it is never touched, and the block serves the next chunk once nobody holds a column of this one.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Made(NamedTuple):
 
     @property
     def chunk(self) -> Chunk:
-        """The piece's batches."""
+        """The chunk's batches."""
         chunk = self.state.chunk
         return chunk._replace(batches=Batches(self.state.table[:, self.first : self.last], chunk.batches.end))
 
@@ -148,7 +148,7 @@ class Made(NamedTuple):
 
     @property
     def problems(self) -> dict[int, Problem]:
-        """What was wrong with batches, by their numbers in the piece."""
+        """What was wrong with batches, by their numbers in the chunk."""
         return {
             row - self.first: opened for row, opened in self.state.problems.items() if self.first <= row < self.last
         }
@@ -224,7 +224,7 @@ class ColumnMaker:
         self._layout = _NO_LAYOUT
 
     def _lay_out(self, rows: int, size: int) -> None:
-        """Make room for a number of rows and of bytes of records."""
+        """Make the columns large enough for a number of rows and of bytes of records."""
         self._layout = Layout(self._selected, max(size // _BYTES_OF_A_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
@@ -252,7 +252,7 @@ class ColumnMaker:
                 first = last + is_large
 
     def _part(self, state: State, first: int, calls: Ints) -> tuple[Made | None, int, bool]:
-        """Read batches from ``first`` on; return the piece, the batch after its last, and whether that is too large."""
+        """Read batches from ``first`` on; return the chunk, the batch after its last, and whether that is too large."""
         plan, part = self._layout.plan.copy(), _NOTHING
         left = (state.end - int(state.table[_POSITION, first])) * self._ratio
         parts = round(left / self._target)  # of equal size
@@ -293,7 +293,7 @@ class ColumnMaker:
         return Made(state, first, last, count, damaged, columns), last, is_large
 
     def _careful(self, state: State, plan: Ints) -> Bytes:
-        """Open the odd batch at which the kernel stopped as Kafka does; return its records.
+        """Open the unusual batch at which the kernel stopped as Kafka does; return its records.
 
         Not more than a byte too many for the short way: whether they are damaged is then another's to say.
         """

@@ -75,7 +75,7 @@ _idle: list[Ints] = []
 
 
 def usual_capacity(size: int, limit_bytes: int) -> int:
-    """Return how much room a stream of ``size`` bytes must be given; one that holds more goes the careful path."""
+    """Return how many bytes a stream of ``size`` bytes must get; one that holds more goes the careful path."""
     return min(limit_bytes, USUAL_SIZE + USUAL_RATIO * size)
 
 

@@ -126,7 +126,7 @@ class Batches(NamedTuple):
         return self.flag(TRANSACTIONAL)
 
     def chosen(self, selected: Flags | Ints) -> Batches:
-        """Return the batches that are wanted."""
+        """Return the batches that are selected."""
         return Batches(np.ascontiguousarray(self.table[:, selected]), self.end)
 
 

@@ -81,7 +81,7 @@ def _digest(text: str) -> bytes:
 
 
 class BearerExchange:
-    """A token; a wrong one is told as JSON first, and refused when the client has seen it (RFC 7628)."""
+    """A token; a wrong one is answered as JSON first, and refused when the client has seen it (RFC 7628)."""
 
     def __init__(self, check: CheckToken, now_ms: Callable[[], int]) -> None:
         self._check = check

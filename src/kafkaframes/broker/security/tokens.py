@@ -77,7 +77,7 @@ UNSECURED_RULES: Final = ClaimRules(clock_skew_seconds=0)
 
 
 def unsecured_token(token: str, now_ms: int) -> str:
-    """Return the user of an unsecured token (``alg`` none): whoever can send bytes can make one for any user.
+    """Return the user of an unsecured token (``alg`` none): anybody who can send bytes can make one for any user.
 
     Raises:
         AuthenticationError: it is none, is signed, names nobody, or has expired.

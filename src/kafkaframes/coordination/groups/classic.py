@@ -44,7 +44,7 @@ VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxy
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the leader gets it."""
 
     member_id: str
     instance_id: str | None
@@ -241,7 +241,7 @@ class ClassicGroup(Group):
         return self.members[member_id]
 
     def described(self) -> tuple[JoinedMember, ...]:
-        """Return the members as the leader is told of them."""
+        """Return the members as the leader gets them."""
         return tuple(
             JoinedMember(one.member_id, one.instance_id, one.metadata(self.protocol_name))
             for one in self.members.values()

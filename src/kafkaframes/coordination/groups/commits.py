@@ -224,7 +224,7 @@ class Commits:
     def fetch(
         self, committer: Committer, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, Fetched]:
-        """Return committed offsets; of every partition if ``wanted`` is None.
+        """Return committed offsets; of every partition if ``partitions`` is None.
 
         Args:
             require_stable: answer UNSTABLE_OFFSET_COMMIT where an open transaction has staged an offset (KIP-447).

@@ -1,7 +1,7 @@
 """A consumer group (KIP-848): members, epochs, target and current assignments. No clock, no requests.
 
-The coordinator decides a **target** for every member; each member comes to it in its own time: it is told what to give
-up, and what it is to take is told only when nobody else has it any more.
+The coordinator decides a **target** for every member; each member comes to it in its own time: it hears what to give
+up, and what it is to take comes only when nobody else has it any more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The group coordinator: every group of this broker, its offsets, and their records.
 
 A request is a call with plain values, its answer a value, or a callable that is called later (``join``, ``sync``).
-What must outlive the broker is in ``__consumer_offsets`` before anybody is told; ``load`` reads it back.
+What must outlive the broker is in ``__consumer_offsets`` before anybody is answered; ``load`` reads it back.
 """
 
 from __future__ import annotations

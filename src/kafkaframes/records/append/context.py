@@ -91,7 +91,7 @@ class KernelContext:
 def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     """Return the settings and the time in the kernel's order.
 
-    Where only the general path can follow them, the largest size is -1, so that every set is odd.
+    Where only the general path can follow them, the largest size is -1, so that every set is unusual.
     """
     lowest, highest = range_of(settings, now_ms)
     most = slots.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MOST_MS)

@@ -2,7 +2,7 @@
 
 A broker that is started answers its first requests without the decoder, the builder and Arrow: most appends never need
 them. An ordinary set is one call of one kernel, gets its offsets and stays as it came. Where the log wants another
-codec or format, or the inner offsets have holes, ``fast_rebuild.py`` goes on; ``validator.py`` decides all that is odd.
+codec or format, or the inner offsets have holes, ``fast_rebuild.py`` goes on; ``validator.py`` decides the rest.
 A test runs both ways on the same bytes and compares all that comes out.
 """
 

@@ -2,7 +2,7 @@
 
 The values hold names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py`` makes
 them of the paths that users name, ``partition_entries.py`` of the listing of one partition. Nothing is sorted out:
-renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are told apart by ``state`` and
+renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are set apart by ``state`` and
 ``temporary``, so that the caller chooses.
 """
 

@@ -221,7 +221,7 @@ class _OnlineFile:
 
 
 class _OnlineReader:
-    """A file of an ``OnlineDisk`` that is only read, and stays open as long as there is room."""
+    """A file of an ``OnlineDisk`` that is only read, and stays open as long as not too many are."""
 
     __slots__ = ("_disk", "_open", "_path", "_read_at")
 
@@ -356,7 +356,7 @@ class OnlineDisk(FileSystemOver):
         return opened
 
     def open_apart(self, path: str) -> DiskFile:
-        """Open a file for another thread: it is not closed to make room for others."""
+        """Open a file for another thread: it is not closed for others."""
         return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
 
     def flush_file(self, path: str) -> None:

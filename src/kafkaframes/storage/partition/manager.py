@@ -3,7 +3,7 @@
 While the directory is open, its ``.lock`` is held and it has no clean-shutdown marker, so that the next opening notices
 a crash and recovers the logs. The first failure of the disk takes the whole directory offline: reading goes
 on, every write is refused, and no marker is written when it is closed. A disk that is full is no such failure for
-appends, new logs, retention and checkpoints: what was half done is undone, and they are refused until there is room.
+appends, new logs, retention and checkpoints: what was half done is undone, and they are refused until there is space.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One segment of a partition's log: its batches and indexes, when it is rolled, and how it is truncated (LogSegment).
 
-Only the active segment is written to. Files stay open while the disk has room for them (``files.disk``). The state
+Only the active segment is written to. Files stay open while not too many are open (``files.disk``). The state
 in memory changes after the disk has written everything, so that a segment whose disk fails can still be read.
 """
 
@@ -232,7 +232,7 @@ class LogSegment:
 
     @property
     def read_at(self) -> ReadAt:
-        """Read bytes of the ``.log``; it stays open as long as the disk has room for it."""
+        """Read bytes of the ``.log``; it stays open as long as not too many files are."""
         return self._reader if self._file is None else self._file.read
 
     def reader(self) -> SegmentReader:

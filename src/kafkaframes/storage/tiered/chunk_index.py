@@ -1,6 +1,6 @@
 """Where the chunks of a segment lie in its object: sums over a few numbers, or over a packed list of sizes.
 
-The plain segment is cut every ``original_chunk_size`` bytes; each piece is compressed and encrypted alone, and the
+The plain segment is cut every ``original_chunk_size`` bytes; each part is compressed and encrypted alone, and the
 results lie one after the other. Nothing is allocated by what a manifest claims: the sizes of a fixed index are
 computed, a variable index has as many sizes as its decoded bytes hold.
 """

@@ -1,6 +1,6 @@
 """Tiered segments as files of a log directory: a file system over the one that holds the objects.
 
-A view path (``names.ViewPath``) says itself which objects it is made of, so whoever is handed one, a worker in another
+A view path (``names.ViewPath``) says itself which objects it is made of, so the one who gets it, a worker in another
 process for one, reads it with a manifest and the requested ranges. Which segments make up a log is found by
 ``view.py``, once; the resulting listings are kept here and are not pickled with a task.
 """
