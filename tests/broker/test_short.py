@@ -485,7 +485,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
         assert pair.ask(ordinary, session=session)[0]
     assert pair.quick.topics["orders"].partitions[0].log.log_end_offset == 4
     (known,) = pair.short._repeats._known.values()
-    assert known.asked.topic is pair.quick.topics["orders"]
+    assert known.requested.topic is pair.quick.topics["orders"]
 
 
 def test_requests_in_turn_are_kept_once_each():
