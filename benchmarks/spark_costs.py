@@ -1,0 +1,214 @@
+"""What reading topics costs on Spark beside the rows: the first load, memory, planning, and what settings bring.
+
+    python benchmarks/spark_costs.py [--megabytes 60] [--rounds 3] [PART ...]
+
+Results: benchmarks/results/spark_costs.md. Parts are ``load``, ``task``, ``idle``, ``plan`` and ``settings``, all by
+default. Each runs in a process of its own with a session of ours (``local[2]``); the broker is another process, and is
+in no figure. Memory is PSS: pages that several processes share are counted in parts. CPU seconds are those of the JVM
+and of all Python processes below it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+
+import kafkaframes
+from kafkaframes.client import Admin, NewTopic, Producer
+from spark_topic import Tree, fill, own_broker, spark_frame, timed
+
+SOCKETS, BUFFER = "spark.python.unix.domain.socket.enabled", "spark.buffer.size"
+SETTINGS = [  # ours first
+    {},
+    {SOCKETS: "false"},
+    {BUFFER: "1048576"},
+    {SOCKETS: "false", BUFFER: "1048576"},
+]
+MANY = 500
+IDLE_SECONDS = 90  # Spark ends workers that were idle for a minute
+
+
+def session(config: dict[str, str] | None = None):
+    return kafkaframes.spark.session("costs", master="local[2]", memory="1g", config=config or {})
+
+
+def pss_mb(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1000
+    return 0.0
+
+
+def python_processes() -> list[psutil.Process]:
+    """Return the Python processes below Spark's JVM."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "pyspark" in " ".join(process.cmdline()) and "java" not in process.name():
+                found.append(process)
+    return found
+
+
+class Peak:
+    """The largest PSS of a Python worker between enter and exit."""
+
+    def __enter__(self):
+        self.largest, self._done = 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.05):
+            self.largest = max([self.largest, *(pss_mb(process.pid) for process in python_processes())])
+
+    def __exit__(self, *_):
+        self._done.set()
+        self._thread.join()
+
+
+def load(servers: str, _: argparse.Namespace) -> dict[str, float]:
+    """Time the first and the second ``load()`` of a session, and before them what Spark's first query takes."""
+    spark, tree = session(), Tree(None)
+    found = {}
+    found["a query without sources, wall s"], found["a query without sources, CPU s"] = timed(
+        tree, lambda: spark.range(1).collect()
+    )
+    for name in ("first", "second"):
+        found[f"{name}, wall s"], found[f"{name}, CPU s"] = timed(
+            tree, lambda: spark_frame(spark, "kafka-topic", servers, "absent").schema
+        )
+    return found
+
+
+def task(servers: str, chosen: argparse.Namespace) -> dict[str, float]:
+    """Find the memory of a worker that passes rows on, and of one that reads a topic."""
+    topic, _ = fill(servers, 1024, "lz4", chosen.megabytes * 4)
+    spark = session({SOCKETS: "true"})
+    with Peak() as bare:
+        spark.range(3_000_000).mapInArrow(lambda batches: batches, "id long").write.format("noop").mode(
+            "overwrite"
+        ).save()
+    with Peak() as ours:
+        spark_frame(spark, "kafka-topic", servers, topic).write.format("noop").mode("overwrite").save()
+    return {"bare, MB": bare.largest, "reading, MB": ours.largest, "above, MB": ours.largest - bare.largest}
+
+
+def idle(servers: str, _: argparse.Namespace) -> dict[str, float]:
+    """Count the Python processes of a stream that has nothing to do, and what they hold."""
+    spark = session()
+    make(servers, "idle", 4)
+    with tempfile.TemporaryDirectory() as checkpoint:
+        reader = spark.readStream.format("kafka-topic").options(subscribe="idle", startingOffsets="earliest")
+        stream = reader.option("kafka.bootstrap.servers", servers).load()
+        query = stream.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        query.processAllAvailable()
+        found = {}
+        for seconds in (5, IDLE_SECONDS):
+            time.sleep(seconds)
+            sizes = [pss_mb(process.pid) for process in python_processes()]
+            found |= {f"processes after {seconds} s": len(sizes), f"all after {seconds} s, MB": sum(sizes)}
+        query.stop()
+    return found
+
+
+def plan(servers: str, _: argparse.Namespace) -> dict[str, float]:
+    """Time planning, a count and a micro-batch of 500 topic partitions with a record each."""
+    spark, tree = session(), Tree(None)
+    make(servers, "many", MANY)
+    spark_frame(spark, "kafka-topic", servers, "absent").printSchema()  # the first load is not planning
+    frame = spark_frame(spark, "kafka-topic", servers, "many")
+    found = {}
+    found["plan, wall s"], found["plan, CPU s"] = timed(tree, lambda: frame._jdf.rdd().getNumPartitions())
+    found["count, wall s"], found["count, CPU s"] = timed(tree, frame.count)
+    with tempfile.TemporaryDirectory() as checkpoint:
+        reader = spark.readStream.format("kafka-topic").options(subscribe="many", startingOffsets="earliest")
+        stream = reader.option("kafka.bootstrap.servers", servers).load()
+        query = stream.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        query.processAllAvailable()
+        with Producer(servers) as producer:
+            for _ in range(5):
+                producer.send("many", b"v", partition=0).result()
+                query.processAllAvailable()
+        took = [one.durationMs for one in query.recentProgress if one.numInputRows == 1]
+        query.stop()
+    for name in ("triggerExecution", "latestOffset", "getBatch", "queryPlanning", "addBatch", "walCommit"):
+        found[f"micro-batch of one record, {name}, ms"] = statistics.median(one.get(name, 0) for one in took)
+    return found
+
+
+def settings(servers: str, chosen: argparse.Namespace) -> dict[str, float]:
+    """Time a read with one set of settings."""
+    config = SETTINGS[chosen.setting]
+    spark, tree = session(config), Tree(None)
+    small, large = (fill(servers, size, "lz4", chosen.megabytes)[0] for size in (100, 1024))
+    found = {}
+    work = {
+        "16 empty tasks": lambda: spark.range(0, 16, 1, 16).mapInArrow(lambda rows: rows, "id long").count(),
+        "100 B": lambda: spark_frame(spark, "kafka-topic", servers, small).write.format("noop").mode("append").save(),
+        "1 KiB": lambda: spark_frame(spark, "kafka-topic", servers, large).write.format("noop").mode("append").save(),
+    }
+    for name, run in work.items():
+        run()
+        times = [timed(tree, run) for _ in range(chosen.rounds)]
+        for unit, values in zip(("wall s", "CPU s"), zip(*times, strict=True), strict=True):
+            found[f"{name}, {unit}"] = statistics.median(values)
+    return found
+
+
+def make(servers: str, name: str, partitions: int) -> None:
+    """Make a topic with a record in each partition."""
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=partitions)])
+    rows = {"value": [b"v"] * partitions, "partition": pa.array(range(partitions), pa.int32())}
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table(rows), topic=name)
+
+
+PARTS = {"load": load, "task": task, "idle": idle, "plan": plan, "settings": settings}
+
+
+def run(part: str, chosen: argparse.Namespace, setting: int = 0) -> dict[str, float]:
+    """Run a part in a process of its own, beside a broker of its own."""
+    with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder, own_broker(Path(folder)) as (servers, _):
+        command = [sys.executable, __file__, part, "--here", servers, "--setting", str(setting)]
+        command += ["--megabytes", str(chosen.megabytes), "--rounds", str(chosen.rounds)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--megabytes", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--here", help=argparse.SUPPRESS)
+    parser.add_argument("--setting", type=int, default=0, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.here:
+        print(json.dumps(PARTS[chosen.parts[0]](chosen.here, chosen)))
+        return
+    print("| part | | figure | load |\n|---|---|---|---|")
+    for part in chosen.parts or PARTS:
+        for at, config in enumerate(SETTINGS if part == "settings" else SETTINGS[:1]):
+            name = part + "".join(f", {key}={value}" for key, value in config.items())
+            for label, value in run(part, chosen, at).items():
+                print(f"| {name} | {label} | {value:.2f} | {os.getloadavg()[0]:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
