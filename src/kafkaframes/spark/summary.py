@@ -71,7 +71,7 @@ def summarize(
         written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
     summary = _summed_up(written, scan.result(), plan.internal_topics, to, started)
     rows_read = read.get.get("rows", 0)
-    check_row_counts(rows_read, summary.records, {}, place=to, outcome="the Parquet is not what the log holds")
+    check_row_counts(rows_read, summary.records, {}, where=to, outcome="the Parquet is not what the log holds")
     return replace(summary, records_read=rows_read)
 
 

@@ -121,7 +121,7 @@ def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> Co
     )
     if tally is None:
         return replace(partition, end_offset=plan.first_dirty_offset)
-    check_row_counts(tally.records_read, tally.records_kept, tally.dropped, place=task.partition.directory)
+    check_row_counts(tally.records_read, tally.records_kept, tally.dropped, where=task.partition.directory)
     counts = {name: getattr(tally, name) for name in ("records_read", "records_kept", "bytes_read", "bytes_written")}
     return replace(partition, cleaned=True, dropped=dict(tally.dropped), **counts)
 

@@ -95,7 +95,7 @@ def rewrite_segment(task: SegmentTask) -> SegmentReport:
         except EncodeError as error:
             error.file = task.segment.path
             raise
-    check_row_counts(report.records, report.records_written, report.left_out, place=report.file)
+    check_row_counts(report.records, report.records_written, report.left_out, where=report.file)
     report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
     if report.bytes_written > LARGEST_SEGMENT:
         reason = f"would become {report.bytes_written:,} bytes; a segment has at most 2^31 - 1"

@@ -192,7 +192,7 @@ def check_rows(written: int, results: Iterable[SegmentResult], *, place: str) ->
     for result in results:
         read += result.tally.records_read
         left_out.update(result.tally.records_left_out)
-    check_row_counts(read, written, left_out, place=place)
+    check_row_counts(read, written, left_out, where=place)
 
 
 def _metadata(tasks: FileTasks) -> dict[str, str]:

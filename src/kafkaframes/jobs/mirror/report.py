@@ -57,7 +57,7 @@ class PartitionReport(Values):
             LogDirError: it does not add up.
         """
         partition = f"{self.topic}-{self.partition}"
-        check_row_counts(self.records_read, self.records_written, self.left_out, place=partition)
+        check_row_counts(self.records_read, self.records_written, self.left_out, where=partition)
         explained = sum(self.batches_left_out.values()) + sum(self.opened.values())
         if self.batches_read != self.batches_written - self.rebuilt + explained:
             reason = f"{self.batches_read:,} batches were read, {self.batches_written:,} written"

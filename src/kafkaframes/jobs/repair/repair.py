@@ -255,7 +255,7 @@ def write_repaired(
         tasks.append(WriteTask(shared, repair, settings, str(path)))
     for repair, written in zip(repairs, run(_write, tasks), strict=True):
         repair.records_written = written
-        check_row_counts(repair.records_read, written, {}, place=repair.name)
+        check_row_counts(repair.records_read, written, {}, where=repair.name)
 
 
 def _write(task: WriteTask) -> int:

@@ -137,7 +137,7 @@ def restore_task(task: ParquetTask) -> PartitionReport:
         for rows in _in_order(task):
             writer.add(rows)
         report = writer.close()
-        check_row_counts(task.rows, report.records_read, {}, place=f"{task.source} in {task.files[0]}")
+        check_row_counts(task.rows, report.records_read, {}, where=f"{task.source} in {task.files[0]}")
         return report
     except EncodeError as error:
         error.file = f"{task.source} in {task.files[0]}"

@@ -104,7 +104,7 @@ class PartitionReport(Values):
             LogDirError: they differ.
         """
         check_row_counts(
-            self.records_read, self.records_written, self.records_left_out, place=f"{self.topic}-{self.partition}"
+            self.records_read, self.records_written, self.records_left_out, where=f"{self.topic}-{self.partition}"
         )
 
 

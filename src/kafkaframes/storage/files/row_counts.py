@@ -8,16 +8,16 @@ from kafkaframes.errors import LogDirError
 
 
 def check_row_counts(
-    read: int, written: int, left_out: Mapping[str, int], *, place: str, outcome: str = "nothing is kept"
+    read: int, written: int, left_out: Mapping[str, int], *, where: str, outcome: str = "nothing is kept"
 ) -> None:
     """Check that every row that was read was written, or left out for a reason.
 
-    >>> check_row_counts(5, 3, {"outside the selected offsets": 2}, place="orders-0")
+    >>> check_row_counts(5, 3, {"outside the selected offsets": 2}, where="orders-0")
 
     Args:
         read, written: rows.
         left_out: reason to rows.
-        place: the partition or file, for the error.
+        where: the partition or file, for the error.
         outcome: what becomes of what was written, for the error.
 
     Raises:
@@ -26,7 +26,7 @@ def check_row_counts(
     explained = sum(left_out.values())
     if written + explained != read:
         reason = f"{read:,} records were read, {written:,} written and {explained:,} left out"
-        raise LogDirError(f"{reason}, which does not add up: {outcome}; please report this", file=place)
+        raise LogDirError(f"{reason}, which does not add up: {outcome}; please report this", file=where)
 
 
 def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str:
