@@ -27,8 +27,10 @@ ADMIN, ALICE = "User:admin", "User:alice"
 NOTHING_NEEDED = {
     "ApiVersions",
     "DescribeCluster",
+    "ExpireDelegationToken",  # who holds a token may
     "GetTelemetrySubscriptions",
     "PushTelemetry",
+    "RenewDelegationToken",
     "SaslAuthenticate",
     "SaslHandshake",
 }

@@ -21,6 +21,8 @@ OPERATIONS: Mapping[str, int] = {
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
     "IDEMPOTENT_WRITE": 12,
+    "CREATE_TOKENS": 13,
+    "DESCRIBE_TOKENS": 14,
 }
 OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "TOPIC": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
@@ -35,6 +37,8 @@ OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
         "IDEMPOTENT_WRITE",
     ),
     "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE"),
+    "DELEGATION_TOKEN": ("DESCRIBE",),
+    "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
 CLUSTER_NAME: Final = "kafka-cluster"
 _HIDDEN: Final = -1  # no error code: the part is left out

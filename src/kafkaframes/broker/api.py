@@ -129,7 +129,10 @@ class Right:
     @property
     def error(self) -> ErrorCode:
         """The error without the right, where the part is not left out."""
-        return self.denied if isinstance(self.denied, ErrorCode) else ErrorCode[f"{self.resource}_AUTHORIZATION_FAILED"]
+        if isinstance(self.denied, ErrorCode):
+            return self.denied
+        resource = "DELEGATION_TOKEN" if self.resource == "USER" else self.resource  # what users are resources for
+        return ErrorCode[f"{resource}_AUTHORIZATION_FAILED"]
 
 
 def refuse_whole(request: Any, code: int) -> Message:

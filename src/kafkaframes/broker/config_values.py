@@ -58,8 +58,10 @@ _BY_TYPE: Mapping[int, str] = {
     """,
     SHORT: "offsets.topic.replication.factor transaction.state.log.replication.factor",
     LONG: """
-        connections.max.idle.ms connections.max.reauth.ms delete.retention.ms file.delete.delay.ms flush.messages
-        flush.ms local.retention.bytes local.retention.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
+        connections.max.idle.ms connections.max.reauth.ms delegation.token.expiry.check.interval.ms
+        delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delete.retention.ms file.delete.delay.ms
+        flush.messages flush.ms local.retention.bytes local.retention.ms log.cleaner.backoff.ms
+        log.cleaner.dedupe.buffer.size
         log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms
         log.flush.interval.messages log.flush.interval.ms log.local.retention.bytes log.local.retention.ms
         log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms
@@ -68,6 +70,7 @@ _BY_TYPE: Mapping[int, str] = {
         message.timestamp.difference.max.ms min.compaction.lag.ms retention.bytes retention.ms segment.jitter.ms
         segment.ms
     """,
+    PASSWORD: "delegation.token.secret.key",
     DOUBLE: "log.cleaner.min.cleanable.ratio min.cleanable.dirty.ratio",
     LIST: """
         advertised.listeners cleanup.policy controller.listener.names follower.replication.throttled.replicas

@@ -152,11 +152,17 @@ _TOPIC = _object(
 )
 # Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.
 _ACL = _row(_SMALL, _text, _SMALL, _text, _text, _SMALL, _SMALL)
+_TIME = _number(0, _LARGEST_INT64)
+_TOKEN = _object(
+    {"token_id": _text, "owner": _text, "requester": _text, "renewers": _list(_text)}
+    | dict.fromkeys(("issued_ms", "expires_ms", "ends_ms"), _TIME)
+)
 _ENTITIES = _object(
     {},
     optional={
         "acls": _list(_ACL),
         "client_metrics": _OF_ENTITIES,
+        "delegation_tokens": _list(_TOKEN),
         "deleting": _map(_topic_id, name=_topic_name),
         "group_configs": _OF_ENTITIES,
         "quotas": _list(_object({"entity": _map(_text_or_null), "values": _map(_any_number)})),

@@ -41,7 +41,7 @@ from kafkaframes.storage.copies.served import Remark
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
 
-_SALTS, DELETING = "scram_salts", "deleting"  # among the stored entities
+_SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # among the stored entities
 NO_UUID = UUID(int=0)
 _INTERNAL_PARTITIONS = {
     GROUP_OFFSETS: "offsets.topic.num.partitions",
@@ -421,6 +421,11 @@ class BrokerState:
         self.metadata.entities["scram"] = users
         self.save()
 
+    def save_tokens(self) -> None:
+        """Write the delegation tokens."""
+        self.metadata.entities[_TOKENS] = self.credentials.tokens.to_list()
+        self.save()
+
     def save_acls(self) -> None:
         """Write the access rules, if there is an authorizer."""
         if isinstance(self.access, AclAccess):
@@ -428,7 +433,13 @@ class BrokerState:
             self.save()
 
     def load_security(self) -> None:
-        """Take over the users and the rules that are stored; rules only where there is an authorizer."""
+        """Take over the users, tokens and rules that are stored; rules only where there is an authorizer."""
+        tokens, settings = self.credentials.tokens, self.settings
+        tokens.secret_key = settings.text("delegation.token.secret.key")
+        tokens.longest_ms = settings.number("delegation.token.max.lifetime.ms")
+        tokens.default_ms = settings.number("delegation.token.expiry.time.ms")
+        tokens.kept_ms = settings.number("delegation.token.expiry.check.interval.ms")
+        tokens.take_over(self.metadata.entities.get(_TOKENS, []))
         for user, mechanisms in self.metadata.entities.get("scram", {}).items():
             for mechanism, values in mechanisms.items():
                 self.credentials.scram[user, mechanism] = ScramCredential.of_dict(values)

@@ -46,7 +46,7 @@ _NUMBER = {name: number for number, name in NUMBERS.items()}
         "v0": "tokens follow as frames without headers; failures close the connection as late as in v1",
         "v1": "tokens come in SaslAuthenticate",
     },
-    gaps=("GSSAPI", "delegation tokens"),
+    gaps=("GSSAPI",),
     before_authentication=True,
 )
 def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
@@ -97,6 +97,7 @@ def refused(session: Session, broker: BrokerState, answer: Message | None) -> La
 def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
     """Let a client in who has proven who it is, until its token or ``connections.max.reauth.ms`` ends (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
+    session.memory["by_token"] = exchange.by_token
     ends = [] if exchange.expires_ms is None else [exchange.expires_ms]
     settings = broker.settings
     key = settings.key_of_listener("connections.max.reauth.ms", session.listener, session.memory["mechanism"])

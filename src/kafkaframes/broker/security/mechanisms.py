@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kafkaframes.broker.security.delegation import DelegationTokens
 from kafkaframes.broker.security.scram import (
     HASHES,
     LEAST_ITERATIONS,
@@ -36,6 +37,7 @@ class Exchange(Protocol):
 
     user: str | None
     expires_ms: int | None
+    by_token: bool  # a delegation token
 
     def respond(self, message: bytes) -> bytes:
         """Return the answer to the client's message; ``user`` is set when it has proven who it is.
@@ -47,6 +49,8 @@ class Exchange(Protocol):
 
 class PlainExchange:
     """A user's name and password in one message."""
+
+    by_token = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -82,6 +86,8 @@ def _digest(text: str) -> bytes:
 
 class BearerExchange:
     """A token; a wrong one is answered as JSON first, and refused when the client has seen it (RFC 7628)."""
+
+    by_token = False
 
     def __init__(self, check: CheckToken, now_ms: Callable[[], int]) -> None:
         self._check = check
@@ -124,6 +130,7 @@ class Credentials:
         scram: credentials by (user, mechanism) that clients have set.
         mechanisms: that are offered.
         check_token: for OAUTHBEARER.
+        tokens: delegation tokens, which SCRAM takes.
         secret: what salts follow from; of a data directory, or of this process.
     """
 
@@ -131,6 +138,7 @@ class Credentials:
     scram: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
     check_token: CheckToken | None = field(default=None, repr=False)
+    tokens: DelegationTokens = field(default_factory=DelegationTokens, repr=False)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _made: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
@@ -141,7 +149,11 @@ class Credentials:
         if mechanism == OAUTHBEARER:
             assert self.check_token is not None
             return BearerExchange(self.check_token, now_ms)
-        return ScramExchange(mechanism, lambda user: self.find_scram(user, mechanism))
+        return ScramExchange(
+            mechanism,
+            lambda user: self.find_scram(user, mechanism),
+            find_token=lambda token_id: self._find_token(token_id, mechanism, now_ms()),
+        )
 
     def prepare(self) -> None:
         """Make the SCRAM credentials of all passwords: nobody's first attempt takes longer than another's."""
@@ -156,6 +168,13 @@ class Credentials:
             self.prepare()
         key = (user, mechanism)
         return self.scram.get(key) or self._made.get(key) or self._unknown(user, mechanism)
+
+    def _find_token(self, token_id: str, mechanism: str, now_ms: int) -> tuple[ScramCredential, str, int | None]:
+        known = self.tokens.credential(token_id, mechanism, now_ms)
+        if known is None:
+            return self._unknown(token_id, mechanism), "", None
+        credential, token = known
+        return credential, token.owner.partition(":")[2], token.expires_ms
 
     def _unknown(self, user: str, mechanism: str) -> ScramCredential:
         """Return a credential that looks as one of the real users' does, always the same for a name."""

@@ -22,8 +22,9 @@ MOST_ITERATIONS: Final = 16384
 HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NUMBERS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _FIRST = re.compile(
-    r"(?P<gs2>[ny],(?:a=(?P<zid>[^,]*))?,)(?P<bare>(?:m=[^,]*,)?n=(?P<user>[^,]*),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)"
+    r"(?P<gs2>[ny],(?:a=(?P<zid>[^,]*))?,)(?P<bare>(?:m=[^,]*,)?n=(?P<user>[^,]*),r=(?P<nonce>[!-+\--~]+)(?P<extensions>(?:,.*)?))"
 )
+_BY_TOKEN = ",tokenauth=true"  # KIP-48
 _FINAL = re.compile(r"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[!-+\--~]+)(?:,[^p][^,]*)*),p=(?P<proof>[^,]*)")
 
 
@@ -94,6 +95,7 @@ class ScramExchange:
     Args:
         mechanism: which.
         find: gives a user's credential; for an unknown user one that no password fits.
+        find_token: gives the same of a delegation token, its owner's name, and when it ends.
         new_nonce: gives the server's part of the nonce.
     """
 
@@ -102,9 +104,11 @@ class ScramExchange:
         mechanism: str,
         find: Callable[[str], ScramCredential],
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+        *,
+        find_token: Callable[[str], tuple[ScramCredential, str, int | None]] | None = None,
     ) -> None:
         self._hash = _hash_of(mechanism)
-        self._find = find
+        self._find, self._find_token = find, find_token
         self._new_nonce = new_nonce
         self._credential: ScramCredential | None = None
         self._messages: tuple[str, str] = ("", "")
@@ -112,6 +116,7 @@ class ScramExchange:
         self._nonce = ""
         self.user: str | None = None
         self.expires_ms: int | None = None
+        self.by_token = False
         self._name = ""
 
     def respond(self, message: bytes) -> bytes:
@@ -134,7 +139,11 @@ class ScramExchange:
         if match["zid"] and match["zid"].replace("=2C", ",").replace("=3D", "=") != self._name:
             raise AuthenticationError("nobody may act for somebody else")
         self._gs2 = match["gs2"]
-        self._credential = self._find(self._name)
+        if self._find_token is not None and _BY_TOKEN in match["extensions"]:
+            self.by_token = True
+            self._credential, self._name, self.expires_ms = self._find_token(self._name)
+        else:
+            self._credential = self._find(self._name)
         self._nonce = match["nonce"] + self._new_nonce()
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"

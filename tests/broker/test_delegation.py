@@ -1,0 +1,171 @@
+"""Delegation tokens: made, renewed, ended, described; and clients that authenticate with one."""
+
+from __future__ import annotations
+
+import base64
+
+import confluent_kafka as confluent
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
+from kafkaframes.broker.security.options import Security
+from kafkaframes.errors import ErrorCode
+
+DAY_MS, HOUR_MS = 86_400_000, 3_600_000
+KEY = {"delegation.token.secret.key": "of this cluster"}
+USER, TOKEN, DESCRIBE, CREATE_TOKENS, DESCRIBE_TOKENS = 7, 6, 8, 13, 14
+
+
+@pytest.fixture
+def asker(make_asker):
+    asker = make_asker(config=KEY)
+    asker.session = Session(principal="User:alice")
+    return asker
+
+
+def as_user(asker, name):
+    asker.session = Session(principal=f"User:{name}")
+    return asker
+
+
+def create(asker, version=3, renewers=(), lifetime_ms=-1, **owner):
+    types = asker.types("CreateDelegationToken")
+    rows = [types.CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in renewers]
+    return asker.ask("CreateDelegationToken", version, renewers=rows, max_lifetime_ms=lifetime_ms, **owner)
+
+
+def renew(asker, hmac, period_ms=-1):
+    answer = asker.ask("RenewDelegationToken", 2, hmac=hmac, renew_period_ms=period_ms)
+    return answer.error_code, answer.expiry_timestamp_ms
+
+
+def expire(asker, hmac, period_ms=-1):
+    answer = asker.ask("ExpireDelegationToken", 2, hmac=hmac, expiry_time_period_ms=period_ms)
+    return answer.error_code, answer.expiry_timestamp_ms
+
+
+def described(asker, *owners, version=3):
+    types = asker.types("DescribeDelegationToken")
+    rows = [types.DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners] or None
+    answer = asker.ask("DescribeDelegationToken", version, owners=rows)
+    return answer.error_code, answer.tokens
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
+    now = asker.state.clock.now_ms
+    made = create(asker, version, [("User", "bob")])
+    assert (made.error_code, made.principal_type, made.principal_name) == (0, "User", "alice")
+    times = made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms
+    assert times == (now, now + DAY_MS, now + 7 * DAY_MS)
+    assert (len(made.token_id), len(made.hmac)) == (22, 64)
+    asker.state.clock.advance(DAY_MS / 2000)
+    assert renew(as_user(asker, "bob"), made.hmac) == (0, now + DAY_MS * 3 // 2)
+    assert renew(asker, made.hmac, 30 * DAY_MS) == (0, now + 7 * DAY_MS)
+    code, (token,) = described(asker)
+    assert (code, token.token_id, token.hmac, token.expiry_timestamp) == (0, made.token_id, made.hmac, now + 7 * DAY_MS)
+    assert [(one.principal_type, one.principal_name) for one in token.renewers] == [("User", "bob")]
+    assert create(asker, version, lifetime_ms=HOUR_MS).max_timestamp_ms == now + DAY_MS // 2 + HOUR_MS
+
+
+def test_what_is_refused(asker, make_asker):
+    made = create(asker)
+    mallory = as_user(asker, "mallory")
+    assert renew(mallory, made.hmac)[0] == expire(mallory, made.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert renew(mallory, b"no such token") == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)
+    refused = create(mallory, renewers=[("Group", "all")])
+    assert (refused.error_code, refused.hmac, refused.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, b"", -1)
+    asker.session = Session()
+    not_allowed = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    assert [create(asker).error_code, renew(asker, made.hmac)[0], described(asker)[0]] == [not_allowed] * 3
+    asker.session = Session(principal="User:alice", memory={"by_token": True})
+    assert create(asker).error_code == not_allowed
+    without_key = as_user(make_asker(), "alice")
+    disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    codes = [create(without_key).error_code, renew(without_key, b"")[0], expire(without_key, b"")[0]]
+    assert [*codes, described(without_key)[0]] == [disabled] * 4
+
+
+def test_a_token_that_is_over_is_known_for_an_hour(asker):
+    hmac = create(asker).hmac
+    asker.state.clock.advance(DAY_MS / 1000 + 1)
+    expired = ErrorCode.DELEGATION_TOKEN_EXPIRED
+    assert renew(asker, hmac)[0] == expire(asker, hmac, 1000)[0] == expired
+    assert len(described(asker)[1]) == 1
+    asker.state.clock.advance(HOUR_MS / 1000 + 1)
+    assert renew(asker, hmac)[0] == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    assert described(asker) == (0, [])
+    hmac = create(asker).hmac
+    assert expire(asker, hmac, 1000) == (0, asker.state.clock.now_ms + 1000)
+    assert expire(asker, hmac) == (0, asker.state.clock.now_ms)
+    assert described(asker) == (0, [])
+
+
+def test_tokens_of_others_are_made_and_seen_by_those_who_may(make_asker):
+    def rule(principal, kind, name, operation):
+        return Acl(kind, name, LITERAL, f"User:{principal}", "*", operation, ALLOW)
+
+    access = AclAccess(
+        [
+            rule("gateway", USER, "User:alice", CREATE_TOKENS),
+            rule("auditor", USER, "User:alice", DESCRIBE_TOKENS),
+        ]
+    )
+    asker = make_asker(config=KEY, access=access)
+    for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
+    refused = create(as_user(asker, "mallory"), **for_alice)
+    assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    made = create(as_user(asker, "gateway"), **for_alice)
+    assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (0, "alice", "gateway")
+    for name, count in {"gateway": 1, "alice": 1, "auditor": 1, "mallory": 0}.items():
+        assert len(described(as_user(asker, name))[1]) == count, name
+    assert len(described(as_user(asker, "alice"), "alice")[1]) == 1
+    assert len(described(asker, "bob")[1]) == 0
+    access.add(rule("mallory", TOKEN, made.token_id, DESCRIBE))
+    assert len(described(as_user(asker, "mallory"))[1]) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_token_lets_its_owner_in_until_it_ends(tmp_path, mechanism):
+    """librdkafka has no ``tokenauth``; kafka-python and Java have: here the exchange, word by word."""
+    from tests.broker.test_security import client_final
+
+    security = Security(users={"alice": "secret"})
+    with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
+        now = broker.clock.now_ms
+        token = broker.call(lambda state: _made(state, now))
+        secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.hmac_of(token))).decode()
+    name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
+    with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
+
+        def proven(token_id, password, extension=",tokenauth=true"):
+            exchange = broker.call(lambda state: state.credentials.exchange(mechanism, lambda: now))
+            bare = f"n={token_id},r=nonce{extension}"
+            last, proof = client_final(bare, exchange.respond(b"n,," + bare.encode()), password, name)
+            assert exchange.respond(last) == proof
+            return exchange
+
+        exchange = proven(token.token_id, secret)
+        assert (exchange.user, exchange.by_token, exchange.expires_ms) == ("alice", True, token.expires_ms)
+        for wrong in [(token.token_id, "x"), ("nobody", secret), ("alice", "secret")]:
+            with pytest.raises(Exception, match="invalid credentials"):
+                proven(*wrong)
+        with pytest.raises(Exception, match="invalid credentials"):
+            proven(token.token_id, secret, "")
+        assert proven("alice", "secret", "").by_token is False
+
+
+def _made(state, now_ms):
+    token = state.credentials.tokens.create("User:alice", "User:alice", [], -1, now_ms)
+    state.save_tokens()
+    return token
+
+
+def test_the_secret_key_is_told_to_nobody():
+    with Broker(config=KEY) as broker:
+        admin = confluent.admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        resource = confluent.admin.ConfigResource(confluent.admin.ResourceType.BROKER, "1")
+        found = admin.describe_configs([resource])[resource].result(60)["delegation.token.secret.key"]
+        assert (found.value, found.is_sensitive) == (None, True)
