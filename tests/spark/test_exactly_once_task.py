@@ -196,7 +196,7 @@ def with_sources():
     ],
 )
 def test_the_driver_listens_where_sparks_own_listens(conf, place):
-    assert sink._place_of_driver(SimpleNamespace(conf=conf)) == place
+    assert sink._driver_address(SimpleNamespace(conf=conf)) == place
 
 
 def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):

@@ -20,7 +20,7 @@ from kafkaframes.jobs.settings import CompactSettings
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.compaction import CompactionReport, Proof
 
-EXIT_FOUND = 1
+EXIT_PRESENT = 1
 
 
 @click.command("compact", context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,7 +80,7 @@ def command(
             proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=settings.storage)
     _print(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
-        sys.exit(EXIT_FOUND)
+        sys.exit(EXIT_PRESENT)
 
 
 def _key(text: str) -> bytes:

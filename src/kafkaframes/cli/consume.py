@@ -77,7 +77,7 @@ def _reset(requested: Range) -> str:
 
 def _tables(consumer: Consumer, topic: str, requested: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
     """Yield what is asked for, until there is enough or (with -e) the end."""
-    partitions = _places(consumer, topic, flags["partitions"])
+    partitions = _partitions_of(consumer, topic, flags["partitions"])
     ends = _ends(consumer, partitions, requested) if flags["ends"] or requested.end_timestamp is not None else None
     if flags["group"] is not None:
         consumer.subscribe([topic])
@@ -98,7 +98,7 @@ def _tables(consumer: Consumer, topic: str, requested: Range, flags: dict[str, A
             yield table
 
 
-def _places(consumer: Consumer, topic: str, requested: tuple[int, ...]) -> list[TopicPartition]:
+def _partitions_of(consumer: Consumer, topic: str, requested: tuple[int, ...]) -> list[TopicPartition]:
     from kafkaframes.client import TopicPartition
 
     known = consumer.partitions_for(topic)

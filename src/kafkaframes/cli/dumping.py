@@ -19,18 +19,18 @@ from kafkaframes.cli.options import (
 from kafkaframes.cli.text import records_out, say
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.dump import files, kcat, table
-from kafkaframes.jobs.dump.chunks import ChunkReader, Place, errors_in
+from kafkaframes.jobs.dump.chunks import ChunkReader, Origin, errors_in
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
 from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
-from kafkaframes.jobs.dump.ranges import Wanted, merge_files, wanted_files
+from kafkaframes.jobs.dump.ranges import Requested, merge_files, requested_files
 from kafkaframes.jobs.dump.text import TextOptions, dump_text
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 
 EXIT_FAULT = 1
-Piece = bytes | memoryview
+Part = bytes | memoryview
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _Options:
     """The flags, checked and put in order."""
 
     def __init__(self, flags: dict[str, Any]) -> None:
-        self.given = flags
+        self.flags = flags
         self.paths = [*flags["paths"], *(path for text in flags["named"] for path in text.split(",") if path)]
         if not self.paths:
             raise OptionError("no files are named: give PATHS or --files")
@@ -77,12 +77,12 @@ class _Options:
         names = TextOptions.__slots__
         self.text = TextOptions(**{name: flags[name] for name in names if name in flags}, decoder=_decoder(flags))
 
-    def wanted(self, *, control: bool = True, temporary: bool = False) -> Iterator[Wanted]:
+    def requested(self, *, control: bool = True, temporary: bool = False) -> Iterator[Requested]:
         """Yield the files to print, and which part of each."""
-        options = self.given["storage"]
+        options = self.flags["storage"]
         result = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
-        result = files.selected(result, self.given["topics"], self.given["partitions"])
-        if self.given["replicas"] == MERGE:
+        result = files.selected(result, self.flags["topics"], self.flags["partitions"])
+        if self.flags["replicas"] == MERGE:
             result, decisions = merge_files(result, self.paths, options=options)
             for line in decisions:
                 say(f"kafkaframes: {line}", err=True)
@@ -90,14 +90,14 @@ class _Options:
             if not entry.kind:
                 raise LogDirError("no file of a log: neither a segment, an index nor a snapshot", file=entry.path)
         conditions = self.conditions if control else _without_control(self.conditions)
-        return wanted_files(result, conditions, limit=self.given["count"])
+        return requested_files(result, conditions, limit=self.flags["count"])
 
     def kinds(self) -> tuple[str, ...]:
         """Return which files of a directory are wanted."""
-        kinds = self.given["kinds"]
+        kinds = self.flags["kinds"]
         if "all" in kinds:
             return KINDS
-        if not kinds and (self.given["index_sanity_check"] or self.given["verify_index_only"]):
+        if not kinds and (self.flags["index_sanity_check"] or self.flags["verify_index_only"]):
             return INDEXES
         return tuple(kinds) or RECORDS
 
@@ -136,7 +136,7 @@ def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 
 
 def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
-    for requested in options.wanted():
+    for requested in options.requested():
         dump = dump_text(requested.file, replace(options.text, keep=requested.keep))
         for chunk in dump:
             out.write(chunk)
@@ -148,20 +148,20 @@ def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
 
 
 def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
-    limit = None if options.given["full_values"] else VALUE_LIMIT
-    for requested in options.wanted(temporary=True):
-        dump = JsonDump(requested.file, JsonOptions(limit, options.given["max_bytes"], requested.keep))
+    limit = None if options.flags["full_values"] else VALUE_LIMIT
+    for requested in options.requested(temporary=True):
+        dump = JsonDump(requested.file, JsonOptions(limit, options.flags["max_bytes"], requested.keep))
         for chunk in dump:
             out.write(chunk)
         for fault in dump.faults:
             report.fault(fault)
 
 
-def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Place]]:
+def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Origin]]:
     """Yield the part of every segment to read, without control records."""
-    for requested in options.wanted(control=False):
-        reader = ChunkReader(requested.file, options.given["max_bytes"])
-        origin = Place.of(requested.file.path)
+    for requested in options.requested(control=False):
+        reader = ChunkReader(requested.file, options.flags["max_bytes"])
+        origin = Origin.of(requested.file.path)
         for chunk in reader:
             for fault in errors_in(chunk).values():
                 report.fault(fault)
@@ -176,10 +176,10 @@ def _print_lines(
     options: _Options,
     out: BinaryIO,
     report: Report,
-    plan: Callable[[Place], Any],
-    write: Callable[[Decoded, Any], Piece],
+    plan: Callable[[Origin], Any],
+    write: Callable[[Decoded, Any], Part],
 ) -> None:
-    planned: tuple[Place, Any] | None = None
+    planned: tuple[Origin, Any] | None = None
     for chunk, origin in _chunks(options, report):
         if planned is None or planned[0] is not origin:
             planned = origin, plan(origin)
@@ -187,8 +187,8 @@ def _print_lines(
 
 
 def _print_pattern(options: _Options, out: BinaryIO, report: Report) -> None:
-    pattern = options.given["pattern"]
-    kcat.plan_format(pattern, Place.of(""))  # a wrong one is said before any file is read
+    pattern = options.flags["pattern"]
+    kcat.plan_format(pattern, Origin.of(""))  # a wrong one is said before any file is read
     _print_lines(options, out, report, lambda origin: kcat.plan_format(pattern, origin), kcat.formatted)
 
 
@@ -197,7 +197,7 @@ def _print_envelopes(options: _Options, out: BinaryIO, report: Report) -> None:
 
 
 def _print_csv(options: _Options, out: BinaryIO, report: Report) -> None:
-    base64 = options.given["base64"]
+    base64 = options.flags["base64"]
     with pa.csv.CSVWriter(out, table.CSV_SCHEMA) as writer:
         for chunk, origin in _chunks(options, report):
             _write_all(writer, table.csv_tables(chunk, origin, base64=base64))

@@ -37,7 +37,7 @@ def run(paths: tuple[str, ...], flags: dict[str, Any], *, as_json: bool, master:
     if settings.to and "://" not in settings.to:
         refuse_inside(Path(settings.to), paths)
     if to_table:
-        from kafkaframes.cli.table_places import table_export_of
+        from kafkaframes.cli.table_targets import table_export_of
 
         requested = table_export_of(options, settings, flags)
     else:
@@ -160,7 +160,7 @@ def _print(outcome: Outcome) -> None:
         markup=False,
     )
     if outcome.table is not None:
-        from kafkaframes.cli.table_places import lines_of
+        from kafkaframes.cli.table_targets import lines_of
 
         for line in lines_of(outcome.table):
             out.print(printable(line), markup=False)

@@ -22,7 +22,7 @@ from kafkaframes.cli.options import (
     with_options,
 )
 from kafkaframes.cli.text import printable, say, time_text
-from kafkaframes.jobs.dump.names import HEADERS, KEY, PLACES, VALUE
+from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,9 @@ POLL_SECONDS = 1.0
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("-F", "--fixed-strings", "is_plain", is_flag=True, help="PATTERN is plain text, no regular expression.")
 @click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Small and capital letters are the same.")
-@click.option("--in", "places", type=click.Choice(PLACES), multiple=True, help="Where to look; everywhere by default.")
+@click.option(
+    "--in", "fields", type=click.Choice(SEARCHED), multiple=True, help="Where to look; everywhere by default."
+)
 @click.option("--count", "counts", is_flag=True, help="Print how many records there are, not the records.")
 @click.option("-m", "--max-count", "most", type=click.IntRange(1), help="At most this many records.")
 @click.option("--follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
@@ -62,11 +64,11 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     from kafkaframes.jobs.dump.filters import Pattern, matching
 
     sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
-    places = flags["places"] or PLACES
+    fields = flags["fields"] or SEARCHED
     result = 0
     errors: list[Any] = []
     for batch in _batches(paths, flags, errors):
-        rows = matching(batch, sought, places)
+        rows = matching(batch, sought, fields)
         rows = rows if flags["most"] is None else rows.slice(0, flags["most"] - result)
         result += rows.num_rows
         if rows.num_rows and not flags["counts"]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import SERVERS, reached
-from kafkaframes.cli.table_places import Tables, lines_of, tables_of
+from kafkaframes.cli.table_targets import Tables, lines_of, tables_of
 from kafkaframes.cli.table_values import Values, values_of
 from kafkaframes.cli.text import note, printable, say, size_text
 from kafkaframes.cli.workers import runner

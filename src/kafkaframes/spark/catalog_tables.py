@@ -27,7 +27,7 @@ _ADDED: Final = frozenset(
     )
 )  # fmt: skip
 _AGAIN: Final = "option."  # a catalog keeps what stands in OPTIONS (...) a second time, under this
-_PLACES: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that say what is read
+_PATHS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that say what is read
 
 
 def without_added(options: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +84,7 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
     """
     values = without_added(options)
     names = {name.lower() for name in values}
-    if names & set(_PLACES):
+    if names & set(_PATHS):
         return values
     for field in schema:
         kept, _, text = field.metadata.get("comment", "").partition("?")

@@ -105,7 +105,7 @@ def write_rows(work: Work, task: int, rows: Rows) -> Counts:
                 under_way.result()
             under_way = pool.submit(_send, producer, leases, parts)
             for part in parts:
-                counts[part.place] = counts.get(part.place, 0) + part.records
+                counts[part.topic_partition] = counts.get(part.topic_partition, 0) + part.records
         if under_way is not None:
             under_way.result()
         leases.end()
@@ -114,7 +114,7 @@ def write_rows(work: Work, task: int, rows: Rows) -> Counts:
 
 def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
     """Send finished batches, to each partition when it is this task's turn there."""
-    waiting = {part.place: part for part in parts}
+    waiting = {part.topic_partition: part for part in parts}
     wrote: list[TopicPartition] = []
     while waiting:
         got = leases.take({partition: part.records for partition, part in waiting.items()}, wrote)

@@ -96,7 +96,7 @@ def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
 
     have = {name.lower(): name for name in df.columns}
     rows = df.select(*(F.col(have[name.lower()]).alias(name) for name in _READ if name.lower() in have))
-    rows = rows.where(_wanted(settings)).withColumn("topic", F.col("topic").cast("string"))
+    rows = rows.where(_is_selected(settings)).withColumn("topic", F.col("topic").cast("string"))
     rows = rows.withColumn("partition", F.col("partition").cast("bigint"))
     if "offset" in rows.columns:
         rows = rows.withColumn("offset", F.col("offset").cast("bigint"))
@@ -106,7 +106,7 @@ def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
     return rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", order)
 
 
-def _wanted(settings: RestoreSettings) -> Column:
+def _is_selected(settings: RestoreSettings) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     topic = F.col("topic")

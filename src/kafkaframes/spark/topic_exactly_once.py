@@ -371,7 +371,7 @@ def send(
         KafkaframesError: a task has met an error.
     """
     ledger = Ledger(_now_ms)
-    listen, host = _place_of_driver(frame.sparkSession)
+    listen, host = _driver_address(frame.sparkSession)
     with (
         LeaseServer(ledger, producer.add_to_transaction, listen=listen, host=host, port=options.driver_port) as server,
         _arrow_batches_are_bounded(frame),
@@ -395,7 +395,7 @@ def send(
     return Sent(ledger.settle(reported), _now_ms() if ledger.since_ms is None else ledger.since_ms)
 
 
-def _place_of_driver(spark: Any) -> tuple[str, str]:
+def _driver_address(spark: Any) -> tuple[str, str]:
     """Return the address at which the driver listens to its tasks, and the name by which they find it.
 
     As Spark's own: ``spark.driver.bindAddress`` and ``spark.driver.host``. With ``local`` tasks it is this machine's.

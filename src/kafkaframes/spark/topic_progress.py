@@ -31,7 +31,7 @@ class PartitionLag:
     latest_offset: int
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The partition."""
         return TopicPartition(self.topic, self.partition)
 
@@ -73,7 +73,7 @@ class TopicProgress:
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
         """Where the query goes on: what a group of its own would have committed."""
-        return {one.place: one.next_offset for one in self.partitions}
+        return {one.topic_partition: one.next_offset for one in self.partitions}
 
 
 def progress_of(text: str) -> TopicProgress | None:
@@ -151,7 +151,7 @@ def estimates(
 def _sample(consumer: Consumer, lag: PartitionLag) -> Sample | None:
     """Return the batches where a query goes on; None where they cannot be had."""
     try:
-        return sample(consumer, lag.place, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
+        return sample(consumer, lag.topic_partition, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
     except KafkaframesError:
         return None
 

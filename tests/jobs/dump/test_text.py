@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.dump import chunks, files, text
-from kafkaframes.jobs.dump.chunks import ChunkReader, Place
+from kafkaframes.jobs.dump.chunks import ChunkReader, Origin
 from kafkaframes.jobs.dump.columns import sequences
 from kafkaframes.jobs.dump.filters import Filter, Limited, key_pattern
 from kafkaframes.jobs.dump.jsonl import JsonOptions, dump_json_lines
-from kafkaframes.jobs.dump.ranges import wanted_files
+from kafkaframes.jobs.dump.ranges import requested_files
 from kafkaframes.jobs.dump.text import TextOptions, dump_text
 from kafkaframes.records.build import build_end_transaction
 
@@ -267,8 +267,8 @@ def test_the_files_of_a_directory_come_partition_by_partition():
 
 
 def test_places_are_taken_from_names():
-    assert Place.of("/x/orders-1.3a400b54ac4a47ee86e55390ecea333b-delete/0.log").topic == "orders"
-    assert Place.of("/x/backup/0.log") == Place(None, None, "backup", "0.log")
+    assert Origin.of("/x/orders-1.3a400b54ac4a47ee86e55390ecea333b-delete/0.log").topic == "orders"
+    assert Origin.of("/x/backup/0.log") == Origin(None, None, "backup", "0.log")
 
 
 @pytest.mark.parametrize(
@@ -300,14 +300,14 @@ def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
     found = files.files_to_dump([str(tmp_path)])
 
     def names(**conditions) -> list[int]:
-        return [int(Path(wanted.file.path).stem) for wanted in wanted_files(found, Filter(**conditions))]
+        return [int(Path(wanted.file.path).stem) for wanted in requested_files(found, Filter(**conditions))]
 
     assert names() == [0, 5, 10]
     assert names(from_offset=7) == [5, 10]
     assert names(until_offset=5) == [0]
     assert names(from_offset=-3) == [10]
     assert names(from_offset=-7) == [5, 10]
-    limited = wanted_files(found, Filter(), limit=3)
+    limited = requested_files(found, Filter(), limit=3)
     first = next(limited)
     for chunk in ChunkReader(first.file):
         assert len(first.keep.apply(chunk).index.offsets) == 3

@@ -18,7 +18,7 @@ from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.export import run, sharing, writers
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import Dropped, ExportTask, Settings
-from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
+from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED
 from kafkaframes.jobs.export.task import export_file
 
 START = 1_700_000_000_000
@@ -178,7 +178,7 @@ def test_filters_by_time_and_key(tasks, settings, keep, wanted):
     outcome = export(tasks, chosen)
     assert [comparable(row) for row in written(chosen)] == expected(wanted)
     assert outcome.summary.records == len(wanted)
-    assert outcome.summary.dropped == (Dropped(NOT_ASKED_FOR, 0, 600 - len(wanted), 0),)
+    assert outcome.summary.dropped == (Dropped(NOT_SELECTED, 0, 600 - len(wanted), 0),)
     assert (Path(chosen.to) / "_SUCCESS").exists()
 
 

@@ -25,11 +25,11 @@ def packed(rows, **given):
     """Return what is in the batches: topic, partition, and the records in order."""
     found = []
     for parts in packer(**given).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
-        assert len({part.place for part in parts}) == len(parts)
+        assert len({part.topic_partition for part in parts}) == len(parts)
         for part in parts:
             records = [one for data, _ in part.batches for batch in read_values(data) for one in batch.records]
             assert len(records) == part.records
-            found.append((part.place.topic, part.place.partition, records))
+            found.append((part.topic_partition.topic, part.topic_partition.partition, records))
     return found
 
 

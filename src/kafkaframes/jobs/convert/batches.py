@@ -168,7 +168,7 @@ def rewritten(
     """
     plan = Plan(window.batches, settings, empty=window.index.rows == 0, damaged=damaged)
     if (plan.actions == COPY).all():
-        yield from (piece for _, piece in _copies(window, plan))
+        yield from (part for _, part in _copies(window, plan))
         return
     _check(window, plan)
     losses.add(window, plan.down, plan.magics)
@@ -179,7 +179,7 @@ def rewritten(
         *_built(window, plan, settings),
     ]
     chunks.sort(key=lambda chunk: chunk[0])
-    yield from (piece for _, piece in chunks)
+    yield from (part for _, part in chunks)
 
 
 def _check(window: Decoded, plan: Plan) -> None:
@@ -214,11 +214,11 @@ def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tu
         plain = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
         codec = int(plan.codecs[batch])
         records = compress(codec, plain.tobytes(), level=level)
-        place = BATCH_V2.position_of("attributes")
-        (attributes,) = struct.unpack_from(">H", header, place)
-        struct.pack_into(">H", header, place, attributes & ~CODEC_MASK | codec)
+        index = BATCH_V2.position_of("attributes")
+        (attributes,) = struct.unpack_from(">H", header, index)
+        struct.pack_into(">H", header, index, attributes & ~CODEC_MASK | codec)
         struct.pack_into(">i", header, BATCH_V2.position_of("size"), len(header) - OVERHEAD_BYTES + len(records))
-        crc = crc32c(records, crc32c(bytes(header[place:])))
+        crc = crc32c(records, crc32c(bytes(header[index:])))
         struct.pack_into(">I", header, BATCH_V2.position_of("crc"), crc)
         yield batch, bytes(header) + records
 

@@ -68,7 +68,7 @@ def exchange(
             _rename(new, old)
         if kept.exists():
             raise LogDirError("the backup exists already: this directory has been rewritten", file=str(kept))
-        _check_places(old, kept)
+        _check_disks(old, kept)
         check(old)
         with broker_lock(old, create=create_lock):
             if new.exists():  # of a job that was killed; a broker may have written since
@@ -87,7 +87,7 @@ def _rename(entry: Path, other: Path) -> None:
         atomic.sync(other.parent)
 
 
-def _check_places(old: Path, kept: Path) -> None:
+def _check_disks(old: Path, kept: Path) -> None:
     if not old.exists():
         raise LogDirError("no such file or directory", file=str(old))
     if not old.is_dir():

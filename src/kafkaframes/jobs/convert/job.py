@@ -48,14 +48,14 @@ class PartitionReport(Values):
     damaged: list[tuple[str, int, str]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
-    def add(self, one: SegmentReport) -> None:
+    def add(self, entry: SegmentReport) -> None:
         """Add a segment's report."""
         self.segments += 1
         for name in ("records", "records_written", "batches_read", "batches_written", "bytes_read", "bytes_written"):
-            setattr(self, name, getattr(self, name) + getattr(one, name))
-        self.lost.update(one.lost)
-        self.left_out.update(one.left_out)
-        self.damaged += [(one.file, position, reason) for position, reason in one.damaged]
+            setattr(self, name, getattr(self, name) + getattr(entry, name))
+        self.lost.update(entry.lost)
+        self.left_out.update(entry.left_out)
+        self.damaged += [(entry.file, position, reason) for position, reason in entry.damaged]
 
 
 @dataclass(slots=True)

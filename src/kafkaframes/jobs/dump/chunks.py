@@ -27,7 +27,7 @@ CHUNK_BYTES = 1 << 20  # the lines of a chunk stay in the CPU caches: 4 MiB were
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Origin:
     """Where a segment lies, as its names say; topic and partition are None in a directory that is no partition's."""
 
     topic: str | None
@@ -36,11 +36,11 @@ class Place:
     segment: str
 
     @classmethod
-    def of(cls, path: str) -> Place:
+    def of(cls, path: str) -> Origin:
         """Take a path apart.
 
-        >>> Place.of("/logs/orders-3/00000000000000000000.log")
-        Place(topic='orders', partition=3, directory='orders-3', segment='00000000000000000000.log')
+        >>> Origin.of("/logs/orders-3/00000000000000000000.log")
+        Origin(topic='orders', partition=3, directory='orders-3', segment='00000000000000000000.log')
         """
         above, segment = split(path)
         directory = split(above)[1]

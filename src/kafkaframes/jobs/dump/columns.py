@@ -141,8 +141,8 @@ def index_headers(chunk: Decoded) -> Headers:
     lists = np.empty(len(index.offsets) + 1, np.int32)
     data = chunk.sections.buf
     keys, values = _empty_slices(data, count), _empty_slices(data, count)
-    places = (keys.starts, keys.sizes, values.starts, values.sizes)
-    kernels.index_headers(data, index.headers_at, index.header_counts, len(index.offsets), lists, *places)
+    extents = (keys.starts, keys.sizes, values.starts, values.sizes)
+    kernels.index_headers(data, index.headers_at, index.header_counts, len(index.offsets), lists, *extents)
     return Headers(lists.astype(np.int64), keys, values)
 
 

@@ -132,15 +132,15 @@ def in_hash_order(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
     The set has 16 places or more and doubles them at three quarters; a place is Java's hash, stirred, its lower bits.
     """
-    places = 16
-    while len(partitions) >= places * 3 // 4:
-        places *= 2
+    slots = 16
+    while len(partitions) >= slots * 3 // 4:
+        slots *= 2
 
     def order(partition: tuple[str, int]) -> tuple[int, int]:
         topic, number = partition
         stirred = _hash(topic, number)
         stirred ^= stirred >> 16
-        return stirred & (places - 1), stirred - 2**32 if stirred >= 2**31 else stirred
+        return stirred & (slots - 1), stirred - 2**32 if stirred >= 2**31 else stirred
 
     return sorted(partitions, key=order)
 

@@ -73,8 +73,8 @@ def files_to_dump(
         LogDirError: a path does not exist or cannot be read, or a directory holds no such file.
     """
     listed, result = list(paths), list[DumpFile]()
-    for given in listed:
-        path = plain_path(given)
+    for named in listed:
+        path = plain_path(named)
         filesystem = filesystem_for(path, options=options)
         for match in _expand(filesystem, path):
             files = _under(filesystem, match, kinds, temporary=temporary, options=options)
@@ -98,18 +98,18 @@ def _of_stores(
         if isinstance(directory.filesystem, TieredFileSystem):
             for partition in directory.partitions:
                 entries = directory.filesystem.list_directory(partition.directory)
-                files = _wanted(directory.filesystem, entries, kinds, temporary=False)
-                for place in _places_above(partition.directory):
-                    result.setdefault(place, []).extend(files)
+                files = _requested(directory.filesystem, entries, kinds, temporary=False)
+                for parent in _parents_of(partition.directory):
+                    result.setdefault(parent, []).extend(files)
     return result
 
 
-def _places_above(view_directory: str) -> list[str]:
+def _parents_of(view_directory: str) -> list[str]:
     """Return the paths that lead to a partition of a tiered store: its folder, its topic's, and those above."""
-    places = [view_directory.partition(VIEW_MARK)[0]]
-    while split(places[-1])[0] not in (places[-1], "."):
-        places.append(split(places[-1])[0])
-    return places
+    parents = [view_directory.partition(VIEW_MARK)[0]]
+    while split(parents[-1])[0] not in (parents[-1], "."):
+        parents.append(split(parents[-1])[0])
+    return parents
 
 
 def _expand(filesystem: FileSystem, path: str) -> list[str]:
@@ -138,7 +138,7 @@ def _under(
     partitions = list(_partitions(filesystem, path.rstrip("/") or "/", NESTED_DEPTH))
     if not partitions:
         return None
-    return [one for entries in partitions for one in _wanted(filesystem, entries, kinds, temporary=temporary)]
+    return [one for entries in partitions for one in _requested(filesystem, entries, kinds, temporary=temporary)]
 
 
 def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
@@ -151,17 +151,17 @@ def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mappin
     return DumpFile(tiered, view, kind_of(view), info.size_bytes if result is None else result.size_bytes)
 
 
-def _wanted(
+def _requested(
     filesystem: FileSystem, entries: Iterable[FileInfo], kinds: Collection[str], *, temporary: bool
 ) -> list[DumpFile]:
     return [
         DumpFile(filesystem, entry.path, kind_of(entry.name), entry.size_bytes)
         for entry in entries
-        if _is_wanted(entry, kinds, temporary=temporary)
+        if _is_requested(entry, kinds, temporary=temporary)
     ]
 
 
-def _is_wanted(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -> bool:
+def _is_requested(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -> bool:
     name = None if entry.is_directory else FileName.parse(entry.name)
     return name is not None and name.kind in kinds and (temporary or not name.temporary)
 
@@ -181,11 +181,11 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
             yield from _partitions(filesystem, directory.path, depth - 1)
 
 
-def selected(found: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
+def selected(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
     """Return the files of the topics and partitions that are wanted; none are all.
 
     Args:
-        found: from ``files_to_dump``.
+        files: from ``files_to_dump``.
         topics: names or patterns.
         partitions: numbers.
 
@@ -193,12 +193,12 @@ def selected(found: list[DumpFile], topics: Collection[str], partitions: Collect
         OptionError: there is no such topic.
     """
     if not topics and not partitions:
-        return found
-    names = [DirectoryName.parse(split(split(one.path)[0])[1]) for one in found]
+        return files
+    names = [DirectoryName.parse(split(split(one.path)[0])[1]) for one in files]
     check_topics(topics, (name.topic_partition.topic for name in names if name is not None))
     return [
         one
-        for one, name in zip(found, names, strict=True)
+        for one, name in zip(files, names, strict=True)
         if name is not None
         and is_selected(name.topic_partition.topic, topics)
         and (not partitions or name.topic_partition.partition in partitions)

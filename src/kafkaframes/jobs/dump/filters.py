@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.chunks import keys_of
-from kafkaframes.jobs.dump.names import HEADERS, KEY, PLACES, VALUE
+from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
 from kafkaframes.records.decoded import Decoded
 
 Flags = npt.NDArray[np.bool_]
@@ -189,18 +189,18 @@ def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
     return bool(data.slice(first, last - first).to_pybytes().find(plain) >= 0)
 
 
-def matching(batch: pa.RecordBatch, pattern: Pattern, places: Collection[str] = PLACES) -> pa.RecordBatch:
+def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED) -> pa.RecordBatch:
     """Return the rows in which the pattern is found.
 
     Args:
         batch: with the columns that are searched.
         pattern: what is searched for.
-        places: where: ``key``, ``value``, ``headers`` (names and values).
+        fields: where: ``key``, ``value``, ``headers`` (names and values).
     """
     result = np.zeros(batch.num_rows, np.bool_)
-    for name in (one for one in (KEY, VALUE) if one in places):
+    for name in (one for one in (KEY, VALUE) if one in fields):
         result |= pattern.rows_of(batch.column(name))
-    if HEADERS in places:
+    if HEADERS in fields:
         result |= _in_headers(batch.column(HEADERS), pattern)
     return batch if result.all() else batch.filter(pa.array(result))
 

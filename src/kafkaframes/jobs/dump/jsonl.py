@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError
-from kafkaframes.jobs.dump.chunks import ChunkReader, Place, cut_lines, errors_in, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import ChunkReader, Origin, cut_lines, errors_in, keys_of, values_of
 from kafkaframes.jobs.dump.columns import batch_columns, header_json, record_columns, rows_of, sequences
 from kafkaframes.jobs.dump.files import DumpFile, files_to_dump
 from kafkaframes.jobs.dump.filters import NO_FILTER, Selection
@@ -99,9 +99,9 @@ class _Where:
 
     @classmethod
     def of(cls, path: str) -> _Where:
-        place = Place.of(path)
-        fields = {"topic": place.topic, "partition": place.partition}
-        fields |= {"directory": place.directory, "segment": place.segment}
+        origin = Origin.of(path)
+        fields = {"topic": origin.topic, "partition": origin.partition}
+        fields |= {"directory": origin.directory, "segment": origin.segment}
         text = b"," + _json(fields)[1:-1] + b"}\n"
         start = [Text(b'{"type":"batch"'), *(part for name in _BATCH for part in _pair(name))]
         end = [*_pair("count"), Text(text)]
@@ -132,8 +132,8 @@ class JsonDump:
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
             self.faults += errors_in(chunk).values()
-            for piece, has_begun in cut_lines(self.options.keep.apply(chunk)):
-                lines = _chunk_lines(piece, where, self.options)
+            for part, has_begun in cut_lines(self.options.keep.apply(chunk)):
+                lines = _chunk_lines(part, where, self.options)
                 yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # its batch's line is there already
             if self.options.keep.is_done(chunk):
                 return
@@ -184,8 +184,8 @@ def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
 def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], where: _Where) -> list[memoryview]:
     """Return the line of each batch: two forms, of which most logs have one."""
     rendered = [
-        line.render(rows_of(columns, 0, len(modern)), len(modern)) if wanted.any() else None
-        for line, wanted in ((where.message, ~modern), (where.batch, modern))
+        line.render(rows_of(columns, 0, len(modern)), len(modern)) if requested.any() else None
+        for line, requested in ((where.message, ~modern), (where.batch, modern))
     ]
     lines = []
     for batch, is_modern in enumerate(modern.tolist()):

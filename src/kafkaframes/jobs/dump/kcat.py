@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.chunks import Place, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import Origin, keys_of, values_of
 from kafkaframes.jobs.dump.columns import header_pairs, index_headers, record_columns
 from kafkaframes.jobs.dump.lines import Line, Number, Part, Raw, Slices, Text, Word, plan_line
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.wire.primitives import java_text
 
 Meaning = TypeVar("Meaning")
-_PLACE_PARTS: dict[str, Callable[[Place], Part]] = {
-    "t": lambda place: Text((place.topic or "").encode()),
-    "p": lambda place: Text(str(-1 if place.partition is None else place.partition).encode()),
+_ORIGIN_PARTS: dict[str, Callable[[Origin], Part]] = {
+    "t": lambda origin: Text((origin.topic or "").encode()),
+    "p": lambda origin: Text(str(-1 if origin.partition is None else origin.partition).encode()),
 }
 _PARTS: dict[str, Part] = {
     "s": Raw("value"),
@@ -40,26 +40,26 @@ _PARTS: dict[str, Part] = {
     "h": Raw("header_pairs"),
     "%": Text(b"%"),
 }
-LETTERS = (*_PLACE_PARTS, *_PARTS)
+LETTERS = (*_ORIGIN_PARTS, *_PARTS)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 _MOST_OFFSET = 2**63 - 1
 
 
-def plan_format(text: str, place: Place) -> Line:
+def plan_format(text: str, origin: Origin) -> Line:
     """Return the plan of a format string for the records of one segment.
 
-    >>> plan_format("%o %k\\\\n", Place("t", 0, "t-0", "0.log")).bytes_columns
+    >>> plan_format("%o %k\\\\n", Origin("t", 0, "t-0", "0.log")).bytes_columns
     ('key',)
 
     Raises:
         OptionError: a ``%`` is followed by no known letter, or a backslash by none.
     """
-    return plan_line(*_parts(text, place))
+    return plan_line(*_parts(text, origin))
 
 
-def _parts(text: str, place: Place) -> Iterator[Part]:
-    letters = {letter: make(place) for letter, make in _PLACE_PARTS.items()} | _PARTS
+def _parts(text: str, origin: Origin) -> Iterator[Part]:
+    letters = {letter: make(origin) for letter, make in _ORIGIN_PARTS.items()} | _PARTS
     for part in format_parts(text, letters):
         yield Text(part) if isinstance(part, bytes) else part
 
@@ -102,9 +102,9 @@ def _int32_bytes(numbers: Any) -> Slices:
     return Slices(data, np.arange(0, len(data), 4), np.full(len(numbers), 4, np.int32))
 
 
-def plan_envelope(place: Place) -> Line:
+def plan_envelope(origin: Origin) -> Line:
     """Return the plan of kcat's JSON envelope (``-J``) for the records of one segment."""
-    topic = json.dumps({"topic": place.topic, "partition": place.partition}, separators=(",", ":")).encode()
+    topic = json.dumps({"topic": origin.topic, "partition": origin.partition}, separators=(",", ":")).encode()
     return plan_line(
         *(Text(topic[:-1] + b',"offset":'), Number("offset")),
         *(Text(b',"tstype":"'), Word("ts_type", (b"unknown", b"create", b"logappend"))),

@@ -138,15 +138,15 @@ class _Plan:
             case Text(text):
                 self.program.append((kernels.LITERAL, *self.pooled(text), 0))
             case Number(column):
-                self.program.append((kernels.INTEGER, _place(self.numbers, column), 0, 0))
+                self.program.append((kernels.INTEGER, _index_of(self.numbers, column), 0, 0))
             case Word(column, words):
                 first = len(self.words)
                 self.words += [self.pooled(word) for word in words]
-                self.program.append((kernels.CHOICE, _place(self.numbers, column), first, len(self.words) - 1))
+                self.program.append((kernels.CHOICE, _index_of(self.numbers, column), first, len(self.words) - 1))
             case Raw(column):
-                self.program.append((kernels.RAW, _place(self.bytes_columns, column), 0, 0))
+                self.program.append((kernels.RAW, _index_of(self.bytes_columns, column), 0, 0))
             case Base64(column):
-                self.program.append((kernels.BASE64, _place(self.bytes_columns, column), 0, 0))
+                self.program.append((kernels.BASE64, _index_of(self.bytes_columns, column), 0, 0))
             case IfNull(column, then, otherwise):
                 self.add_branch(kernels.IF_NULL, column, then)
                 self.add_branch(kernels.IF_VALID, column, otherwise)
@@ -154,14 +154,14 @@ class _Plan:
     def add_branch(self, operation: int, column: str, parts: Sequence[Part]) -> None:
         if not parts:
             return
-        here, place = len(self.program), _place(self.bytes_columns, column)
-        self.program.append((operation, place, 0, 0))
+        here, index = len(self.program), _index_of(self.bytes_columns, column)
+        self.program.append((operation, index, 0, 0))
         for part in parts:
             self.add(part)
-        self.program[here] = (operation, place, len(self.program) - here - 1, 0)
+        self.program[here] = (operation, index, len(self.program) - here - 1, 0)
 
 
-def _place(names: list[str], name: str) -> int:
+def _index_of(names: list[str], name: str) -> int:
     if name not in names:
         names.append(name)
     return names.index(name)
@@ -194,8 +194,8 @@ class Line:
     def _portion(self, columns: Mapping[str, Column], first: int, stop: int) -> Lines:
         count = stop - first
         numbers = np.empty((len(self.number_columns), count), np.int64)
-        for place, name in enumerate(self.number_columns):
-            numbers[place] = _numbers(columns[name][first:stop])
+        for index, name in enumerate(self.number_columns):
+            numbers[index] = _numbers(columns[name][first:stop])
         slices = _bytes_columns([columns[name][first:stop] for name in self.bytes_columns])
         out = np.empty(self._most_bytes(count, slices[2]), np.uint8)
         ends = np.empty(count, np.int64)

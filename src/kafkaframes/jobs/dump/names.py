@@ -13,4 +13,4 @@ LATEST: Final = "4.3"
 MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024  # bytes of the log that an offset index's entry may point into
 VALUE_LIMIT: Final = 200  # bytes; what is longer is shown as its digest
 KEY, VALUE, HEADERS = "key", "value", "headers"
-PLACES: Final = (KEY, VALUE, HEADERS)
+SEARCHED: Final = (KEY, VALUE, HEADERS)

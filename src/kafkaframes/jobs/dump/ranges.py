@@ -27,14 +27,14 @@ _HEADERS_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Requested:
     """A file and what is wanted of it."""
 
     file: DumpFile
     keep: Selection
 
 
-def wanted_files(files: list[DumpFile], conditions: Filter, *, limit: int | None = None) -> Iterator[Wanted]:
+def requested_files(files: list[DumpFile], conditions: Filter, *, limit: int | None = None) -> Iterator[Requested]:
     """Yield the files that may hold a wanted record.
 
     Args:
@@ -54,7 +54,7 @@ def wanted_files(files: list[DumpFile], conditions: Filter, *, limit: int | None
                 if budget is not None:
                     budget.selection = within
                     keep = budget
-                yield Wanted(file, keep)
+                yield Requested(file, keep)
 
 
 def _by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
@@ -161,7 +161,7 @@ def merge_files(
     made: dict[str, list[DumpFile]] = {}
     decisions: list[Decision] = []
     messages: list[str] = []
-    for copies in (found for found in grouped.values() if len(found) > 1):
+    for copies in (result for result in grouped.values() if len(result) > 1):
         try:
             check_same_log(copies)
         except LogDirError as reason:
@@ -171,14 +171,14 @@ def merge_files(
         decisions += merged.decisions
         parts = [
             DumpFile(
-                copies[piece.at.copy].filesystem,
-                merged.segment(piece.at).path,
+                copies[part.at.copy].filesystem,
+                merged.segment(part.at).path,
                 "log",
-                merged.segment(piece.at).size_bytes,
+                merged.segment(part.at).size_bytes,
                 str(merged.topic_partition),
-                (max(piece.first_offset, merged.start_offset), piece.end_offset),
+                (max(part.first_offset, merged.start_offset), part.end_offset),
             )
-            for piece in merged.spans
+            for part in merged.spans
         ]
         made |= {segment.path: parts for one in copies for segment in one.partition.segments}
     shown = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.jobs.dump.chunks import Place, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import Origin, keys_of, values_of
 from kafkaframes.jobs.dump.columns import index_headers, record_columns
 from kafkaframes.jobs.dump.lines import Base64, Line, Slices, plan_line, slices_of
 from kafkaframes.records.decoded import Decoded
@@ -43,33 +43,33 @@ MOST_BYTES = 1 << 30  # of keys or values in one table: an Arrow binary array ho
 _BASE64 = plan_line(Base64("value"))
 
 
-def chunk_tables(chunk: Decoded, place: Place) -> Iterator[pa.RecordBatch]:
+def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records; more than one table only where one would be too large."""
-    for piece in _portions(chunk):
-        columns = record_columns(piece)
-        count = len(piece.index.offsets)
+    for part in _portions(chunk):
+        columns = record_columns(part)
+        count = len(part.index.offsets)
         yield pa.RecordBatch.from_arrays(
             [
-                _binary(keys_of(piece)),
-                _binary(values_of(piece)),
-                pa.repeat(pa.scalar(place.topic, pa.string()), count),
-                pa.repeat(pa.scalar(place.partition, pa.int32()), count),
+                _binary(keys_of(part)),
+                _binary(values_of(part)),
+                pa.repeat(pa.scalar(origin.topic, pa.string()), count),
+                pa.repeat(pa.scalar(origin.partition, pa.int32()), count),
                 pa.array(columns["offset"]),
                 _timestamps(columns["timestamp"]),
                 pa.array(columns["ts_type"] - 1, pa.int32()),
-                _headers(piece),
+                _headers(part),
             ],
             schema=SCHEMA,
         )
 
 
-def csv_tables(chunk: Decoded, place: Place, *, base64: bool) -> Iterator[pa.RecordBatch]:
+def csv_tables(chunk: Decoded, origin: Origin, *, base64: bool) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records with text columns only.
 
     Args:
         base64: keys, values and header values in base64, which loses nothing.
     """
-    for table in chunk_tables(chunk, place):
+    for table in chunk_tables(chunk, origin):
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         for name in ("key", "value"):
             columns[name] = _array(_BASE64, slices_of(columns[name]), pa.string()) if base64 else _text(columns[name])

@@ -110,8 +110,8 @@ def _records(dump: TextDump) -> Iterator[bytes]:
         if printed.deep and not printed.only_with_records:
             pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
-        for piece, has_begun in cut_lines(options.keep.apply(chunk)):
-            text = chunk_text(piece, printed)
+        for part, has_begun in cut_lines(options.keep.apply(chunk)):
+            text = chunk_text(part, printed)
             yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # its batch's line is there already
         if options.keep.is_done(chunk):
             return

@@ -67,12 +67,12 @@ def read_journal(to: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def open_destination(to: str, asked: dict[str, Any], *, overwrite: bool = False) -> Iterator[None]:
+def open_destination(to: str, requested: dict[str, Any], *, overwrite: bool = False) -> Iterator[None]:
     """Make the destination ready and keep other exports out of it meanwhile.
 
     Args:
         to: a directory that is new, empty, or an earlier export.
-        asked: what has to be the same in every run (``Settings.fingerprint``).
+        requested: what has to be the same in every run (``Settings.fingerprint``).
         overwrite: remove an earlier export first.
 
     Raises:
@@ -87,7 +87,7 @@ def open_destination(to: str, asked: dict[str, Any], *, overwrite: bool = False)
             _lock(lock.fileno(), to)
             if overwrite:
                 _clear(root)
-            _prepare(root, asked)
+            _prepare(root, requested)
             yield
             shutil.rmtree(root / TEMPORARY, ignore_errors=True)
     except OSError as error:

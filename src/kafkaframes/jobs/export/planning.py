@@ -27,27 +27,27 @@ def plan_export(options: ReadOptions) -> tuple[list[ExportTask], tuple[str, ...]
     result = discover_logs(options.paths, storage=options.storage)
     chosen = choose(result, options, cores=os.cpu_count() or 1)
     slices = [
-        piece
+        chunk
         for part, bounded in chosen.parts
-        for piece in prune(part.segments, resolve_offsets(bounded, logs_of(part)))
+        for chunk in prune(part.segments, resolve_offsets(bounded, logs_of(part)))
     ]
-    return [task_of(piece, options) for piece in slices], chosen.internal_topics
+    return [task_of(chunk, options) for chunk in slices], chosen.internal_topics
 
 
-def task_of(piece: Slice, options: ReadOptions) -> ExportTask:
+def task_of(part: Slice, options: ReadOptions) -> ExportTask:
     """Return the task that exports a slice."""
-    segment = piece.segment
+    segment = part.segment
     is_part = segment.alternates or segment.start  # of a merged log
     return ExportTask(
         segment.path,
-        piece.end,
+        part.end,
         segment.base_offset,
         segment.topic,
         segment.partition,
-        first_offset=None if piece.first_offset == NO_START else piece.first_offset,
-        end_offset=None if piece.end_offset == NO_END else piece.end_offset,
-        start=piece.start,
-        aborted=piece.aborted,
+        first_offset=None if part.first_offset == NO_START else part.first_offset,
+        end_offset=None if part.end_offset == NO_END else part.end_offset,
+        start=part.start,
+        aborted=part.aborted,
         source=segment.source if options.replicas == "all" else "",
         label=f"{segment.base_offset:020}" if is_part else "",
         alternates=segment.alternates,

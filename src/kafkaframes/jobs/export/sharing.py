@@ -164,12 +164,12 @@ def _partition(task: ExportTask) -> tuple[str, int, str]:
     return task.topic, task.partition, task.source
 
 
-def _fits(before: ExportTask, task: ExportTask, done: Done, room: int, *, is_last: bool) -> bool:
+def _fits(before: ExportTask, task: ExportTask, done: Done, space: int, *, is_last: bool) -> bool:
     """Return whether a segment goes into its neighbour's file: those that shared one do so again."""
     entry, other = done.again.get(before.name), done.again.get(task.name)
     if entry is not None or other is not None:
         return entry == other
-    is_small = max(before.size_bytes, task.size_bytes) <= SMALL_BYTES and task.size_bytes <= room
+    is_small = max(before.size_bytes, task.size_bytes) <= SMALL_BYTES and task.size_bytes <= space
     return is_small and not is_last and _partition(before) == _partition(task)
 
 

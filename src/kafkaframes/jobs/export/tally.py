@@ -19,7 +19,7 @@ SOURCE_COLUMNS = (
     "key", "value", "offset", "timestamp", "timestamp_type", "headers", "codec", "control", "position", "batch_size",
 )  # fmt: skip
 CONTROL_RECORDS = "control records (transaction markers)"
-NOT_ASKED_FOR = "outside the selected times or keys"
+NOT_SELECTED = "outside the selected times or keys"
 _BEFORE_SIZE = 12
 
 
@@ -85,7 +85,7 @@ class Tally:
         if not keep.control and control.any():
             counts = Counts(int((starts & control).sum()), int(control.sum()), _sum_of(batch, starts & control))
             self.drop(CONTROL_RECORDS, counts)
-        chosen = _wanted(batch, keep)
+        chosen = _flags_of(batch, keep)
         if not keep.control:
             self._drop_unwanted(~chosen & ~control)
             chosen &= ~control
@@ -99,7 +99,7 @@ class Tally:
     @property
     def records_left_out(self) -> dict[str, int]:
         """Reason to records that were read and not written; what damage cost was not read."""
-        reasons = (CONTROL_RECORDS, NOT_ASKED_FOR)
+        reasons = (CONTROL_RECORDS, NOT_SELECTED)
         return {one: self.dropped[one].records or 0 for one in reasons if one in self.dropped}
 
     def begin_source(self) -> None:
@@ -155,7 +155,7 @@ class Tally:
 
     def _drop_unwanted(self, unwanted: npt.NDArray[np.bool_]) -> None:
         if count := int(unwanted.sum()):
-            self.drop(NOT_ASKED_FOR, Counts(0, count))
+            self.drop(NOT_SELECTED, Counts(0, count))
 
     def _count_written(self, batch: pa.RecordBatch, payload: npt.NDArray[np.int64]) -> None:
         self.records += batch.num_rows
@@ -199,7 +199,7 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     return lengths
 
 
-def _wanted(batch: pa.RecordBatch, keep: Filter) -> npt.NDArray[np.bool_]:
+def _flags_of(batch: pa.RecordBatch, keep: Filter) -> npt.NDArray[np.bool_]:
     chosen = np.ones(batch.num_rows, np.bool_)
     if keep.from_timestamp is not None:
         chosen &= _milliseconds(batch) >= keep.from_timestamp
@@ -225,5 +225,5 @@ def _promised(header: bytes) -> int | None:
     """Return how many records a batch's header says; None where its format does not."""
     if len(header) < BATCH_V2.size or header[BATCH_V2.position_of("magic")] != 2:
         return None
-    place = BATCH_V2.position_of("count")
-    return int.from_bytes(header[place : place + 4], "big", signed=True)
+    index = BATCH_V2.position_of("count")
+    return int.from_bytes(header[index : index + 4], "big", signed=True)

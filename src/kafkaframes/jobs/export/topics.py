@@ -40,7 +40,7 @@ class TopicTask(ExportTask):
     client: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The partition."""
         return TopicPartition(self.topic, self.partition)
 
@@ -72,4 +72,4 @@ def _fetches(consumer: Consumer, task: TopicTask) -> Iterator[Fetched]:
         raise OptionError(f"{task.path} {problem}: run again")
 
     rules = Rules(lost, silence_ms=SILENCE_MS)
-    return fetches(consumer, task.place, rules, first=task.first_offset or 0, end=task.end_offset or 0)
+    return fetches(consumer, task.topic_partition, rules, first=task.first_offset or 0, end=task.end_offset or 0)

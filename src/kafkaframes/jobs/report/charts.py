@@ -79,7 +79,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
                 tag("small", row.remark) if row.remark else None,
                 class_="label",
             ),
-            tag("div", (_piece(part, end) for part in row.parts if part.value), class_="track", style=lines),
+            tag("div", (_part(part, end) for part in row.parts if part.value), class_="track", style=lines),
             tag("div", row.text, class_="value"),
             class_="bar",
         )
@@ -94,7 +94,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
     return tag("div", drawn, scale, class_="bars")
 
 
-def _piece(part: Part, end: float) -> Markup:
+def _part(part: Part, end: float) -> Markup:
     return tag("span", class_=f"piece {part.color}", style=f"width:{_percent(part.value, end)}", title=part.tip)
 
 
@@ -107,7 +107,7 @@ def _percent(part: float, whole: float) -> str:
 
 
 def columns(
-    found: Sequence[Column],
+    columns: Sequence[Column],
     ticks: Sequence[Tick],
     *,
     x_name: str,
@@ -119,18 +119,18 @@ def columns(
     """Return standing columns over an axis of ``ticks``.
 
     Args:
-        found: from left to right, each as wide as the others.
+        columns: from left to right, each as wide as the others.
         ticks: the labels below.
         x_name, y_name: what the axes show, with their units.
         label: what the picture is, for who does not see it.
         color: of columns without parts of their own.
     """
-    count = max(len(found), 1)
-    marks = steps(max((sum(part.value for part in one.parts) for one in found), default=0))
+    count = max(len(columns), 1)
+    marks = steps(max((sum(part.value for part in one.parts) for one in columns), default=0))
     lines = [
         tag("line", x1=0, x2=count, y1=_y(mark, marks[-1]), y2=_y(mark, marks[-1]), class_="grid") for mark in marks[1:]
     ]
-    drawn = [tag("g", _stack(place, one, marks[-1]), tag("title", one.tip)) for place, one in enumerate(found)]
+    drawn = [tag("g", _stack(index, one, marks[-1]), tag("title", one.tip)) for index, one in enumerate(columns)]
     svg = tag(
         "svg", lines, drawn,
         viewBox=f"0 0 {count} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
@@ -158,14 +158,14 @@ def _y(value: float, end: float) -> str:
     return f"{HEIGHT - HEIGHT * value / end:.2f}".rstrip("0").rstrip(".")
 
 
-def _stack(place: int, column: Column, end: float) -> list[Markup]:
+def _stack(index: int, column: Column, end: float) -> list[Markup]:
     """Draw a column's pieces from below, and a pane over the whole height that answers to the pointer."""
     drawn, below = [], 0.0
     for part in column.parts:
         if part.value:
             top = below + max(part.value, end / HEIGHT / 2)  # one record among millions is still seen
             height = HEIGHT * (top - below) / end
-            x, y = place + _GAP / 2, HEIGHT - HEIGHT * top / end
+            x, y = index + _GAP / 2, HEIGHT - HEIGHT * top / end
             drawn.append(
                 tag(
                     "rect",
@@ -177,7 +177,7 @@ def _stack(place: int, column: Column, end: float) -> list[Markup]:
                 )
             )
             below = top
-    return [tag("rect", x=place, y=0, width=1, height=HEIGHT, class_="pane"), *drawn]
+    return [tag("rect", x=index, y=0, width=1, height=HEIGHT, class_="pane"), *drawn]
 
 
 def share(parts: Sequence[Part], *, text: Text) -> Markup:
@@ -201,16 +201,16 @@ def share(parts: Sequence[Part], *, text: Text) -> Markup:
 def spark(counts: Sequence[int], *, tip: str) -> Markup:
     """Return a small picture of counts over time, neighbours joined where there are many."""
     every = -(-len(counts) // _SPARK_COLUMNS) or 1
-    counts = [sum(counts[place : place + every]) for place in range(0, len(counts), every)]
+    counts = [sum(counts[index : index + every]) for index in range(0, len(counts), every)]
     largest = max(counts, default=0)
     if not largest:
         return Markup("")
     tall = 20
     heights = [tall - (0 if not count else max(round(tall * count / largest), 1)) for count in counts]
     path, before = [f"M0 {tall}"], tall
-    for place, height in enumerate(heights):
+    for index, height in enumerate(heights):
         if height != before:
-            path.append(f"H{place}V{height}")
+            path.append(f"H{index}V{height}")
             before = height
     path.append(f"H{len(counts)}V{tall}Z")
     return tag(

@@ -74,7 +74,7 @@ class Joined:
         apart: why other copies of that name are not among these (a verdict); empty where none are.
     """
 
-    found: tuple[CopySource, ...]
+    copies: tuple[CopySource, ...]
     partition: Partition
     filesystem: FileSystem
     merged: Merged | None = None
@@ -84,7 +84,7 @@ class Joined:
     @property
     def disk_bytes(self) -> int:
         """Bytes of all copies."""
-        return sum(one.partition.size_bytes for one in self.found)
+        return sum(one.partition.size_bytes for one in self.copies)
 
     @property
     def findings(self) -> list[Finding]:
@@ -131,9 +131,9 @@ def _split(
 ) -> Iterator[tuple[list[CopySource], str]]:
     """Tell copies apart by an id; those without one go with the first. All but the first are given the verdict."""
     ids = list(dict.fromkeys(name for one in copies if (name := key(one)) is not None))
-    for place, name in enumerate(ids or [None]):
-        kept = [one for one in copies if key(one) == name or (place == 0 and key(one) is None)]
-        yield kept, verdict if place else ""
+    for index, name in enumerate(ids or [None]):
+        kept = [one for one in copies if key(one) == name or (index == 0 and key(one) is None)]
+        yield kept, verdict if index else ""
 
 
 def _joined(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> Joined:
@@ -158,26 +158,26 @@ def copy_reports(joined: Iterable[Joined], errors: Mapping[str, int]) -> list[Co
         errors: how many findings of that severity there are, by directory.
     """
     listed = list(joined)
-    several = {one.partition.topic_partition for one in listed if len(one.found) > 1 or one.apart}
+    several = {one.partition.topic_partition for one in listed if len(one.copies) > 1 or one.apart}
     return [
-        _report(one, place, errors.get(copy.partition.directory, 0))
+        _report(one, index, errors.get(copy.partition.directory, 0))
         for one in listed
         if one.partition.topic_partition in several
-        for place, copy in enumerate(one.found)
+        for index, copy in enumerate(one.copies)
     ]
 
 
-def _report(entry: Joined, place: int, errors: int) -> CopyReport:
-    partition = entry.found[place].partition
-    copy = entry.merged.copies[place] if entry.merged else None
+def _report(entry: Joined, index: int, errors: int) -> CopyReport:
+    partition = entry.copies[index].partition
+    copy = entry.merged.copies[index] if entry.merged else None
     mine = [decision for decision in entry.decisions if decision.copy == partition.directory]
     return CopyReport(
         topic=partition.topic,
         partition=partition.partition,
         directory=partition.directory,
         verdict=_verdict(entry, {decision.check for decision in mine}, errors),
-        leads=place == (entry.merged.authority if entry.merged else 0),
-        topic_id=_topic_id(entry.found[place]),
+        leads=index == (entry.merged.authority if entry.merged else 0),
+        topic_id=_topic_id(entry.copies[index]),
         start_offset=copy.start if copy else -1,
         end_offset=copy.end if copy else -1,
         size_bytes=partition.size_bytes,

@@ -26,10 +26,10 @@ _SPAN = 2.0**64
 Hashes = npt.NDArray[np.uint64]
 
 
-def hash_keys(buf: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Hashes:
+def hash_keys(buf: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Hashes:
     """Return the hash of every key that is not null (a negative size is)."""
-    result = np.empty(places.size, np.int64)
-    count = _kernels.hash_keys(buf, places, sizes, result)
+    result = np.empty(positions.size, np.int64)
+    count = _kernels.hash_keys(buf, positions, sizes, result)
     return result[:count].view(np.uint64)
 
 
@@ -132,7 +132,7 @@ class Sizes:
             Bin(_lower(start), _lower(end), int(count))
             for start, end, count in zip(starts, [*starts[1:], self.counts.size], counts, strict=True)
         ]
-        used = [place for place, one in enumerate(result) if one.count]
+        used = [index for index, one in enumerate(result) if one.count]
         return result[used[0] : used[-1] + 1] if used else []
 
 
@@ -233,9 +233,9 @@ class Times:
     def _add_runs(self, starts: Ints, counts: Ints) -> None:
         starts, counts = np.concatenate((self.starts, starts)), np.concatenate((self.counts, counts))
         while True:
-            self.starts, places = np.unique(starts - starts % self.width_ms, return_inverse=True)
+            self.starts, indexes = np.unique(starts - starts % self.width_ms, return_inverse=True)
             if self.starts.size <= MOST_BUCKETS or self._rung == len(WIDTHS) - 1:
                 break
             self._rung += 1
         self.counts = np.zeros(self.starts.size, np.int64)
-        np.add.at(self.counts, places, counts)
+        np.add.at(self.counts, indexes, counts)

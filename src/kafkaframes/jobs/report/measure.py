@@ -32,7 +32,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import Window
 
-_PIECE_BYTES = 2 << 20  # decompressed at once: it should stay in the cache
+_PART_BYTES = 2 << 20  # decompressed at once: it should stay in the cache
 IN_TRANSACTIONS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
 NO_PRODUCER = -1
 _NEVER = np.iinfo(np.int64).max
@@ -167,8 +167,8 @@ class Measure:
 
     def merge(self, other: Measure) -> None:
         """Add another's numbers."""
-        for place, cell in other.cells.items():
-            self.cells.setdefault(place, Cell()).merge(cell)
+        for index, cell in other.cells.items():
+            self.cells.setdefault(index, Cell()).merge(cell)
         for producer, counts in other.producers.items():
             self.producers.setdefault(producer, ProducerCounts()).merge(counts)
         for name in ("record_sizes", "batch_sizes", "times", "keys"):
@@ -221,7 +221,7 @@ class _Watcher:
         chosen = batches.is_transactional
         self._transactional.append(batches.table[[COLUMN[name] for name in IN_TRANSACTIONS]][:, chosen])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
-        for chunk in parts_of(whole, self._ratio, _PIECE_BYTES):
+        for chunk in parts_of(whole, self._ratio, _PART_BYTES):
             self._measure(chunk)
 
     def result(self) -> SegmentMeasure:
@@ -291,14 +291,14 @@ def _add_batches(
 
 def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
     table = batches.table[:, is_data]
-    ids, places = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
+    ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
     latest = table[COLUMN["max_timestamp"]]
     earliest = np.where(_is_horizon(table), latest, table[COLUMN["base_timestamp"]])
     firsts, lasts, epochs = np.full(ids.size, _NEVER), np.full(ids.size, -1), np.full(ids.size, -1)
-    np.minimum.at(firsts, places, np.where(earliest < 0, _NEVER, earliest))
-    np.maximum.at(lasts, places, latest)
-    np.maximum.at(epochs, places, table[COLUMN["producer_epoch"]])
-    sums = [np.bincount(places, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN["size"]])]
+    np.minimum.at(firsts, indexes, np.where(earliest < 0, _NEVER, earliest))
+    np.maximum.at(lasts, indexes, latest)
+    np.maximum.at(epochs, indexes, table[COLUMN["producer_epoch"]])
+    sums = [np.bincount(indexes, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN["size"]])]
     firsts[firsts == _NEVER] = -1
     for producer, *numbers in zip(ids.tolist(), *(one.tolist() for one in (*sums, firsts, lasts, epochs)), strict=True):
         measure.producers.setdefault(producer, ProducerCounts()).merge(ProducerCounts(*numbers))

@@ -162,20 +162,20 @@ def _some(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + more
 
 
-def size_histogram(name: str, title: str, found: SizeReport, *, of: str, note: str, empty_words: str) -> Markup:
+def size_histogram(name: str, title: str, sizes: SizeReport, *, of: str, note: str, empty_words: str) -> Markup:
     """Draw a histogram of sizes in bytes, with its quantiles."""
-    if not found.count:
+    if not sizes.count:
         return card(name, title, empty(empty_words))
-    drawn = _octaves(found, text=size_mark, of=of, x_name=f"size of a {of}, in powers of two")
-    return card(name, title, quantiles(found, size_text), drawn, note=note)
+    drawn = _octaves(sizes, text=size_mark, of=of, x_name=f"size of a {of}, in powers of two")
+    return card(name, title, quantiles(sizes, size_text), drawn, note=note)
 
 
-def quantiles(found: SizeReport, text: charts.Text) -> Markup:
+def quantiles(sizes: SizeReport, text: charts.Text) -> Markup:
     """Return the figures of a histogram."""
-    mean = found.total / found.count if found.count else 0
+    mean = sizes.total / sizes.count if sizes.count else 0
     figures = (
-        ("smallest", found.smallest), ("median", found.median), ("mean", mean),
-        ("90 %", found.p90), ("99 %", found.p99), ("largest", found.largest),
+        ("smallest", sizes.smallest), ("median", sizes.median), ("mean", mean),
+        ("90 %", sizes.p90), ("99 %", sizes.p99), ("largest", sizes.largest),
     )  # fmt: skip
     return tag("dl", (tag("div", tag("dt", name), tag("dd", text(value))) for name, value in figures), class_="figures")
 
@@ -191,9 +191,9 @@ def _octaves(result: SizeReport, *, text: charts.Text, of: str, x_name: str) -> 
     ]
     every = max(-(-len(columns) // 8), 1)
     ticks = [
-        Tick(place, text(low), is_minor=place % (2 * every) != 0)
-        for place, (low, _, _) in enumerate(result.bins)
-        if place % every == 0
+        Tick(index, text(low), is_minor=index % (2 * every) != 0)
+        for index, (low, _, _) in enumerate(result.bins)
+        if index % every == 0
     ]
     return charts.columns(columns, ticks, x_name=x_name, y_name=y_name, label=f"Histogram: {y_name} by {x_name}")
 
@@ -202,10 +202,10 @@ def _range(low: int, high: int, text: charts.Text) -> str:
     return text(low) if high == low + 1 else f"{text(low)} to < {text(high)}"
 
 
-def durations(found: SizeReport) -> Markup:
+def durations(sizes: SizeReport) -> Markup:
     """Draw a histogram of durations."""
-    drawn = _octaves(found, text=duration_mark, of="transaction", x_name="time from the first batch to the marker")
-    return join([quantiles(found, duration_text), drawn])
+    drawn = _octaves(sizes, text=duration_mark, of="transaction", x_name="time from the first batch to the marker")
+    return join([quantiles(sizes, duration_text), drawn])
 
 
 def times(report: Report) -> Markup:
@@ -215,11 +215,11 @@ def times(report: Report) -> Markup:
         return card("times", title, empty("No record has a timestamp that a calendar has."), wide=True)
     order = sorted(report.topics, key=lambda entry: (-sum(entry.activity), entry.name))
     layers = [topic for topic in order if sum(topic.activity)][:MOST_LAYERS]
-    named = [(f"c{place}", topic.name, topic.activity) for place, topic in enumerate(layers)]
-    others = [total - sum(one[place] for _, _, one in named) for place, total in enumerate(result.counts)]
+    named = [(f"c{index}", topic.name, topic.activity) for index, topic in enumerate(layers)]
+    others = [total - sum(one[index] for _, _, one in named) for index, total in enumerate(result.counts)]
     if any(others):
         named.append(("rest", "other topics", others))
-    columns = [_time_column(result.edges, place, total, named) for place, total in enumerate(result.counts)]
+    columns = [_time_column(result.edges, index, total, named) for index, total in enumerate(result.counts)]
     drawn = charts.columns(
         columns, time_ticks(result.edges), x_name="time of the record, UTC", y_name=f"records per {result.unit}",
         label=f"Histogram: records per {result.unit}",
@@ -245,10 +245,10 @@ def drawn_range(times: TimeReport) -> tuple[int, int]:
 
 
 def _time_column(
-    edges: Sequence[int], place: int, total: int, named: Sequence[tuple[str, str, Sequence[int]]]
+    edges: Sequence[int], index: int, total: int, named: Sequence[tuple[str, str, Sequence[int]]]
 ) -> Column:
-    parts = [Part(color, counts[place], name) for color, name, counts in named]
-    lines = [f"{time_text(edges[place])}", count_text(total, "record")]
+    parts = [Part(color, counts[index], name) for color, name, counts in named]
+    lines = [f"{time_text(edges[index])}", count_text(total, "record")]
     lines += [f"{part.tip}: {part.value:,}" for part in parts if part.value] if len(named) > 1 else []
     return Column(parts, "\n".join(lines))
 
@@ -257,17 +257,17 @@ def time_ticks(edges: Sequence[int]) -> list[Tick]:
     """Return the marks of an axis of times."""
     result = timeline.ticks(list(edges))
     return [
-        Tick(_place(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
+        Tick(_position(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
         for number, one in enumerate(result)
     ]
 
 
-def _place(edges: Sequence[int], at: int) -> float:
+def _position(edges: Sequence[int], at: int) -> float:
     """Return where a time lies, counted in columns: these may differ in milliseconds (months)."""
-    place = max(index for index, edge in enumerate(edges) if edge <= at)
-    if place == len(edges) - 1:
-        return place
-    return place + (at - edges[place]) / (edges[place + 1] - edges[place])
+    position = max(index for index, edge in enumerate(edges) if edge <= at)
+    if position == len(edges) - 1:
+        return position
+    return position + (at - edges[position]) / (edges[position + 1] - edges[position])
 
 
 def topics(report: Report) -> Markup:

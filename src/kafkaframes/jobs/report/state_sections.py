@@ -119,8 +119,8 @@ def _loss_text(loss: Loss | None) -> Markup | None:
     if loss is None:
         return None
     records = f"{loss.declared:,} records declared, " if loss.declared >= 0 else ""
-    place = f"{size_text(loss.size_bytes)}, offsets {loss.base_offset:,} to {loss.last_offset:,}"
-    return tag("span", f" ({place}: {records}{loss.readable:,} readable before the damage)", class_="soft")
+    where = f"{size_text(loss.size_bytes)}, offsets {loss.base_offset:,} to {loss.last_offset:,}"
+    return tag("span", f" ({where}: {records}{loss.readable:,} readable before the damage)", class_="soft")
 
 
 def lost_text(report: Report) -> str | None:

@@ -101,9 +101,9 @@ def _pass(directories: list[LogDirectory], joined: list[Joined], run: Runner) ->
     def measured(_: object, requested: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
         nonlocal results
         chosen = (
-            one.directory in alone and place < len(one.segments)
+            one.directory in alone and index < len(one.segments)
             for one in partitions
-            for place in range(len(one.segments) + len(one.kraft_snapshots))
+            for index in range(len(one.segments) + len(one.kraft_snapshots))
         )
         tasks = [Task(filesystem, one, want) for (filesystem, one, *_), want in zip(requested, chosen, strict=True)]
         results = iter(run(measure_segment, tasks + merged))
@@ -134,8 +134,8 @@ def _fold(survey: Survey, entry: Joined, result: list[Measured]) -> None:
     state.segments += len(entry.partition.segments)
     state.size_bytes += entry.partition.size_bytes
     state.disk_bytes += entry.disk_bytes
-    state.copies += len(entry.found)
-    state.directories += [copy.partition.directory for copy in entry.found]
+    state.copies += len(entry.copies)
+    state.directories += [copy.partition.directory for copy in entry.copies]
     state.partitions.append(totals.partition_of(entry, whole, [facts for facts, _ in result]))
     ended = transactions_of(result)
     if ended.count or ended.empty_markers:

@@ -75,8 +75,8 @@ def _range(times: Times) -> tuple[int, int]:
 
 
 def _counted(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], int, int]:
-    places = np.searchsorted(np.asarray(edges, np.int64), starts, side="right")
-    result = np.bincount(places, counts, minlength=len(edges) + 1).astype(np.int64).tolist()
+    indexes = np.searchsorted(np.asarray(edges, np.int64), starts, side="right")
+    result = np.bincount(indexes, counts, minlength=len(edges) + 1).astype(np.int64).tolist()
     return result[1 : len(edges)], result[0], sum(result[len(edges) :])
 
 

@@ -43,7 +43,7 @@ def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> P
     return PartitionReport(
         topic=partition.topic,
         partition=partition.partition,
-        directories=[one.partition.directory for one in joined.found],
+        directories=[one.partition.directory for one in joined.copies],
         start_offset=start,
         end_offset=end,
         high_watermark=partition.high_watermark,
@@ -162,10 +162,10 @@ def _producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]
     return ProducerReport(producer, name, *numbers, topics)
 
 
-def transactions_of(found: Iterable[tuple[TopicPartition, Transactions]]) -> TransactionReport:
+def transactions_of(ended_of_partitions: Iterable[tuple[TopicPartition, Transactions]]) -> TransactionReport:
     """Sum up the transactions of partitions."""
     durations, report, still = Sizes(), TransactionReport(), []
-    for entry, ended in found:
+    for entry, ended in ended_of_partitions:
         report.committed += ended.committed
         report.aborted += ended.aborted
         report.open += len(ended.open)

@@ -59,8 +59,8 @@ class ApiTraffic:
         total = int(self.latency.sum())
         if not total:
             return None
-        place = int(np.searchsorted(np.cumsum(self.latency), share * total))
-        return float(_SMALLEST_MS * 2 ** ((place + 0.5) / _FINENESS))
+        index = int(np.searchsorted(np.cumsum(self.latency), share * total))
+        return float(_SMALLEST_MS * 2 ** ((index + 0.5) / _FINENESS))
 
 
 @dataclass
@@ -159,18 +159,18 @@ def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
     bins = _bins(table.column("latencyMs").to_numpy())
     errors = table.column("errors").to_pylist()
     times = table.column("requestTime").cast(pa.int64()).to_pylist()
-    for place, key in enumerate(zip(names, versions, strict=True)):
+    for index, key in enumerate(zip(names, versions, strict=True)):
         entry = report.apis.setdefault(key, ApiTraffic(*key))
         entry.calls += 1
-        entry.request_bytes += sizes[0][place]
-        entry.response_bytes += sizes[1][place]
-        if bins[place] >= 0:
-            entry.latency[bins[place]] += 1
-        if errors[place]:
+        entry.request_bytes += sizes[0][index]
+        entry.response_bytes += sizes[1][index]
+        if bins[index] >= 0:
+            entry.latency[bins[index]] += 1
+        if errors[index]:
             entry.errors += 1
-            report.error_codes.update((key[0], found["code"]) for found in errors[place])
-        if times[place] is not None:
-            report.minutes[times[place] // 1_000_000] += 1
+            report.error_codes.update((key[0], result["code"]) for result in errors[index])
+        if times[index] is not None:
+            report.minutes[times[index] // 1_000_000] += 1
 
 
 def _bins(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

@@ -33,7 +33,7 @@ from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.export.journal import OWN
 from kafkaframes.jobs.tables import claims
 from kafkaframes.jobs.tables.content import dead_letter_schema
-from kafkaframes.jobs.tables.files import DataFile, DeadPlace, discard
+from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, discard
 from kafkaframes.jobs.tables.schema import latest_schema
 from kafkaframes.jobs.tables.state import Commit, RacedError, Table, TableState, TopicPartition
 from kafkaframes.scan.values.columns import TOMBSTONE
@@ -64,7 +64,7 @@ class Committer:
             names = sorted({*before, *self._chosen})
             differs = ", ".join(name for name in names if before.get(name) != self._chosen.get(name))
             raise OptionError(
-                f"{self._table.place}: holds other records than this run asks for ({differs}): ask for the same, or "
+                f"{self._table.shown}: holds other records than this run asks for ({differs}): ask for the same, or "
                 "export to a new table"
             )
 
@@ -84,7 +84,7 @@ class Committer:
                 reason = str(error)
             except Exception as error:
                 if self._has_landed(commit, since) is False:
-                    raise OptionError(f"{table.place}: cannot be committed to: {error}") from error
+                    raise OptionError(f"{table.shown}: cannot be committed to: {error}") from error
                 reason = str(error)
             else:
                 self.commits += 1
@@ -94,7 +94,7 @@ class Committer:
                 return
             state = self._reread(commit)
             time.sleep(random.uniform(0, WAIT_SECONDS))
-        raise OptionError(f"{table.place}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
+        raise OptionError(f"{table.shown}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
 
     def _has_landed(self, commit: Commit, since: int | None) -> bool:
         """Return whether a commit that ended with an error was made all the same.
@@ -105,9 +105,9 @@ class Committer:
         try:
             landed = self._table.has_committed(commit.run, since=since)
         except Exception as error:
-            raise UnknownOutcomeError(self._table.place, commit.run, str(error)) from error
+            raise UnknownOutcomeError(self._table.shown, commit.run, str(error)) from error
         if landed is None:
-            raise UnknownOutcomeError(self._table.place, commit.run, "its log does not reach back far enough")
+            raise UnknownOutcomeError(self._table.shown, commit.run, "its log does not reach back far enough")
         return landed
 
     def _reread(self, commit: Commit) -> TableState | None:
@@ -115,7 +115,7 @@ class Committer:
         if not commit.fits(state):
             name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
             raise OptionError(
-                f"{self._table.place}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
+                f"{self._table.shown}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
                 "was added by this run: run again with `incremental`"
             )
         if state is not None and state.settings:
@@ -199,7 +199,7 @@ class DeadLetters:
             return None
         if state.settings is None:
             raise OptionError(
-                f"{table.place}: is a table, but not one of dead letters: give another with `dead_letters`"
+                f"{table.shown}: is a table, but not one of dead letters: give another with `dead_letters`"
             )
         claims.remove_orphans(table.root, lambda run, since: table.has_committed(run, since=since))
         state = table.read()
@@ -207,10 +207,10 @@ class DeadLetters:
             self._committer.check_settings(state)
         return state
 
-    def place_of(self, name: TopicPartition) -> DeadPlace:
+    def directory_of(self, name: TopicPartition) -> DeadDirectory:
         """Return where a task writes bad records of a topic partition, and which of them are new."""
         end = None if self._state is None else self._state.end_of(name)
-        return DeadPlace(self._table.data_directory(name), end or 0, self._table.names_inside)
+        return DeadDirectory(self._table.data_directory(name), end or 0, self._table.names_inside)
 
     def commit(self, of_table: Commit, files: Iterable[DataFile]) -> None:
         """Add the bad records of what is about to be committed, if there are any."""

@@ -42,9 +42,9 @@ class Content:
         if self.decoding is None:
             return result
         own = [] if self.latest else [pa.field(TOMBSTONE, pa.bool_())]
-        place = result.get_field_index("value")
+        index = result.get_field_index("value")
         fields = [result.field(name) for name in result.names]
-        return pa.schema([*fields[:place], *own, *self.decoding.decoder().fields, *fields[place + 1 :]])
+        return pa.schema([*fields[:index], *own, *self.decoding.decoder().fields, *fields[index + 1 :]])
 
     def split(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """Return rows as the table's files have them, and those that make none, with the column ``reason``."""
@@ -81,11 +81,11 @@ def sample_values(tasks: Iterable[ExportTask], settings: Settings) -> list[bytes
 
 
 def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
-    found: list[bytes | None] = []
+    sampled: list[bytes | None] = []
 
     def take(batch: pa.RecordBatch) -> None:
-        found.extend(batch.column("value").slice(0, SAMPLED_VALUES - len(found)).to_pylist())
-        if len(found) >= SAMPLED_VALUES:
+        sampled.extend(batch.column("value").slice(0, SAMPLED_VALUES - len(sampled)).to_pylist())
+        if len(sampled) >= SAMPLED_VALUES:
             raise _EnoughError
 
     result = SegmentResult(task)
@@ -97,4 +97,4 @@ def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
                 copy_segment(result, settings, take, memory=memory)
     except _EnoughError:
         pass
-    return found
+    return sampled

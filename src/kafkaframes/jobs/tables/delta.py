@@ -68,7 +68,7 @@ class DeltaTable:
 
     def __init__(self, root: str) -> None:
         self._library = load_library()
-        self.root = self.place = root
+        self.root = self.shown = root
         self._table: Any = None
 
     @property
@@ -85,7 +85,7 @@ class DeltaTable:
             self._table = None
             return None
         except (library.exceptions.DeltaError, OSError) as error:  # OSError: the store did not answer
-            raise OptionError(f"{self.place}: cannot be read as a Delta table: {error}") from error
+            raise OptionError(f"{self.shown}: cannot be read as a Delta table: {error}") from error
         return self._state(self._table)
 
     def _state(self, table: Any) -> TableState:
@@ -152,8 +152,8 @@ class DeltaTable:
             self._missing(columns)
 
     def _missing(self, columns: pa.Schema) -> list[pa.Field]:
-        check_partitioning(tuple(self._table.metadata().partition_columns), place=self.place)
-        return missing_columns(pa.schema(self._table.schema()), columns, place=self.place)
+        check_partitioning(tuple(self._table.metadata().partition_columns), place=self.shown)
+        return missing_columns(pa.schema(self._table.schema()), columns, place=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie: ``topic=T/partition=P``, as other writers of Delta have it."""
@@ -171,25 +171,25 @@ class DeltaTable:
             return
         schema = library.Schema.from_arrow(_marked(commit))
         adds = [self._add(file) for file in commit.files]
-        given = {
+        options = {
             "partition_by": list(PARTITIONED_BY),
             "commit_properties": self._properties(commit, state),
         }
         try:
             if self._table is None:
-                self._create(schema, adds, given)
+                self._create(schema, adds, options)
                 return
             if missing := self._missing(commit.columns):
                 self._add_columns(missing)
             mode = "overwrite" if commit.replaces else "append"
-            self._table.create_write_transaction(adds, mode, schema, **given)
+            self._table.create_write_transaction(adds, mode, schema, **options)
         except library.exceptions.CommitFailedError as error:
             raise RacedError(str(error)) from error
 
-    def _create(self, schema: Any, adds: list[Any], given: dict[str, Any]) -> None:
+    def _create(self, schema: Any, adds: list[Any], options: dict[str, Any]) -> None:
         library = self._library
         try:
-            library.transaction.create_table_with_add_actions(self.root, schema, adds, mode="error", **given)
+            library.transaction.create_table_with_add_actions(self.root, schema, adds, mode="error", **options)
         except library.exceptions.DeltaError as error:
             if library.DeltaTable.is_deltatable(self.root):
                 raise RacedError(str(error)) from error
@@ -212,8 +212,8 @@ class DeltaTable:
                 merge(self._table, changes, commit.columns.names, properties)
             if self._table.version() == version:  # nothing to change, or delta-rs found nothing changed
                 schema = library.Schema.from_arrow(_marked(commit))
-                given = {"partition_by": list(PARTITIONED_BY), "commit_properties": properties}
-                self._table.create_write_transaction([], "append", schema, **given)
+                options = {"partition_by": list(PARTITIONED_BY), "commit_properties": properties}
+                self._table.create_write_transaction([], "append", schema, **options)
         except library.exceptions.CommitFailedError as error:
             raise RacedError(str(error)) from error
 
@@ -315,9 +315,9 @@ def _known(version: int | None) -> int | None:
 
 def _marked(commit: Commit) -> pa.Schema:
     """Return the columns, with the settings beside the one that every table has."""
-    place = commit.columns.get_field_index("offset")
-    marked = commit.columns.field(place).with_metadata({SETTINGS: json.dumps(dict(commit.settings), sort_keys=True)})
-    return commit.columns.set(place, marked)
+    index = commit.columns.get_field_index("offset")
+    marked = commit.columns.field(index).with_metadata({SETTINGS: json.dumps(dict(commit.settings), sort_keys=True)})
+    return commit.columns.set(index, marked)
 
 
 def _statistics(file: DataFile) -> dict[str, Any]:

@@ -37,7 +37,7 @@ MEASURED = ("offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class DeadPlace:
+class DeadDirectory:
     """Where records that make no row are written.
 
     Attributes:
@@ -70,7 +70,7 @@ class FileJob:
     settings: Settings
     names_inside: bool = False
     content: Content = RAW
-    dead: DeadPlace | None = None
+    dead: DeadDirectory | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -264,10 +264,10 @@ def _placed(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
 def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
     """Return what a reader needs to skip the file: from the statistics of its row groups."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    places = {groups[0].column(place).path_in_schema: place for place in range(footer.num_columns)}
+    indexes = {groups[0].column(index).path_in_schema: index for index in range(footer.num_columns)}
     result = {}
     for name in MEASURED:
-        parts = [group.column(places[name]).statistics for group in groups]
+        parts = [group.column(indexes[name]).statistics for group in groups]
         known = [part for part in parts if part is not None and part.has_min_max]
         nulls = sum(part.null_count for part in parts if part is not None)
         if known and len(parts) == sum(part is not None for part in parts):

@@ -108,7 +108,7 @@ class IcebergTable:
         if "." not in name:
             raise OptionError(f"`table` {name}: must be NAMESPACE.NAME")
         self._catalog, self._name, self._location = catalog, name, location
-        self.place = f"table {name}"
+        self.shown = f"table {name}"
         self._table: Any = None
         self._columns = table_schema(headers=False)  # of a table that is to be made
 
@@ -134,7 +134,7 @@ class IcebergTable:
             self._table = None
             return None
         except (ValueError, OSError) as error:
-            raise OptionError(f"{self.place}: cannot be read: {error}") from error
+            raise OptionError(f"{self.shown}: cannot be read: {error}") from error
         return self._state()
 
     def _state(self) -> TableState:
@@ -162,7 +162,7 @@ class IcebergTable:
         note = None if self._is_whole() else parse_note(self._table.properties.get(LAST))
         if note is not None and any(_run_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots):
             raise OptionError(
-                f"{self.place}: was set back to a snapshot whose end offsets are not known any more: "
+                f"{self.shown}: was set back to a snapshot whose end offsets are not known any more: "
                 "export to a new table"
             )
         return note
@@ -194,8 +194,8 @@ class IcebergTable:
         fields = self._table.spec().fields
         names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
         shown = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
-        check_partitioning(shown, place=self.place)
-        return missing_columns(schema.as_arrow(), columns, place=self.place)
+        check_partitioning(shown, place=self.shown)
+        return missing_columns(schema.as_arrow(), columns, place=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie."""

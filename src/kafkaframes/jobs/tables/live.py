@@ -36,13 +36,13 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
         for topic, topic_id in ids.items():
             _check_same_topic(topic, topic_id, state)
         with Consumer(**client) as consumer:
-            places = [one for topic in topics for one in consumer.partitions_for(topic)]
-            firsts, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
-            known = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in places}
+            partitions = [one for topic in topics for one in consumer.partitions_for(topic)]
+            firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+            known = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
             gaps = tuple(_gaps(known, firsts, ends, allow_loss=allow_loss))
-            starts = {one: max(firsts[one], known[one] or 0) for one in places}
-            tasks = [task for one in places for task in _tasks(consumer, one, starts[one], ends[one], client)]
-        return TablePlan(tuple(tasks), {(one.topic, one.partition): starts[one] for one in places}, ids, gaps)
+            starts = {one: max(firsts[one], known[one] or 0) for one in partitions}
+            tasks = [task for one in partitions for task in _tasks(consumer, one, starts[one], ends[one], client)]
+        return TablePlan(tuple(tasks), {(one.topic, one.partition): starts[one] for one in partitions}, ids, gaps)
 
     return plan
 
@@ -80,16 +80,16 @@ def _gaps(
     Raises:
         OptionError: that is not allowed; or a topic ends before the table does.
     """
-    for place, end in known.items():
+    for partition, end in known.items():
         if end is None:
             continue
-        if ends[place] < end:
+        if ends[partition] < end:
             raise OptionError(
-                f"{place} ends at offset {ends[place]}, and the table has its records up to {end - 1}: the topic was "
-                "cut or replaced. Write it to a new table"
+                f"{partition} ends at offset {ends[partition]}, and the table has its records up to {end - 1}: the "
+                "topic was cut or replaced. Write it to a new table"
             )
-        if firsts[place] > end:
-            gap = Gap(place.topic, place.partition, end, firsts[place])
+        if firsts[partition] > end:
+            gap = Gap(partition.topic, partition.partition, end, firsts[partition])
             if not allow_loss:
                 raise OptionError(
                     f"{gap} are not in the topic any more, and not in the table: `allow_loss` accepts that, and "
@@ -99,30 +99,30 @@ def _gaps(
 
 
 def _tasks(
-    consumer: Consumer, place: TopicPartition, first: int, end: int, client: Mapping[str, Any]
+    consumer: Consumer, partition: TopicPartition, first: int, end: int, client: Mapping[str, Any]
 ) -> Iterator[TopicTask]:
     """Yield the stretches that a partition is read in, of about ``FILE_BYTES`` each."""
     if first >= end:
         return
-    each = _GUESSED_BYTES if end - first <= _SAMPLED_OFFSETS else _bytes_per_offset(consumer, place, first)
+    each = _GUESSED_BYTES if end - first <= _SAMPLED_OFFSETS else _bytes_per_offset(consumer, partition, first)
     step = max(int(FILE_BYTES / each), 1)
-    path = f"{place.topic}-{place.partition} of {client['bootstrap.servers']}"
+    path = f"{partition.topic}-{partition.partition} of {client['bootstrap.servers']}"
     for begin in range(first, end, step):
         stop = min(begin + step, end)
         yield TopicTask(
             path,
             max(int((stop - begin) * each), 1),
             begin,
-            place.topic,
-            place.partition,
+            partition.topic,
+            partition.partition,
             first_offset=begin,
             end_offset=stop,
             client=client,
         )
 
 
-def _bytes_per_offset(consumer: Consumer, place: TopicPartition, first: int) -> float:
+def _bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
     """Estimate how large records are, by those at the beginning."""
-    result = sample(consumer, place, first)
+    result = sample(consumer, partition, first)
     consumer.assign({})
     return _GUESSED_BYTES if result is None else max(result.bytes_per_offset, 1.0)

@@ -54,7 +54,7 @@ class ParquetTable:
             raise OptionError(
                 f"`to` {root}: a table of plain Parquet must be a directory; in a store: delta or iceberg"
             )
-        self.root = self.place = root
+        self.root = self.shown = root
         self._version: int | None = None
         self._columns: pa.Schema | None = None
 
@@ -96,7 +96,7 @@ class ParquetTable:
     def check(self, columns: pa.Schema) -> None:
         """Check that the table can take rows with these columns."""
         if self._columns is not None:
-            missing_columns(self._columns, columns, place=self.place)
+            missing_columns(self._columns, columns, place=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie until their commit is made."""
@@ -109,7 +109,7 @@ class ParquetTable:
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""
         if commit.replaces or commit.latest:
-            raise OptionError(f"{self.place}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
+            raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
         number = 0 if self._version is None else self._version + 1
         known = {} if state is None else state.ends
         names = [str(Path(file.path).relative_to(Path(self.root, STAGED))) for file in commit.files]
@@ -147,7 +147,7 @@ class ParquetTable:
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a commit with this name was made after a version."""
         self.read()
-        return any(number > (-1 if since is None else since) and found == run for number, found in self._runs())
+        return any(number > (-1 if since is None else since) and result == run for number, result in self._runs())
 
     def _runs(self) -> Iterator[tuple[int, str]]:
         for path in sorted(Path(self.root, COMMITS).glob("*.json"), reverse=True):

@@ -50,20 +50,20 @@ def _planned(options: ReadOptions, part: OneOfEach, state: TableState | None, in
             if options.fail_on_data_loss:
                 raise OptionError(f"{gap} are not in the log any more, and not in the table: {ALLOWED}")
             gaps.append(gap)
-    tasks = tuple(task_of(piece, options) for piece in cut(part.segments, replace(options, start=starts), logs))
+    tasks = tuple(task_of(chunk, options) for chunk in cut(part.segments, replace(options, start=starts), logs))
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
     }
     return TablePlan(tasks, starts, topic_ids, tuple(gaps), internal)
 
 
-def check_same_topic(name: TopicPartition, one: Log, state: TableState | None) -> None:
+def check_same_topic(name: TopicPartition, entry: Log, state: TableState | None) -> None:
     """Check that the table was filled from the topic that the log belongs to.
 
     Raises:
         OptionError: the topic was deleted and made again since: its offsets mean other records.
     """
-    metadata = one.partition.metadata
+    metadata = entry.partition.metadata
     number = None if state is None else state.topic_number_of(name[0])
     if metadata is not None and number is not None and number != topic_number(metadata.topic_id):
         raise OptionError(
@@ -72,23 +72,23 @@ def check_same_topic(name: TopicPartition, one: Log, state: TableState | None) -
         )
 
 
-def start_of(name: TopicPartition, one: Log, asked: int, end: int | None) -> tuple[int, Gap | None]:
+def start_of(name: TopicPartition, entry: Log, requested: int, end: int | None) -> tuple[int, Gap | None]:
     """Return the first offset to add, and what the log has lost before it.
 
     Args:
-        asked: the first selected offset; NO_START for all.
+        requested: the first selected offset; NO_START for all.
         end: what the table says; None where it knows nothing of the partition.
 
     Raises:
         OptionError: the log ends before what the table has of it: it was cut, or is another one.
     """
-    first = max(asked, one.partition.log_start_offset)
+    first = max(requested, entry.partition.log_start_offset)
     if end is None:
         return first, None
     if first > end:
         return first, Gap(*name, end, first)
-    last = one.partition.segments[-1]
-    if end > last.base_offset and (log_end := log_end_offset(one.filesystem, one.partition)) < end:
+    last = entry.partition.segments[-1]
+    if end > last.base_offset and (log_end := log_end_offset(entry.filesystem, entry.partition)) < end:
         raise OptionError(
             f"{name[0]}-{name[1]} ends at offset {log_end}, and the table has its records up to {end - 1}: the log was "
             "cut or replaced, or this is another copy. Export to a new table, or with `overwrite`"

@@ -111,14 +111,14 @@ class TableExport:
         for wave in [planned.tasks] if whole else waves(planned.tasks, self._commit_bytes):
             state = self._wave(wave, planned, state, replaces=whole)
         if whole and not planned.tasks:
-            raise OptionError(f"{self._table.place}: there is nothing to replace its content with")
+            raise OptionError(f"{self._table.shown}: there is nothing to replace its content with")
         return self._outcome(planned, time.monotonic() - started)
 
     def _opened(self, incremental: bool, overwrite: bool) -> TableState | None:
         table = self._table
         state = table.read()
         if state is not None and state.settings is None:
-            raise OptionError(f"{table.place}: is a table that no export made")
+            raise OptionError(f"{table.shown}: is a table that no export made")
         if (root := table.known_root) is not None:
             self.orphans = claims.remove_orphans(root, lambda run, since: table.has_committed(run, since=since))
             state = table.read()
@@ -127,7 +127,7 @@ class TableExport:
             return state
         if not (incremental or overwrite):
             raise OptionError(
-                f"{table.place}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
+                f"{table.shown}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
             )
         self._committer.check_settings(state)
         return state
@@ -173,7 +173,7 @@ class TableExport:
         job = FileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
         if self._content.latest:
             job = replace(job, directory=table.staged_directory(name), names_inside=True)
-        return job if self._dead is None else replace(job, dead=self._dead.place_of(name))
+        return job if self._dead is None else replace(job, dead=self._dead.directory_of(name))
 
     def _dead_claim(self, run: str) -> AbstractContextManager[None]:
         return nullcontext() if self._dead is None else self._dead.claim(run)
@@ -185,7 +185,7 @@ class TableExport:
         ends, kept = reached(files, self._broken)
         if replaces and self._broken:
             reason = next(result.failed for file in files for result in file.results if result.failed)
-            raise OptionError(f"{self._table.place}: nothing is replaced: {reason}")
+            raise OptionError(f"{self._table.shown}: nothing is replaced: {reason}")
         before = {name: None if state is None else state.end_of(name) for name in ends}
         after = {name: end for name, end in ends.items() if replaces or _is_beyond(end, before[name])}
         if not after and not replaces:

@@ -41,36 +41,36 @@ def latest_schema(columns: pa.Schema) -> pa.Schema:
     return columns.append(pa.field(TOMBSTONE, pa.bool_()))
 
 
-def missing_columns(there: pa.Schema, wanted: pa.Schema, *, place: str) -> list[pa.Field]:
-    """Return the columns that a table has to be given before it can take rows with ``wanted``.
+def missing_columns(there: pa.Schema, requested: pa.Schema, *, place: str) -> list[pa.Field]:
+    """Return the columns that a table has to be given before it can take rows with ``requested``.
 
     Raises:
         OptionError: the rules above forbid it; the message says what to do.
     """
-    for field in wanted:
+    for field in requested:
         if field.name in there.names and (result := plain(there.field(field.name).type)) != plain(field.type):
             raise OptionError(
                 f"{place}: column {field.name} is {result} and would have to be {plain(field.type)}: "
                 "give it its type back, or export to a new table"
             )
     for field in there:
-        if field.name not in wanted.names:
+        if field.name not in requested.names:
             _check_can_stay_empty(field, place)
-    missing = [field for field in wanted if field.name not in there.names]
+    missing = [field for field in requested if field.name not in there.names]
     if gone := [field.name for field in missing if field.name in _COLUMNS.names]:
         raise OptionError(f"{place}: has lost the column {', '.join(gone)}: add it again, or export to a new table")
     return missing
 
 
-def _check_can_stay_empty(field: pa.Field, place: str) -> None:
+def _check_can_stay_empty(field: pa.Field, index: str) -> None:
     if field.name == HEADERS_COLUMN.name:
         raise OptionError(
-            f"{place}: has the column headers, which this run leaves out: without includeHeaders=false it is filled; "
+            f"{index}: has the column headers, which this run leaves out: without includeHeaders=false it is filled; "
             "a table without it is a new table"
         )
     if not field.nullable:
         raise OptionError(
-            f"{place}: column {field.name} is not one of the export's and must not be null: make it nullable, or "
+            f"{index}: column {field.name} is not one of the export's and must not be null: make it nullable, or "
             "export to a new table"
         )
 

@@ -162,11 +162,11 @@ class Table(Protocol):
     """One table, there or yet to be made.
 
     Attributes:
-        place: what to call it in messages.
+        shown: what to call it in messages.
         names_inside: whether its data files hold topic and partition as columns.
     """
 
-    place: str
+    shown: str
     names_inside: bool
 
     @property

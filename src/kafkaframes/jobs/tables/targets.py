@@ -25,11 +25,11 @@ def delta_table(to: str) -> Table:
     return delta.DeltaTable(destination(to, "_delta_log"))
 
 
-def iceberg_table(given: Mapping[str, Any], table: str | None, *, suffix: str = "") -> Table:
+def iceberg_table(values: Mapping[str, Any], table: str | None, *, suffix: str = "") -> Table:
     """Return an Iceberg table, there or yet to be made.
 
     Args:
-        given: ``catalog``, ``to``.
+        values: ``catalog``, ``to``.
         table: NAMESPACE.NAME; the default one if it is None.
         suffix: put behind the name.
 
@@ -39,10 +39,10 @@ def iceberg_table(given: Mapping[str, Any], table: str | None, *, suffix: str = 
     """
     iceberg.load_library()
     name = (table or iceberg.DEFAULT_NAME) + suffix
-    if given["catalog"] is not None:
-        catalog = iceberg.open_catalog(given["catalog"], None)
-        return iceberg.IcebergTable(catalog, name, location=given["to"] and _uri(given["to"]))
-    to = given["to"] if "://" in given["to"] else destination(given["to"], iceberg.CATALOG_FILE)
+    if values["catalog"] is not None:
+        catalog = iceberg.open_catalog(values["catalog"], None)
+        return iceberg.IcebergTable(catalog, name, location=values["to"] and _uri(values["to"]))
+    to = values["to"] if "://" in values["to"] else destination(values["to"], iceberg.CATALOG_FILE)
     return iceberg.IcebergTable(iceberg.open_catalog(None, to), name)
 
 

@@ -15,7 +15,7 @@ from kafkaframes.records.chunks import Chunk, parts_of
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
-_PIECE_BYTES = 2 << 20  # decompressed at once
+_PART_BYTES = 2 << 20  # decompressed at once
 _RATIO = 8.0  # how much larger than in the log they are taken to be
 UNKNOWN = -(2**63)
 _MOST_REPORTED = 100  # wrong inner CRCs of one batch
@@ -46,7 +46,7 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
     """
     judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
-    for chunk in parts_of(Chunk(0, scan.as_array(data), batches), _RATIO, _PIECE_BYTES):
+    for chunk in parts_of(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
         for part in decode.in_turn(chunk.data, chunk.batches):
             _judge(part, first + part.first, judged)
         first += len(chunk.batches)

@@ -200,8 +200,8 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
 def _transactions(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Each transaction index lists the aborted transactions whose markers lie in its segment."""
     follow = OpenTransactions()
-    for segment, one in zip(partition.segments, facts, strict=True):
-        result = {ended.last_offset: ended for ended in _aborted(one, follow)}
+    for segment, item in zip(partition.segments, facts, strict=True):
+        result = {ended.last_offset: ended for ended in _aborted(item, follow)}
         file = segment.txn_index
         if file is None:
             if result:
@@ -214,7 +214,7 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
         except LogDirError as problem:
             yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
             continue
-        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in listed}, one)
+        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in listed}, item)
 
 
 def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:

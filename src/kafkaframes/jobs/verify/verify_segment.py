@@ -138,16 +138,16 @@ def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
 def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     """Read the records of the batches whose outer CRC does not say all: wrappers, markers, or every one."""
     batches = window.batches
-    wanted = batches.is_wrapper | batches.is_control | deep
-    facts.records += int((~batches.is_v2 & ~wanted).sum())
+    requested = batches.is_wrapper | batches.is_control | deep
+    facts.records += int((~batches.is_v2 & ~requested).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
-    rows = np.flatnonzero(wanted)
+    rows = np.flatnonzero(requested)
     judged = judge(window.data, window.in_data().chosen(rows))
     is_control = batches.is_control[rows]  # read for its markers, even if it is sound
     facts.records += int(judged.rows[~batches.is_v2[rows]].sum())
-    for place in sorted({*judged.problems, *judged.wrong}):
-        if not is_control[place]:
-            _note_damage(judged, place, int(positions[rows[place]]), facts)
+    for index in sorted({*judged.problems, *judged.wrong}):
+        if not is_control[index]:
+            _note_damage(judged, index, int(positions[rows[index]]), facts)
     for row in rows[is_control].tolist():
         start = int(positions[row]) - window.start
         raw = window.data[start : start + int(sizes[row])].tobytes()
@@ -155,12 +155,12 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
             _note_control(batch, int(positions[row]), facts)
 
 
-def _note_damage(judged: Judged, place: int, position: int, facts: SegmentFacts) -> None:
-    if place in judged.problems:
-        first = int(judged.first_offsets[place])
+def _note_damage(judged: Judged, index: int, position: int, facts: SegmentFacts) -> None:
+    if index in judged.problems:
+        first = int(judged.first_offsets[index])
         known = None if first == UNKNOWN else first
-        facts.error("records", judged.problems[place], position=position, offset=known)
-    for offset in judged.wrong.get(place, []):
+        facts.error("records", judged.problems[index], position=position, offset=known)
+    for offset in judged.wrong.get(index, []):
         message = "the CRC of a message inside a compressed one is not that of its bytes"
         facts.error("inner-crc", message, position=position, offset=offset)
 

@@ -26,7 +26,7 @@ _RECORD: Final = ("key", "value", "headers", "timestamp")
 class Packed(NamedTuple):
     """Finished batches for one partition, each with the count of its records."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     batches: list[tuple[bytes, int]]
 
     @property
@@ -103,15 +103,15 @@ class Packer:
             self._turn += 1
         return partitions
 
-    def _packed(self, place: TopicPartition, rows: pa.RecordBatch) -> Packed:
+    def _packed(self, index: TopicPartition, rows: pa.RecordBatch) -> Packed:
         form = self._form
         batches = list(build_apart(rows, codec=form.codec, level=form.level, batch_bytes=form.batch_bytes))
         largest = max(len(data) for data, _ in batches)
         if largest > form.max_bytes:
             raise EncodeError(
-                f"a record for {place} makes a batch of {largest} bytes; kafka.max.request.size is {form.max_bytes}"
+                f"a record for {index} makes a batch of {largest} bytes; kafka.max.request.size is {form.max_bytes}"
             )
-        return Packed(place, batches)
+        return Packed(index, batches)
 
 
 def check_topics(names: pa.Array) -> None:

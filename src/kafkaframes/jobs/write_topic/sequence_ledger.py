@@ -61,12 +61,12 @@ class Ledger:
             raise self.fail(repetition_refused(task))
         self._tasks[task] = _WRITING
 
-    def lease(self, task: int, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def lease(self, task: int, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Give a task those of the partitions that are free, perhaps none.
 
         Args:
             task: its number.
-            wanted: how many records it has for each.
+            requested: how many records it has for each.
 
         Returns:
             The first sequence in each that it gets.
@@ -77,25 +77,25 @@ class Ledger:
         self.check()
         if self._tasks.get(task) != _WRITING:
             raise self.fail(f"task {task} asks for sequences, and is not among those that write")
-        free = {place: records for place, records in wanted.items() if place not in self._leases}
+        free = {index: records for index, records in requested.items() if index not in self._leases}
         if free and self.since_ms is None:
             self.since_ms = self._now_ms()
-        for place, records in free.items():
-            self._leases[place] = Lease(task, records)
-        return {place: next_sequence(0, self._written.get(place, 0)) for place in free}
+        for index, records in free.items():
+            self._leases[index] = Lease(task, records)
+        return {index: next_sequence(0, self._written.get(index, 0)) for index in free}
 
-    def written(self, task: int, places: Iterable[TopicPartition]) -> None:
+    def written(self, task: int, indexes: Iterable[TopicPartition]) -> None:
         """Take leases back: all their records were acknowledged.
 
         Raises:
             KafkaframesError: a partition is not leased to this task.
         """
-        for place in places:
-            lease = self._leases.get(place)
+        for index in indexes:
+            lease = self._leases.get(index)
             if lease is None or lease.task != task:
-                raise self.fail(f"task {task} wrote to {place} without a lease")
-            del self._leases[place]
-            self._written[place] = self._written.get(place, 0) + lease.records
+                raise self.fail(f"task {task} wrote to {index} without a lease")
+            del self._leases[index]
+            self._written[index] = self._written.get(index, 0) + lease.records
 
     def leave(self, task: int) -> None:
         """Note that a task has written everything."""
@@ -109,9 +109,9 @@ class Ledger:
         if self._tasks.get(task) == _WRITING:
             self._tasks[task] = _LOST
 
-    def is_blocked(self, wanted: Iterable[TopicPartition]) -> bool:
+    def is_blocked(self, requested: Iterable[TopicPartition]) -> bool:
         """Return whether one of these partitions will never be free again."""
-        leases = (self._leases.get(place) for place in wanted)
+        leases = (self._leases.get(index) for index in requested)
         return any(lease is not None and self._tasks[lease.task] == _LOST for lease in leases)
 
     def fail(self, reason: str | KafkaframesError) -> KafkaframesError:
@@ -136,21 +136,21 @@ class Ledger:
             KafkaframesError: it is not, and the transaction must not be committed.
         """
         self.check()
-        for place, lease in self._leases.items():
-            raise self.fail(f"task {lease.task} was lost while it wrote to {place}: nobody knows how much is there")
+        for index, lease in self._leases.items():
+            raise self.fail(f"task {lease.task} was lost while it wrote to {index}: nobody knows how much is there")
         for task, state in self._tasks.items():
             if state != _DONE:
                 raise self.fail(f"task {task} was lost before it had written everything")
-        for place in {**self._written, **reported}:
-            acknowledged, written = self._written.get(place, 0), reported.get(place, 0)
+        for index in {**self._written, **reported}:
+            acknowledged, written = self._written.get(index, 0), reported.get(index, 0)
             if acknowledged != written:
                 raise self.fail(
-                    f"{place} has {acknowledged} records of this batch, and Spark's tasks tell of {written}"
+                    f"{index} has {acknowledged} records of this batch, and Spark's tasks tell of {written}"
                 )
         return sum(self._written.values())
 
     def _held_by(self, task: int) -> list[TopicPartition]:
-        return [place for place, lease in self._leases.items() if lease.task == task]
+        return [index for index, lease in self._leases.items() if lease.task == task]
 
 
 def repetition_refused(task: int) -> str:

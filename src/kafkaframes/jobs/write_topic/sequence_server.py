@@ -108,8 +108,8 @@ class LeaseServer:
         try:
             self._server = await asyncio.start_server(self._serve, self._listen, self._port, limit=_LONGEST_LINE)
         except OSError as error:
-            place = f"{self._listen}:{self._port or 'any port'}"
-            raise KafkaframesError(f"the driver cannot listen on {place} for its tasks: {error}") from error
+            index = f"{self._listen}:{self._port or 'any port'}"
+            raise KafkaframesError(f"the driver cannot listen on {index} for its tasks: {error}") from error
         return Door(self._host, self._server.sockets[0].getsockname()[1], self._secret)
 
     async def _close(self) -> None:
@@ -166,7 +166,7 @@ class LeaseServer:
         except KafkaframesError as error:
             self._ledger.fail(error)
             return {"refused": str(error)}
-        return {"got": [[place.topic, place.partition, first] for place, first in got.items()]}
+        return {"got": [[index.topic, index.partition, first] for index, first in got.items()]}
 
     async def _leased(self, task: int, chosen: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         got = self._ledger.lease(task, chosen)
@@ -206,12 +206,12 @@ class Leases:
             raise
 
     def take(
-        self, wanted: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
+        self, needed: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
         """Give back what was written, and wait until one of the wanted partitions is leased, or several.
 
         Args:
-            wanted: with the number of records for each.
+            needed: with the number of records for each.
             wrote: leased partitions whose records were all acknowledged.
 
         Returns:
@@ -219,7 +219,7 @@ class Leases:
         """
         requested = {
             "wrote": _named(wrote),
-            "want": [[place.topic, place.partition, count] for place, count in wanted.items()],
+            "want": [[index.topic, index.partition, count] for index, count in needed.items()],
         }
         while not (got := self._ask(requested)["got"]):
             requested.pop("wrote", None)
@@ -291,8 +291,8 @@ async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sec
     writer.write(_proof(secret, _DRIVER, answer[_NONCE:]))
 
 
-def _named(places: Iterable[TopicPartition]) -> list[list[Any]]:
-    return [[place.topic, place.partition] for place in places]
+def _named(indexes: Iterable[TopicPartition]) -> list[list[Any]]:
+    return [[index.topic, index.partition] for index in indexes]
 
 
 def _proof(secret: bytes, who: bytes, nonce: bytes) -> bytes:

@@ -57,8 +57,8 @@ class TransactionTime:
             OptionError: more is asked for than it allows.
             NetworkError: it cannot be reached.
         """
-        given = ProducerSettings.of(options.client).transaction_timeout_ms if OPTION in options.client else None
-        return cls(given_ms=given, limit_ms=limit_of(options))
+        values = ProducerSettings.of(options.client).transaction_timeout_ms if OPTION in options.client else None
+        return cls(given_ms=values, limit_ms=limit_of(options))
 
     @property
     def timeout_ms(self) -> int:

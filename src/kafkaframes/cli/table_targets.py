@@ -32,7 +32,7 @@ def table_export_of(options: ReadOptions, settings: Settings, flags: dict[str, A
     if flags["base64"]:
         raise OptionError("--base64 is for csv and json: a table has bytes")
     table = _TABLES[flags["form"]](flags)
-    settings = replace(settings, to=flags["to"] or table.place, form="parquet")
+    settings = replace(settings, to=flags["to"] or table.shown, form="parquet")
     chosen = table_settings(settings, isolation=options.isolation)
 
     def export(*, run: Runner) -> Outcome:
