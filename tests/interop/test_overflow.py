@@ -18,10 +18,10 @@ from kafkaframes.jobs.restore.cluster import (
     TopicLayout,
     bootstrap_checkpoint,
     checkpoint_files,
-    id_text,
     node_files,
     write_all,
 )
+from kafkaframes.jobs.restore.settings import id_text
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
 from kafkaframes.storage.files.checkpoints import MetaProperties
