@@ -58,6 +58,9 @@ def test_who_was_put_out_commits_nothing_and_goes_on_where_the_group_is(strategi
             with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
                 slow.commit()
         broker.wait_for(lambda: membership._must_join)
+        with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):  # the group is empty now, and would take it
+            slow.commit()
+        assert slow.committed([TARGET])[TARGET].offset == 10
         again = []
         broker.wait_for(lambda: again.extend(slow.poll(50)) or not membership._must_join)
         again += slow.poll(50)

@@ -16,13 +16,11 @@ from kafkaframes.cli.options import json_option_of, opens_batches, ports_option,
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze import examples
-from kafkaframes.jobs.analyze.examples import LENGTHS, SCHEMES, TAGS, TEXT_BYTES, HeaderSize, MessageSize, TaggedField
-from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 
 if TYPE_CHECKING:
+    from kafkaframes.jobs.analyze.examples import HeaderSize, MessageSize, TaggedField
     from kafkaframes.jobs.analyze.records import RecordSizes
 
 
@@ -97,6 +95,7 @@ def _measure_captures(
 ) -> dict[str, RecordSizes]:
     from kafkaframes.jobs.analyze.records import RecordSizes
     from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, measure_records
+    from kafkaframes.protocol.messages.registry import Apis
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
@@ -137,16 +136,14 @@ def _summary(totals: list[int], records: int, batches: int, left_out: int) -> st
 @click.option(
     "--text-bytes",
     type=click.IntRange(0, 2**20),
-    default=TEXT_BYTES,
-    show_default=True,
-    help="How long strings and bytes are taken to be; arrays have one element.",
+    help="How long strings and bytes are taken to be; arrays have one element. Default: as in other examples, 10.",
 )
 @json_option_of("One JSON object a line.")
 def tag_headers(
     lengths: tuple[int, ...],
     tags: tuple[int, ...],
     names: tuple[str, ...],
-    text_bytes: int,
+    text_bytes: int | None,
     as_json: bool,
 ) -> None:
     """Print the sizes of the draft's interleaved tag header beside the two varints that were adopted.
@@ -155,7 +152,11 @@ def tag_headers(
     version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
     no byte), and every field tagged. On traffic: kafkaframes spec propose tag-header.
     """
-    headers = examples.header_sizes(lengths or LENGTHS, tags or TAGS)
+    from kafkaframes.jobs.analyze import examples
+
+    lengths, tags = lengths or examples.LENGTHS, tags or examples.TAGS
+    text_bytes = examples.TEXT_BYTES if text_bytes is None else text_bytes
+    headers = examples.header_sizes(lengths, tags)
     specs = [catalog.load(name) for name in names or catalog.names()]
     newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
@@ -164,7 +165,7 @@ def tag_headers(
     if as_json:
         _print_json(headers, fields, sizes)
         return
-    _print_headers(headers, lengths or LENGTHS, tags or TAGS)
+    _print_headers(headers, lengths, tags)
     _print_tagged(fields)
     _print_messages(sizes, each=bool(names))
 
@@ -211,6 +212,8 @@ def _numbers(header: HeaderSize) -> tuple[int, int, int, int]:
 
 
 def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:
+    from kafkaframes.jobs.analyze.examples import SCHEMES
+
     click.echo("\nWhole messages in bytes, one element in each array\n")
     rows = [
         [f"{one.message} {one.version}", written, *(str(by_scheme[scheme]) for scheme in SCHEMES)]

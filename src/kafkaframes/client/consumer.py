@@ -529,9 +529,12 @@ class AsyncConsumer:
 
         Raises:
             OptionError: there is no group.
-            BrokerError: the coordinator refuses.
+            BrokerError: the coordinator refuses, or the consumer has subscribed and is no member of its group now: it
+                was put out (UNKNOWN_MEMBER_ID), and others may have gone on from its partitions.
         """
         member = self.group_metadata()
+        if self._membership is not None and member.generation_id < 0:
+            raise broker_error(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of group {member.group_id} now")
         if offsets is None:
             offsets = {entry: CommittedOffset(self.position(entry)) for entry in self.assignment()}
         try:

@@ -321,3 +321,12 @@ def test_every_state_has_its_predecessors():
     assert set(VALID_PREVIOUS) == set(GroupState)
     with pytest.raises(AssertionError):
         ClassicGroup("g").transition_to(GroupState.STABLE, 0)
+
+
+def test_a_rebalance_of_nobody_takes_any_protocol_of_the_groups_type():
+    """As ClassicGroup.supportsProtocols: all members have left before the rebalance is complete."""
+    group = ClassicGroup("g")
+    group.state, group.protocol_type = GroupState.PREPARING_REBALANCE, "consumer"
+    assert group.supports_protocols("consumer", (("range", b""),))
+    assert not group.supports_protocols("consumer", ())
+    assert not group.supports_protocols("connect", (("range", b""),))

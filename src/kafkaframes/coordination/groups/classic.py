@@ -201,7 +201,11 @@ class ClassicGroup(Group):
         """Whether a member with these can join: one protocol must be common to all."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
-        return self.protocol_type == protocol_type and not self._common().isdisjoint(name for name, _ in protocols)
+        common = self._common()
+        has_common = any(
+            name in common or not self.members for name, _ in protocols
+        )  # all may be on their way to rejoin
+        return self.protocol_type == protocol_type and has_common
 
     def _common(self) -> set[str]:
         counts = Counter(name for one in self.members.values() for name in {name for name, _ in one.protocols})
