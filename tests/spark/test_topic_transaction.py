@@ -15,9 +15,9 @@ from tests.spark.topics import committed, make_anew
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.restore.writing import StreamBatch
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger, LostTaskError
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 from kafkaframes.spark import topic_exactly_once as sink

@@ -18,6 +18,7 @@
     * BrokerError           a broker answered with an error code other than NONE; of those that callers catch:
         * UnknownTopicError, TopicExistsError, AuthorizationError, AuthenticationError, ProducerFencedError
     * UnknownOutcomeError   whether a table has taken a commit cannot be told
+    * LostTaskError         a Spark task was lost while it wrote exactly once, more often than a batch is written anew
 
 The question that decides the class: who is wrong, the spec, the caller, the bytes, the directory, the
 installation, or the far side? Kafka's hundred-odd numbered errors are rows of a table, but for the few that callers
@@ -214,6 +215,10 @@ def broker_error(code: int, what: str) -> BrokerError:
     """Return the exception for an error code that a broker has answered with."""
     known = ErrorCode(code)
     return _CLASS_OF_CODE.get(known, BrokerError)(f"{what}: {known}", known)
+
+
+class LostTaskError(KafkaframesError):
+    """A task was lost, or came again: nothing is wrong with the rows, and the whole batch may be written anew."""
 
 
 class UnknownOutcomeError(KafkaframesError):

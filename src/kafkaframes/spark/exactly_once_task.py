@@ -19,9 +19,9 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Numbered
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
-from kafkaframes.jobs.write_topic.sequence_ledger import LostTaskError, repetition_refused
+from kafkaframes.jobs.write_topic.sequence_ledger import repetition_refused
 from kafkaframes.jobs.write_topic.sequence_server import Door, Leases
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import DEFAULT_BATCH, open_producer

@@ -39,9 +39,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
-from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
+from kafkaframes.errors import BrokerError, KafkaframesError, LostTaskError, NetworkError, OptionError
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger, LostTaskError
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
 from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
 from kafkaframes.jobs.write_topic.transaction_time import (
     LIMIT,

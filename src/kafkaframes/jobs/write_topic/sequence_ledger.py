@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kafkaframes.client import TopicPartition
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.records.build import next_sequence
 
 
@@ -28,10 +28,6 @@ class Lease(NamedTuple):
 
     task: int
     records: int
-
-
-class LostTaskError(KafkaframesError):
-    """A task was lost, or came again: nothing is wrong with the rows, and the whole batch may be written anew."""
 
 
 _WRITING: Final = "writing"

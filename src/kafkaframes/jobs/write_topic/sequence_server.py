@@ -34,8 +34,8 @@ from typing import Any, BinaryIO, Final, Self
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.client.loop import LoopThread
-from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger, LostTaskError
+from kafkaframes.errors import KafkaframesError, LostTaskError
+from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
 
 POLL_S: Final = 10.0
 _GREETING_S: Final = 20.0  # for proofs
