@@ -1,0 +1,152 @@
+"""Groups of our consumers under schedules by chance: who comes, goes, is put out, polls, and what is written meanwhile.
+
+What holds at every moment: each record below a committed offset was handed out, and no committed offset goes back. In
+the end every partition has one reader, and every record was read.
+"""
+
+import asyncio
+import os
+import random
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import AsyncAdmin, AsyncConsumer, AsyncProducer, TopicPartition
+from kafkaframes.client.cluster import GROUP
+from kafkaframes.errors import BrokerError
+
+PARTITIONS = 3
+MOST_MEMBERS = 3
+STEPS = 40
+SEEDS = 2 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 60
+KINDS = {
+    "range": {"partition_assignment_strategy": "range"},
+    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
+    "both": {},
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+class Schedule:
+    """One group, of which nothing is left to time but how long its members wait."""
+
+    def __init__(self, servers: str, name: str, settings: dict[str, str], seed: str) -> None:
+        self.random = random.Random(seed)
+        self.servers, self.name = servers, name
+        self.settings = settings
+        self.members: list[AsyncConsumer] = []
+        self.written = dict.fromkeys(range(PARTITIONS), 0)
+        self.seen: dict[int, set[int]] = {partition: set() for partition in self.written}
+        self.committed = dict.fromkeys(self.written, 0)
+
+    async def run(self) -> None:
+        async with AsyncAdmin(self.servers) as self.admin, AsyncProducer(self.servers) as self.producer:
+            try:
+                steps = [self.write, self.come, self.go, self.poll, self.poll, self.poll, self.commit]
+                if "group_protocol" not in self.settings:
+                    steps.append(self.put_out)
+                for _ in range(STEPS):
+                    await self.random.choice(steps)()
+                    await self.check()
+                await self.settle()
+            finally:
+                await asyncio.gather(*(member.close() for member in self.members))
+
+    async def write(self) -> None:
+        partition = self.random.randrange(PARTITIONS)
+        for _ in range(self.random.randint(1, 5)):
+            await (await self.producer.send(self.name, b"x", partition=partition))
+            self.written[partition] += 1
+
+    async def come(self) -> None:
+        if len(self.members) < MOST_MEMBERS:
+            often = {"heartbeat_interval_ms": 30, "auto_commit_interval_ms": self.random.choice([1, 60_000])}
+            soon = {"session_timeout_ms": 1_000, "max_poll_interval_ms": 5_000, "fetch_max_wait_ms": 10}
+            many = {"max_poll_records": self.random.choice([1, 3, 500])}
+            start = {"group_id": self.name, "auto_offset_reset": "earliest"}
+            consumer = AsyncConsumer(self.servers, **often, **soon, **many, **start, **self.settings)
+            self.members.append(consumer)
+            await consumer.subscribe(self.name)
+
+    async def go(self) -> None:
+        if self.members:
+            member = self.members.pop(self.random.randrange(len(self.members)))
+            await member.close(commit=self.random.random() < 0.5)
+
+    async def put_out(self) -> None:
+        """As an operator does, or the end of a session."""
+        known = [one for one in self.members if one.group_metadata().member_id]
+        if known:
+            member = self.random.choice(known).group_metadata()
+            cluster = self.admin._cluster
+            cls = cluster.settings.message("LeaveGroupRequest")
+            body = cls(group_id=self.name, members=[cls.MemberIdentity(member_id=member.member_id)])
+            await cluster.request(await cluster.coordinator(self.name, GROUP), body)
+
+    async def poll(self) -> None:
+        if self.members:
+            await self.polled(self.random.choice(self.members))
+
+    async def polled(self, member: AsyncConsumer) -> None:
+        for record in await member.poll(self.random.choice([0, 20])):
+            self.seen[record.partition].add(record.offset)
+
+    async def commit(self) -> None:
+        if self.members:
+            member = self.random.choice(self.members)
+            try:
+                if member.assignment():
+                    await member.commit()
+            except BrokerError as error:
+                if error.code.name not in (
+                    "UNKNOWN_MEMBER_ID",
+                    "ILLEGAL_GENERATION",
+                    "REBALANCE_IN_PROGRESS",
+                    "STALE_MEMBER_EPOCH",
+                ):
+                    raise
+
+    async def check(self) -> None:
+        targets = [TopicPartition(self.name, partition) for partition in self.written]
+        for target, entry in (await self.admin.group_offsets(self.name, targets)).items():
+            partition = target.partition
+            assert entry.offset >= self.committed[partition], f"{target}: back from {self.committed[partition]}"
+            assert self.seen[partition] >= set(range(entry.offset)), f"{target}: committed before it was handed out"
+            self.committed[partition] = entry.offset
+
+    async def settle(self) -> None:
+        """Poll by turns until all was read, and each partition has one reader."""
+        await self.write()
+        if not self.members:
+            await self.come()
+        async with asyncio.timeout(60):
+            while not self.is_settled():
+                for member in self.members:
+                    await self.polled(member)
+                await self.check()
+
+    def is_settled(self) -> bool:
+        held = sorted(entry.partition for member in self.members for entry in member.assignment())
+        whole = all(self.seen[partition] == set(range(count)) for partition, count in self.written.items())
+        return whole and held == sorted(self.written)
+
+
+@pytest.fixture(scope="module")
+def servers():
+    config = {
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 100,
+        "group.consumer.heartbeat.interval.ms": 30,
+        "group.consumer.min.heartbeat.interval.ms": 10,
+    }
+    with Broker(config=config) as broker:
+        for kind in KINDS:
+            for seed in range(SEEDS):
+                broker.create_topic(f"{kind}-{seed}", partitions=PARTITIONS)
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_lost_and_no_offset_goes_back(kind, seed, servers):
+    asyncio.run(Schedule(servers, f"{kind}-{seed}", KINDS[kind], f"{kind} {seed}").run())
