@@ -25,6 +25,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("is_quiet", [False, True])
 def test_bars_and_notes_are_shown_unless_a_command_is_quiet(is_quiet, monkeypatch):
     terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one shows no bars
 
     @click.command(params=[quiet_option])
     def command():

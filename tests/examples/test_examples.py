@@ -49,6 +49,11 @@ def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
 def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     pytest.importorskip("pyspark.pipelines", reason="declarative pipelines came with Spark 4.1")
     pytest.importorskip("grpc_status", reason="pyspark[pipelines] is not installed")
+    from kafkaframes.spark import _compat, java
+
+    found = java.require_java(_compat.fit_java_versions(_compat.require_pyspark("a test")))
+    monkeypatch.setenv("JAVA_HOME", str(found.home))  # Spark's command knows none that came with pip
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # nor a machine whose own name is in no table of hosts
     said = run("pipeline/run", monkeypatch, capfd)
     for text in SAID["pipeline/run"]:
         assert text in said
