@@ -49,7 +49,7 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
     arguments = ["analyze", "records", "--json", str(tmp_path / "own.pcapng")]
     for more, count in ((["--specs", str(tmp_path / "specs")], 7), ([], 0)):
         result = CliRunner().invoke(cli, [*arguments, *more])
-        assert json.loads(result.output.splitlines()[0])["records"] == count
+        assert json.loads(result.stdout.splitlines()[0])["records"] == count
     assert "--specs is for captures" in str(
         CliRunner().invoke(cli, ["analyze", "records", str(tmp_path / "specs"), "--specs", str(tmp_path)]).exception
     )
@@ -63,7 +63,7 @@ def test_records_of_a_capture_are_those_that_calls_count():
         path = str(DATA / "captures" / name)
         result = CliRunner().invoke(cli, ["analyze", "records", "--json", path])
         assert result.exit_code == 0, result.output
-        found = {row["source"]: row for row in map(json.loads, result.output.splitlines())}
+        found = {row["source"]: row for row in map(json.loads, result.stdout.splitlines())}
         counted = {"produced": 0, "fetched": 0}
         for batch in CaptureBatches([path], CaptureOptions(table="records", columns=("apiName",))):
             for api in batch.column("apiName").to_pylist():

@@ -27,7 +27,7 @@ CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
 def test_the_command_on_real_traffic(names, status):
     result = ask("audit", *(DATA / name for name in names), "--target", "4.0.1", "--json")
     assert result.exit_code == status, result.output
-    found = json.loads(result.output)
+    found = json.loads(result.stdout)
     assert found["exitStatus"] == status
     assert found["clients"]
 
@@ -40,4 +40,4 @@ def test_an_unknown_release_lists_those_known():
 
 def test_the_newest_release_is_the_target_where_none_is_named():
     result = ask("audit", CAPTURES / "share-groups-broker43.pcap.zst", "--json")
-    assert json.loads(result.output)["target"] == releases()[-1]
+    assert json.loads(result.stdout)["target"] == releases()[-1]

@@ -36,4 +36,4 @@ def test_logs_on_disk_are_judged_by_their_formats():
     case = next(path for path in sorted((DATA / "logs").iterdir()) if path.is_dir())
     result = ask("audit", case, "--target", "4.0.1", "--json", "-v")
     assert not isinstance(result.exception, KafkaframesError)
-    assert json.loads(result.output)["disk"]
+    assert json.loads(result.stdout)["disk"]

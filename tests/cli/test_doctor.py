@@ -23,7 +23,7 @@ def ask():
 def test_this_machine_is_well(ask):
     result = ask("--json")
     assert result.exit_code == 0
-    findings = {finding["what"]: finding for finding in json.loads(result.output)}
+    findings = {finding["what"]: finding for finding in json.loads(result.stdout)}
     assert {"Python", "Java", "Spark", "gzip", "snappy", "lz4", "zstd"} <= set(findings)
     assert findings["Python"]["state"] == "ok"
     assert findings["zstd"]["found"].startswith("zstandard ")

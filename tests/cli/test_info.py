@@ -32,7 +32,7 @@ def test_info_says_what_is_there_and_how_it_knows():
 
 def test_info_deep_counts_records():
     result = ask("info", "--deep", "--json", HEALTHY)
-    (directory,) = map(json.loads, result.output.splitlines())
+    (directory,) = map(json.loads, result.stdout.splitlines())
     assert directory["clean_shutdown"] is True
     manifest = json.loads((LOGS / "kraft-4x-transactions.json").read_text())["partitions"]
     counted = {f"{one['topic']}-{one['partition']}": one for one in directory["partitions"] if not one["state"]}

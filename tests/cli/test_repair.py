@@ -61,7 +61,7 @@ def test_as_kafka_cuts_where_a_broker_does(log, tmp_path):
 
 def test_a_dry_run_changes_nothing(log, tmp_path):
     result = run(log, "--dry-run", "--json")
-    assert {one["partition"]: one["bytes_lost"] for one in json.loads(result.output)["partitions"]}["plain-0"] == 663
+    assert {one["partition"]: one["bytes_lost"] for one in json.loads(result.stdout)["partitions"]}["plain-0"] == 663
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 

@@ -43,6 +43,10 @@ class ErrorCode(IntEnum):
         code.message, code.is_retriable = _UNKNOWN, False
         return code
 
+    def __reduce_ex__(self, proto: object) -> tuple[object, ...]:
+        """Go to other processes as a number: Python 3.11.2 sends members by name, which unknown codes have not."""
+        return type(self), (int(self),)
+
     def __str__(self) -> str:
         return f"{self.name} ({int(self)}): {self.message}"
 

@@ -86,7 +86,7 @@ def test_names_that_clients_choose_are_text():
 
 def test_json_has_the_same_numbers():
     result = CliRunner().invoke(command, [str(SASL), "--json"])
-    assert json.loads(result.output)["calls"] == 290
+    assert json.loads(result.stdout)["calls"] == 290
 
 
 def test_what_is_traffic_is_told_from_logs(tmp_path):
