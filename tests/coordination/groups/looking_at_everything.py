@@ -15,10 +15,10 @@ from kafkaframes.coordination.groups.consumer import (
     Assigned,
     ConsumerGroup,
     ConsumerMember,
-    MemberState,
     Viewer,
 )
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed, hash_of_topics
+from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.modern_records import consumer_records as rows
 from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Record

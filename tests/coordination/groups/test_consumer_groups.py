@@ -9,8 +9,9 @@ import pytest
 from tests.coordination.groups.support import Bench, SomeTopics
 
 from kafkaframes.coordination.groups.commits import Offset
-from kafkaframes.coordination.groups.consumer import ConsumerMember, MemberState
+from kafkaframes.coordination.groups.consumer import ConsumerMember
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
+from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Committer
 from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.errors import ErrorCode, RefusedError

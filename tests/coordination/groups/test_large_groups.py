@@ -14,8 +14,9 @@ import pytest
 from tests.coordination.groups.looking_at_everything import LookingAtEverything
 from tests.coordination.groups.support import Bench
 
-from kafkaframes.coordination.groups.consumer import NOTHING, MemberState
+from kafkaframes.coordination.groups.consumer import NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.errors import KafkaframesError
 
 NAMES = ("orders", "orders-eu", "payments", "later")

@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkaframes.coordination.groups.classic import CONSUMER, JoinResult, SyncResult
-from kafkaframes.coordination.groups.consumer import NOTHING, ClassicFacts, ConsumerGroup, ConsumerMember, MemberState
+from kafkaframes.coordination.groups.consumer import NOTHING, ClassicFacts, ConsumerGroup, ConsumerMember
 from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
 from kafkaframes.coordination.groups.embedded import Subscription, read_subscription
+from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.migration import assignment_of, names_by_id, with_ids
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError

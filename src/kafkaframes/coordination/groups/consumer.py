@@ -1,35 +1,22 @@
-"""A consumer group (KIP-848): members, epochs, target and current assignments. No clock, no requests.
-
-The coordinator decides a **target** for every member; each member comes to it in its own time: it hears what to give
-up, and what it is to take comes only when nobody else has it any more.
-"""
+"""A consumer group (KIP-848): members, epochs, target and current assignments. No clock, no requests."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups.ports import Committer, Group, Timer
+from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
+from kafkaframes.coordination.groups.ports import Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
 Partition = tuple[UUID, int]
 Assigned = frozenset[Partition]
 NOTHING: Final[Assigned] = frozenset()
 LEAVE, LEAVE_STATIC = -1, -2  # member epochs of requests and records
-_NONE = -1
 _Key = TypeVar("_Key")
-
-
-class MemberState(IntEnum):
-    """Where a member is on its way to the target; the numbers are those of its record."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1
-    UNRELEASED_PARTITIONS = 2
 
 
 class Viewer(Protocol):
@@ -60,74 +47,25 @@ class ClassicFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerMember:
-    """One member; a value, so that a heartbeat that fails leaves no trace.
+class ConsumerMember(GroupMember[Partition]):
+    """One member.
 
     Attributes:
         topics: what it subscribes to by name, sorted.
         regex: and by a pattern; None without.
         assignor: the one that it asks for; None for the group's.
-        epoch, previous_epoch: of the assignment that it has, and that it had; -2 of a static member that is away.
-        assigned: what it has, or may take; ``revoking``: what it is to give up.
         classic: of a member that speaks the classic protocol; None of one that speaks the group's.
     """
 
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
     topics: tuple[str, ...] = ()
     regex: str | None = None
-    rebalance_timeout_ms: int = _NONE
     assignor: str | None = None
-    epoch: int = 0
-    previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
-    assigned: Assigned = NOTHING
-    revoking: Assigned = NOTHING
     classic: ClassicFacts | None = None
 
-    def same_subscription(self, other: ConsumerMember) -> bool:
-        """Whether nothing that its record holds is different."""
-        return (
-            replace(
-                self,
-                epoch=other.epoch,
-                previous_epoch=other.previous_epoch,
-                state=other.state,
-                assigned=other.assigned,
-                revoking=other.revoking,
-            )
-            == other
-        )
-
-    def reconciled(
-        self, target: Assigned, target_epoch: int, owned: Assigned | None, is_taken: Callable[[Partition], bool]
-    ) -> ConsumerMember:
-        """Return the member one step nearer to its target (CurrentAssignmentBuilder).
-
-        Args:
-            target: what it is to have in ``target_epoch``.
-            owned: what it says it has; None if it says nothing.
-            is_taken: whether another member has a partition, or is still to give it up.
-        """
-        if self.state is MemberState.STABLE and self.epoch == target_epoch:
-            return self
-        if self.state is MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & self.revoking):
-            return self
-        kept = self.assigned & target
-        revoked = self.assigned - kept
-        if revoked and (owned is None or owned & revoked):
-            return self._moved(self.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
-        missing = target - kept
-        free = frozenset(partition for partition in missing if not is_taken(partition))
-        state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
-        return self._moved(target_epoch, state, kept | free, NOTHING)
-
-    def _moved(self, epoch: int, state: MemberState, assigned: Assigned, revoking: Assigned) -> ConsumerMember:
-        moved = replace(self, epoch=epoch, state=state, assigned=assigned, revoking=revoking)
-        return self if moved == self else replace(moved, previous_epoch=self.epoch)
+    @property
+    def speaks_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return self.classic is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +91,7 @@ class Expressions:
 
 
 @dataclass(slots=True, eq=False)
-class ConsumerGroup(Group):
+class ConsumerGroup(EpochGroup):
     """One consumer group.
 
     Attributes:
@@ -193,18 +131,6 @@ class ConsumerGroup(Group):
     type: ClassVar[str] = "consumer"
 
     # ---------------------------------------------------------------------------------------------- what it is
-
-    @property
-    def state_name(self) -> str:
-        """Its state, in Kafka's spelling."""
-        if not self.members:
-            return "Empty"
-        if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        done = all(
-            one.state is MemberState.STABLE and one.epoch == self.assignment_epoch for one in self.members.values()
-        )
-        return "Stable" if done else "Reconciling"
 
     @property
     def assignor(self) -> str:
@@ -303,10 +229,7 @@ class ConsumerGroup(Group):
                     self.regexes.pop(member.regex, None)
         for kept in (self.targets, self.viewers, self.visible):
             kept.pop(member_id, None)
-        for timers in (self.sessions, self.rebalances):
-            timer = timers.pop(member_id, None)
-            if timer is not None:
-                timer.cancel()
+        self.forget_timers(member_id)
 
     def _release(self, member: ConsumerMember) -> None:
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
@@ -316,46 +239,6 @@ class ConsumerGroup(Group):
         _add(self._held, member.assigned | member.revoking, by)
         _add(self.readers, member.topics, by)
         _add(self._patterns, () if member.regex is None else (member.regex,), by)
-
-    def stop_timers(self) -> None:
-        """Cancel everything that is due for the group and its members."""
-        for timer in (*self.sessions.values(), *self.rebalances.values()):
-            timer.cancel()
-
-    # ---------------------------------------------------------------------------------------------- offsets
-
-    def check_commit(self, committer: Committer, *, transactional: bool) -> None:
-        """Refuse a commit of another epoch, or from nobody while there are members."""
-        if committer.generation < 0 and not self.members:
-            return
-        if (
-            transactional
-            and committer.generation == _NONE
-            and not committer.member_id
-            and committer.instance_id is None
-        ):
-            return
-        member = self.member(committer.member_id, None)
-        if not transactional and not committer.knows_epochs and member.classic is None:
-            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
-        self._check_epoch(member, committer.generation)
-
-    def check_fetch(self, committer: Committer) -> None:
-        """Refuse a member of another epoch; who does not say that it is one may ask.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
-        """
-        if committer.says_member or committer.generation >= 0:
-            self._check_epoch(self.member(committer.member_id, None), committer.generation)
-
-    @staticmethod
-    def _check_epoch(member: ConsumerMember, epoch: int) -> None:
-        if epoch != member.epoch:
-            if member.classic is not None:
-                raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
-            reason = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
-            raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH, reason)
 
 
 def _add(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> None:

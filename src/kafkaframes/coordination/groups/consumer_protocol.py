@@ -25,9 +25,9 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerGroup,
     ConsumerMember,
     Expressions,
-    MemberState,
     Viewer,
 )
+from kafkaframes.coordination.groups.members import MemberState, watch
 from kafkaframes.coordination.groups.modern_records import consumer_records as rows
 from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Clock, Record
@@ -186,7 +186,7 @@ class ConsumerGroups:
                 raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
             return known
         member = group.member(beat.member_id, beat.instance_id)
-        _check_epoch(member, beat)
+        member.check_epoch(beat.epoch, beat.owned, group_type="consumer")
         return member
 
     @staticmethod
@@ -379,35 +379,22 @@ class ConsumerGroups:
 
     def watch(self, group: ConsumerGroup, member: ConsumerMember, *, keeps_rebalance: bool = False) -> None:
         """Begin the member's session anew, and its time to give up what it must."""
-        key = member.member_id
-        if key in group.sessions:
-            group.sessions[key].cancel()
         classic = member.classic
         timeout_ms = self.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
-        group.sessions[key] = self.clock.call_later(timeout_ms, lambda: self.expire(group, key))
-        if keeps_rebalance:
-            return
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            timer = group.rebalances.pop(key, None)
-            if timer is not None:
-                timer.cancel()
-        elif key not in group.rebalances:
-            epoch = member.epoch
-            timer = self.clock.call_later(
-                member.rebalance_timeout_ms, lambda: self._expire_rebalance(group, key, epoch)
-            )
-            group.rebalances[key] = timer
+        watch(
+            self.clock,
+            group,
+            member,
+            lambda member_id: self.expire(group, member_id),
+            session_timeout_ms=timeout_ms,
+            keeps_rebalance=keeps_rebalance,
+        )
 
     def expire(self, group: ConsumerGroup, member_id: str) -> None:
         """Give a member up that was not heard of in time."""
         if member_id in group.members:
             with suppress(KafkaframesError):  # the log is not there; the member is given up when it is heard of again
                 self.fence(group, member_id)
-
-    def _expire_rebalance(self, group: ConsumerGroup, member_id: str, epoch: int) -> None:
-        member = group.members.get(member_id)
-        if member is not None and member.epoch == epoch and member.state is MemberState.UNREVOKED_PARTITIONS:
-            self.expire(group, member_id)
 
     def revive(self, group: ConsumerGroup) -> None:
         """Expect the members of a group that was read from the log to be heard of."""
@@ -496,17 +483,3 @@ def _changed(
     changed = dict(kept)
     _change(changed, changes)
     return changed
-
-
-def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
-    """Refuse an epoch that is not the member's; the one before is taken from a member that missed an answer."""
-    if beat.epoch == member.epoch:
-        return
-    relation = "greater" if beat.epoch > member.epoch else "smaller"
-    missed = beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
-    if beat.epoch > member.epoch or not missed:
-        reason = (
-            f"The consumer group member has a {relation} member epoch ({beat.epoch}) than the one known by the group"
-            f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
-        )
-        raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, reason)

@@ -27,10 +27,13 @@ from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, Group
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.coordination.groups.share_protocol import check as check_share
+from kafkaframes.coordination.groups.streams import StreamsGroup
+from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, StreamsGroups
+from kafkaframes.coordination.groups.streams_records import streams_records
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
-_Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup)
+_Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
 
 
 @dataclass(slots=True)
@@ -57,6 +60,7 @@ class GroupCoordinator:
     classic: Rebalances = field(init=False)
     consumer: ConsumerGroups = field(init=False)
     share: ShareGroups = field(init=False)
+    streams: StreamsGroups = field(init=False)
     classic_members: ClassicMembers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,7 @@ class GroupCoordinator:
         self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics, self._downgrade)
         self.classic_members = ClassicMembers(self.consumer, self.new_uuid or self.new_id)
         self.share = ShareGroups(self.clock, self.settings, self.write, self.topics)
+        self.streams = StreamsGroups(self.clock, self.settings, self.write, self.topics)
         self._expire_later()
 
     def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
@@ -259,6 +264,25 @@ class GroupCoordinator:
                 left = {key: read for key, read in group.initialized.items() if key != topic_id}
                 self.share.put_initialized(group, left)
 
+    # ---------------------------------------------------------------------------------------------- streams groups
+
+    def streams_heartbeat(self, beat: StreamsBeat) -> StreamsBeaten:
+        """Answer a StreamsGroupHeartbeat that is right in itself."""
+        group = self.groups.get(beat.group_id)
+        if beat.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):
+            if group is not None:
+                self.write(beat.group_id, self._tombstones(group))
+            group = StreamsGroup(beat.group_id)
+        if not isinstance(group, StreamsGroup):
+            what = f"Streams group {beat.group_id} not found." if group is None else None
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, what or f"Group {beat.group_id} is not a streams group.")
+        if beat.epoch < 0:
+            return self.streams.leave(group, beat.member_id)
+        answer = self.streams.heartbeat(group, beat)
+        if self.groups.get(beat.group_id) is not group:
+            self._replace(group)
+        return answer
+
     def _replace(self, group: Group) -> None:
         """Put a group to use, in the place of another one of its name."""
         old = self.groups.get(group.group_id)
@@ -315,6 +339,14 @@ class GroupCoordinator:
         """
         return self._of_kind(group_id, ShareGroup, "share")
 
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """Return a streams group.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        return self._of_kind(group_id, StreamsGroup, "streams")
+
     def _of_kind(self, group_id: str, kind: type[_Kind], word: str) -> _Kind:
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
@@ -350,6 +382,8 @@ class GroupCoordinator:
             return consumer_records.group_tombstones(group)
         if isinstance(group, ShareGroup):
             return share_records.group_tombstones(group)
+        if isinstance(group, StreamsGroup):
+            return streams_records.group_tombstones(group)
         return [records.group_tombstone(group.group_id)]
 
     def _drop(self, group: Group) -> None:
@@ -380,6 +414,8 @@ class GroupCoordinator:
                 self.consumer.revive(group)
             elif isinstance(group, ShareGroup):
                 self.share.revive(group)
+            elif isinstance(group, StreamsGroup):
+                self.streams.revive(group)
 
 
 def _not_found(group_id: str, group: Group | None, kind: str) -> RefusedError:

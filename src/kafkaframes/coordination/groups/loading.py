@@ -10,6 +10,7 @@ from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import OffsetStore
 from kafkaframes.coordination.groups.modern_records import ModernRecords, consumer_records, share_records
 from kafkaframes.coordination.groups.ports import Group, LoadedRecord
+from kafkaframes.coordination.groups.streams_records import streams_records
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 from kafkaframes.storage.files.names import TopicPartition
@@ -39,13 +40,13 @@ def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord
         elif isinstance(groups.get(read.key.group), ClassicGroup):
             del groups[read.key.group]
     else:
-        for rows in (consumer_records, share_records):
+        for rows in (consumer_records, share_records, streams_records):
             if read.type in rows.types:
                 _replay_modern(groups, read, rows)
 
 
 def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: ModernRecords[Any]) -> None:
-    """Replay a record of a consumer or share group, which the record of its epoch ends."""
+    """Replay a record of a consumer, share or streams group, which the record of its epoch ends."""
     group_id = read.key.group_id
     group = groups.get(group_id)
     is_there = isinstance(group, rows.group_type)

@@ -1,4 +1,4 @@
-"""The records of consumer groups and of share groups in ``__consumer_offsets``, as Kafka 4.1 and later write them.
+"""The records of consumer and share groups in ``__consumer_offsets``, as Kafka 4.1 and later write them.
 
 The hash of subscribed topics is a hash of our own, where Kafka's is XXH3: a broker that finds another hash than its own
 only makes the group assign anew.
@@ -16,15 +16,16 @@ from kafkaframes.coordination.groups.consumer import (
     ClassicFacts,
     ConsumerGroup,
     ConsumerMember,
-    MemberState,
     by_topic,
 )
+from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
+from kafkaframes.coordination.groups.streams import StreamsGroup
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord, encode_coordinator_record
 
-GroupT = TypeVar("GroupT", ConsumerGroup, ShareGroup)
+GroupT = TypeVar("GroupT", ConsumerGroup, ShareGroup, StreamsGroup)
 
 
 class ModernRecords(ABC, Generic[GroupT]):
@@ -89,7 +90,7 @@ class ModernRecords(ABC, Generic[GroupT]):
         elif record.type == target:
             group.targets.pop(key.member_id, None)
             if value is not None:
-                group.targets[key.member_id] = _assigned(value.topic_partitions)
+                group.targets[key.member_id] = self._target_of(value)
         elif record.type == own:
             self._replay_own(group, key, value)
         else:
@@ -107,6 +108,9 @@ class ModernRecords(ABC, Generic[GroupT]):
     def _own_tombstones(self, group: GroupT) -> list[Record]:
         """Return the records that end what ends before the group itself."""
         return []
+
+    def _target_of(self, value: Any) -> Any:
+        return _assigned(value.topic_partitions)
 
     @abstractmethod
     def _replay_own(self, group: GroupT, key: Any, value: Any) -> None: ...
@@ -292,12 +296,11 @@ def _subscribed(member: ConsumerMember, value: Any) -> ConsumerMember:
 
 
 def _current(member: ConsumerMember, value: Any) -> ConsumerMember:
-    known = {int(state) for state in MemberState}
     return replace(
         member,
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
-        state=MemberState(value.state) if value.state in known else MemberState.STABLE,
+        state=state_of(value),
         assigned=_assigned(value.assigned_partitions),
         revoking=_assigned(value.partitions_pending_revocation),
     )
@@ -305,3 +308,9 @@ def _current(member: ConsumerMember, value: Any) -> ConsumerMember:
 
 def _assigned(rows: Any) -> Assigned:
     return frozenset((row.topic_id, index) for row in rows for index in row.partitions)
+
+
+def state_of(value: Any) -> MemberState:
+    """Return the state that a record says; one that nobody knows is STABLE."""
+    known = {int(state) for state in MemberState}
+    return MemberState(value.state) if value.state in known else MemberState.STABLE

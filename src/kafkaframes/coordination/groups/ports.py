@@ -96,7 +96,7 @@ class Group(Protocol):
     """A group of any type, for the rules of offsets and of administration.
 
     Attributes:
-        type: ``classic``, ``consumer`` or ``share``.
+        type: ``classic``, ``consumer``, ``share`` or ``streams``.
     """
 
     group_id: str

@@ -26,6 +26,7 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "group.share.session.timeout.ms": "share_session_timeout_ms",
         "group.share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
         "group.share.max.size": "share_max_size",
+        "group.streams.max.size": "streams_max_size",
     }
 )
 
@@ -64,6 +65,7 @@ class GroupSettings:
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_max_size: int = 200
+    streams_max_size: int = 2**31 - 1
     consumer_migration_policy: str = "bidirectional"
 
     @property

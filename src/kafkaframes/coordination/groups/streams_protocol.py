@@ -1,0 +1,355 @@
+"""StreamsGroupHeartbeat: joining, staying in and leaving a streams group (KIP-1071), as Kafka 4.3 has it.
+
+Of the KIP it leaves out what Kafka 4.3 leaves out: static members, patterns for source topics, warm-up tasks, and a
+group's second topology. Internal topics that are missing come with the answer; the caller makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
+from kafkaframes.coordination.groups.consumer_protocol import Topics, hash_of_topics
+from kafkaframes.coordination.groups.members import MemberState, watch
+from kafkaframes.coordination.groups.ports import Clock, Record
+from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, Tasks
+from kafkaframes.coordination.groups.streams_assignor import sticky
+from kafkaframes.coordination.groups.streams_records import streams_records as rows
+from kafkaframes.coordination.groups.streams_topology import (
+    Configured,
+    InternalTopic,
+    Status,
+    StatusCode,
+    Topology,
+    check_names,
+    configure,
+)
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+
+_NONE = -1
+_STANDBYS: Final = "num.standby.replicas"
+# Settings of a group, by their names behind ``streams.``, where nobody says otherwise.
+DEFAULTS: Final[Mapping[str, int]] = {
+    "assignment.interval.ms": 1_000,
+    "heartbeat.interval.ms": 5_000,
+    "initial.rebalance.delay.ms": 0,
+    _STANDBYS: 0,
+    "session.timeout.ms": 45_000,
+}
+
+
+class StreamsBeat(NamedTuple):
+    """A StreamsGroupHeartbeat request; None where nothing has changed since the last.
+
+    Attributes:
+        epoch: 0 to join, -1 to leave.
+        endpoint_epoch: of the endpoints that the member knows.
+        owned: active, standby and warm-up tasks that it has; ``owned_lists`` says of each whether it was sent.
+        has_regex: a source topic is a pattern.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    endpoint_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = _NONE
+    topology: Topology | None = None
+    has_regex: bool = False
+    owned: tuple[Tasks | None, Tasks | None, Tasks | None] = (None, None, None)
+    process_id: str | None = None
+    user_endpoint: tuple[str, int] | None = None
+    client_tags: tuple[tuple[str, str], ...] | None = None
+    shuts_down: bool = False
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def all_owned(self) -> Tasks | None:
+        """Every task that the member has; None if it does not say."""
+        active, standby, warmup = self.owned
+        if active is None or standby is None or warmup is None:
+            return None
+        return active | standby | warmup
+
+
+class StreamsBeaten(NamedTuple):
+    """What a heartbeat is answered with.
+
+    Attributes:
+        tasks: None where they have not changed.
+        endpoint_epoch: of the group's endpoints; ``tells_endpoints``: the member knows others.
+        missing: internal topics to be made.
+    """
+
+    member_id: str
+    epoch: int
+    interval_ms: int = 0
+    tasks: Tasks | None = None
+    statuses: tuple[Status, ...] = ()
+    endpoint_epoch: int = 0
+    tells_endpoints: bool = False
+    missing: tuple[InternalTopic, ...] = ()
+
+
+def check(beat: StreamsBeat, is_internal: Callable[[str], bool]) -> None:
+    """Refuse a request that contradicts itself.
+
+    Raises:
+        RefusedError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY.
+    """
+    joins = beat.epoch == 0
+    active, standby, warmup = beat.owned
+    wrong = (
+        (not beat.member_id.strip(), "MemberId can't be empty."),
+        (not beat.group_id.strip(), "GroupId can't be empty."),
+        (beat.instance_id is not None, "Static membership is not yet supported."),
+        (beat.rack_id == "", "RackId can't be empty."),
+        (beat.epoch == LEAVE_STATIC, "InstanceId can't be null."),
+        (beat.epoch < LEAVE_STATIC, f"MemberEpoch is {beat.epoch}, but must be greater than or equal to -2."),
+        (bool(warmup), "WarmupTasks are not supported yet."),
+        (joins and beat.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
+        (joins and beat.topology is None, "Topology must be non-null when (re-)joining."),
+        (joins and (active is None or bool(active)), "ActiveTasks must be empty when (re-)joining."),
+        (joins and (standby is None or bool(standby)), "StandbyTasks must be empty when (re-)joining."),
+        (joins and warmup is None, "WarmupTasks must be empty when (re-)joining."),
+        (not joins and beat.topology is not None, "Topology can only be provided when (re-)joining."),
+        (beat.has_regex, "Regular expressions for source topics are not supported yet."),
+    )
+    for is_wrong, reason in wrong:
+        if is_wrong:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
+    if beat.topology is not None:
+        check_names(beat.topology, is_internal)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a heartbeat is going to change."""
+
+    member: StreamsMember
+    old: StreamsMember | None
+    topology: Topology
+    configured: Configured
+    records: list[Record]
+    epoch: int
+    metadata_hash: int
+    configs: tuple[tuple[str, str], ...]
+    targets: dict[str, Tasks]
+    is_assigned: bool = False
+    delay: Status | None = None
+
+
+@dataclass(slots=True)
+class StreamsGroups:
+    """The protocol on streams groups.
+
+    Attributes:
+        write: puts a group's records into the log.
+        setting: a setting of a group, by its id and one of ``DEFAULTS``.
+    """
+
+    clock: Clock
+    settings: GroupSettings
+    write: Callable[[str, Sequence[Record]], None]
+    topics: Topics
+    setting: Callable[[str, str], int] = lambda group_id, name: DEFAULTS[name]
+
+    def heartbeat(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsBeaten:
+        """Answer a heartbeat that does not leave.
+
+        Args:
+            group: the group; a new one is put to use by the caller once this returns.
+        """
+        plan = self._planned(group, beat)
+        self._plan_targets(group, plan)
+        moved = self._moved(group, plan, beat)
+        if moved is not plan.member or plan.old is None:
+            plan.records.append(rows.current_record(group.group_id, moved))
+        if plan.records:
+            self.write(group.group_id, plan.records)
+        has_moved = moved is not plan.member
+        self._apply(group, plan, moved, beat)
+        if has_moved and moved.user_endpoint is not None:
+            group.endpoint_epoch += 1
+        tells = beat.epoch == 0 or plan.old is None or moved.assigned != plan.old.assigned
+        return StreamsBeaten(
+            moved.member_id,
+            moved.epoch,
+            self.setting(group.group_id, "heartbeat.interval.ms"),
+            moved.assigned if tells else None,
+            self._statuses(group, plan),
+            group.endpoint_epoch,
+            beat.endpoint_epoch != group.endpoint_epoch,
+            plan.configured.missing,
+        )
+
+    # ---------------------------------------------------------------------------------------------- planning
+
+    def _planned(self, group: StreamsGroup, beat: StreamsBeat) -> _Plan:
+        """Plan the member, the topology, and the group's epoch."""
+        old = self._member_of(group, beat)
+        topology = _topology_of(group, beat)
+        member = _described(old or StreamsMember(beat.member_id), beat, topology)
+        records: list[Record] = []
+        if old is None or not member.same_subscription(old):
+            records.append(rows.member_record(group.group_id, member))
+        if group.topology is None:
+            records.append(rows.topology_record(group.group_id, topology))
+        configured, metadata_hash = self._configured(group, topology)
+        configs = ((_STANDBYS, str(self.setting(group.group_id, _STANDBYS))),)
+        is_changed = old is None or not member.same_needs(old) or metadata_hash != group.metadata_hash
+        is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
+        epoch = group.epoch + is_changed
+        if is_changed:
+            validated = topology.epoch if configured.status is None else _NONE
+            configs_written = rows.streams_epoch_record(group.group_id, epoch, metadata_hash, validated, configs)
+            records.append(configs_written)
+        return _Plan(member, old, topology, configured, records, epoch, metadata_hash, configs, group.targets)
+
+    def _member_of(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsMember | None:
+        """Return the member that a heartbeat comes from; None for a new one."""
+        if beat.epoch == 0:
+            known = group.members.get(beat.member_id)
+            if known is None and len(group.members) >= self.settings.streams_max_size:
+                raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            return known
+        member = group.member(beat.member_id)
+        member.check_epoch(beat.epoch, beat.all_owned, group_type="streams")
+        return member
+
+    def _configured(self, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
+        """Return what the broker's topics make of a topology, and their hash; the ones known while no topic changes."""
+        if group.configured is not None and group.topics_version == self.topics.version:
+            return group.configured, group.metadata_hash
+
+        def count_of(name: str) -> int | None:
+            facts = self.topics.find(name)
+            return None if facts is None else facts[1]
+
+        return configure(topology, count_of), hash_of_topics(self.topics, topology.topics)
+
+    def _plan_targets(self, group: StreamsGroup, plan: _Plan) -> None:
+        """Assign anew where the epoch has grown, unless the group is to wait for more members, or for its interval."""
+        if plan.epoch <= group.assignment_epoch:
+            return
+        now_ms, group_id = self.clock.now_ms, group.group_id
+        if not group.members and group.assigned_ms is None:
+            group.delayed_until_ms = now_ms + self.setting(group_id, "initial.rebalance.delay.ms")
+        if now_ms < group.delayed_until_ms:
+            plan.delay = _delay("initial rebalance delay")
+            return
+        if group.assigned_ms is not None and now_ms < group.assigned_ms + self.setting(
+            group_id, "assignment.interval.ms"
+        ):
+            plan.delay = _delay("assignment interval")
+            return
+        members = {**group.members, plan.member.member_id: plan.member}
+        plan.is_assigned = True
+        plan.targets = sticky(
+            {key: member.process_id for key, member in members.items()},
+            group.targets,
+            plan.configured.tasks,
+            stateful=plan.topology.stateful,
+            standby_count=int(plan.configs[0][1]),
+        )
+        changed = [key for key, target in plan.targets.items() if group.targets.get(key) != target]
+        plan.records += [rows.target_record(group_id, key, plan.targets[key]) for key in changed]
+        plan.records.append(rows.target_epoch_record(group_id, plan.epoch, now_ms))
+
+    @staticmethod
+    def _moved(group: StreamsGroup, plan: _Plan, beat: StreamsBeat) -> StreamsMember:
+        """Bring the member a step nearer to its target."""
+        target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
+        member = plan.member
+        if member.state is MemberState.STABLE and member.epoch == target_epoch:
+            return member
+        target = plan.targets.get(member.member_id, NO_TASKS)
+        return member.reconciled(target, target_epoch, beat.all_owned, group.is_taken_for(member.process_id))
+
+    def _apply(self, group: StreamsGroup, plan: _Plan, member: StreamsMember, beat: StreamsBeat) -> None:
+        group.put(member)
+        group.topology, group.configured, group.topics_version = plan.topology, plan.configured, self.topics.version
+        group.epoch, group.metadata_hash, group.assignment_configs = plan.epoch, plan.metadata_hash, plan.configs
+        if plan.is_assigned:
+            group.targets, group.assignment_epoch, group.assigned_ms = plan.targets, plan.epoch, self.clock.now_ms
+        if beat.shuts_down:
+            group.shutdown_by = member.member_id
+        self._watch(group, member)
+
+    @staticmethod
+    def _statuses(group: StreamsGroup, plan: _Plan) -> tuple[Status, ...]:
+        shutdown = None
+        if group.shutdown_by:
+            detail = (
+                f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the"
+                " entire application."
+            )
+            shutdown = Status(StatusCode.SHUTDOWN_APPLICATION, detail)
+        return tuple(one for one in (plan.delay, plan.configured.status, shutdown) if one is not None)
+
+    # ---------------------------------------------------------------------------------------------- leaving, time
+
+    def leave(self, group: StreamsGroup, member_id: str) -> StreamsBeaten:
+        """Let a member go.
+
+        Raises:
+            RefusedError: UNKNOWN_MEMBER_ID.
+        """
+        group.member(member_id)
+        epoch = rows.epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)
+        self.write(group.group_id, [*rows.member_tombstones(group.group_id, member_id), epoch])
+        group.remove(member_id)
+        group.epoch += 1
+        return StreamsBeaten(member_id, LEAVE)
+
+    def _watch(self, group: StreamsGroup, member: StreamsMember) -> None:
+        timeout_ms = self.setting(group.group_id, "session.timeout.ms")
+        watch(self.clock, group, member, lambda key: self._expire(group, key), session_timeout_ms=timeout_ms)
+
+    def _expire(self, group: StreamsGroup, member_id: str) -> None:
+        if member_id in group.members:
+            with suppress(KafkaframesError):  # the log is not there; it is given up when it is heard of again
+                self.leave(group, member_id)
+
+    def revive(self, group: StreamsGroup) -> None:
+        """Expect the members of a group that was read from the log to be heard of."""
+        if group.topology is not None:
+            with suppress(RefusedError):  # its topics have changed; each heartbeat says so
+                group.configured, _ = self._configured(group, group.topology)
+                group.topics_version = self.topics.version
+        for member in list(group.members.values()):
+            self._watch(group, member)
+
+
+def _topology_of(group: StreamsGroup, beat: StreamsBeat) -> Topology:
+    if beat.topology is not None and group.topology not in (None, beat.topology):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    topology = group.topology or beat.topology
+    if topology is None:  # its record is gone from the log
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return topology
+
+
+def _delay(why: str) -> Status:
+    return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
+
+
+def _described(member: StreamsMember, beat: StreamsBeat, topology: Topology) -> StreamsMember:
+    """Return the member with what a heartbeat changes."""
+    changes: dict[str, Any] = {
+        "rack_id": beat.rack_id,
+        "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == _NONE else beat.rebalance_timeout_ms,
+        "process_id": beat.process_id,
+        "user_endpoint": beat.user_endpoint,
+        "client_tags": beat.client_tags,
+        "client_id": beat.client_id,
+        "client_host": beat.client_host,
+        "topology_epoch": None if beat.topology is None else topology.epoch,
+    }
+    return replace(member, **{name: value for name, value in changes.items() if value is not None})

@@ -1,0 +1,259 @@
+"""The records of streams groups in ``__consumer_offsets``, as Kafka 4.3 writes them, and topologies in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from kafkaframes.coordination.groups.modern_records import ModernRecords, state_of
+from kafkaframes.coordination.groups.ports import Record
+from kafkaframes.coordination.groups.streams import (
+    NO_TASKS,
+    StreamsGroup,
+    StreamsMember,
+    TaskRole,
+    Tasks,
+    by_subtopology,
+)
+from kafkaframes.coordination.groups.streams_topology import InternalTopic, Subtopology, Topology
+from kafkaframes.errors import DecodeError
+from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
+
+TASK_FIELDS: Final = {
+    TaskRole.ACTIVE: "active_tasks",
+    TaskRole.STANDBY: "standby_tasks",
+    TaskRole.WARMUP: "warmup_tasks",
+}
+
+
+class StreamsRecords(ModernRecords[StreamsGroup]):
+    """The records of streams groups; of their own they have the topology."""
+
+    group_type = StreamsGroup
+    types = (19, 17, 20, 21, 22, 23)
+    _prefix = "StreamsGroup"
+
+    def streams_epoch_record(
+        self,
+        group_id: str,
+        epoch: int,
+        metadata_hash: int,
+        validated_topology_epoch: int,
+        configs: Iterable[tuple[str, str]],
+    ) -> Record:
+        """Return the record of a group's epoch, with the settings that it was decided with."""
+        made: Any = message("StreamsGroupMetadataValue")
+        value = {
+            "epoch": epoch,
+            "metadata_hash": metadata_hash,
+            "validated_topology_epoch": validated_topology_epoch,
+            "last_assignment_configs": [made.LastAssignmentConfig(key=key, value=text) for key, text in configs],
+        }
+        return self._record("Metadata", {"group_id": group_id}, value)
+
+    def member_record(self, group_id: str, member: StreamsMember) -> Record:
+        """Return the record of what a member is."""
+        made: Any = message("StreamsGroupMemberMetadataValue")
+        endpoint = member.user_endpoint
+        value = {
+            "instance_id": None,
+            "rack_id": member.rack_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "topology_epoch": member.topology_epoch,
+            "process_id": member.process_id,
+            "user_endpoint": None if endpoint is None else made.Endpoint(host=endpoint[0], port=endpoint[1]),
+            "client_tags": [made.KeyValue(key=key, value=text) for key, text in member.client_tags],
+        }
+        return self._member_record("MemberMetadata", group_id, member.member_id, value)
+
+    def target_record(self, group_id: str, member_id: str, target: Tasks) -> Record:  # type: ignore[override]
+        """Return the record of the tasks that a member is to have."""
+        made = message("StreamsGroupTargetAssignmentMemberValue")
+        value = {name: task_rows(made, target, role) for role, name in TASK_FIELDS.items()}
+        return self._member_record("TargetAssignmentMember", group_id, member_id, value)
+
+    def current_record(self, group_id: str, member: StreamsMember) -> Record:
+        """Return the record of what a member has and is to give up; since which epoch is kept as the member's own."""
+        made = message("StreamsGroupCurrentMemberAssignmentValue")
+        value: dict[str, Any] = {
+            "member_epoch": member.epoch,
+            "previous_member_epoch": member.previous_epoch,
+            "state": int(member.state),
+        }
+        for role, name in TASK_FIELDS.items():
+            epoch = member.epoch if role is TaskRole.ACTIVE else None
+            value[name] = task_rows(made, member.assigned, role, epoch)
+            value[f"{name}_pending_revocation"] = task_rows(made, member.revoking, role, epoch)
+        return self._member_record("CurrentMemberAssignment", group_id, member.member_id, value)
+
+    def topology_record(self, group_id: str, topology: Topology | None) -> Record:
+        """Return the record of a topology; None for its tombstone."""
+        if topology is None:
+            return self._record("Topology", {"group_id": group_id}, None)
+        subtopologies = topology_rows(message("StreamsGroupTopologyValue"), topology)
+        return self._record(
+            "Topology", {"group_id": group_id}, {"epoch": topology.epoch, "subtopologies": subtopologies}
+        )
+
+    def _own_tombstones(self, group: StreamsGroup) -> list[Record]:
+        return [self.topology_record(group.group_id, None)]
+
+    def replay(self, group: StreamsGroup, record: CoordinatorRecord) -> None:
+        """Take a record over into the group."""
+        super().replay(group, record)
+        if record.type == self.types[1]:
+            rows = record.value.last_assignment_configs
+            group.assignment_configs = None if rows is None else tuple((row.key, row.value) for row in rows)
+        elif record.type == self.types[2] and record.value is not None:
+            group.assigned_ms = record.value.assignment_timestamp
+
+    def _target_of(self, value: Any) -> Tasks:
+        return tasks_of(value)
+
+    def _replay_own(self, group: StreamsGroup, key: Any, value: Any) -> None:
+        group.topology = None if value is None else topology_of(value)
+
+    def _replay_member(self, group: StreamsGroup, member_id: str, value: Any, *, is_subscription: bool) -> None:
+        member = group.members.get(member_id) or StreamsMember(member_id)
+        if is_subscription and value is None:
+            group.remove(member_id)
+        elif is_subscription:
+            endpoint = value.user_endpoint
+            described = replace(
+                member,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                topology_epoch=value.topology_epoch,
+                process_id=value.process_id,
+                user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
+                client_tags=tuple((row.key, row.value) for row in value.client_tags),
+            )
+            group.put(described)
+        elif value is not None:
+            epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
+            revoking = tasks_of(value, "_pending_revocation")
+            group.put(replace(member, state=state_of(value), assigned=tasks_of(value), revoking=revoking, **epochs))
+        elif member_id in group.members:  # what it is, is all that is left
+            group.put(replace(member, epoch=0, previous_epoch=0, assigned=NO_TASKS, revoking=NO_TASKS))
+
+
+streams_records: Final = StreamsRecords()
+
+
+def task_rows(made: Any, tasks: Tasks, role: TaskRole, epoch: int | None = None) -> list[Any]:
+    """Return the rows of tasks in a role, as a message has them."""
+    return [
+        made.TaskIds(subtopology_id=subtopology, partitions=indexes)
+        if epoch is None
+        else made.TaskIds(subtopology_id=subtopology, partitions=indexes, assignment_epochs=[epoch] * len(indexes))
+        for subtopology, indexes in by_subtopology(tasks, role).items()
+    ]
+
+
+def tasks_of(value: Any, suffix: str = "") -> Tasks:
+    """Return the tasks of a record."""
+    return frozenset(
+        (role, row.subtopology_id, index)
+        for role, name in TASK_FIELDS.items()
+        for row in getattr(value, f"{name}{suffix}")
+        for index in row.partitions
+    )
+
+
+def topology_of(value: Any) -> Topology:
+    """Return the topology of a request or a record, with everything in it sorted.
+
+    Raises:
+        DecodeError: a copartition group is of topics that the subtopology does not have.
+    """
+    rows = sorted(value.subtopologies, key=lambda row: row.subtopology_id)
+    return Topology(value.epoch, tuple(_subtopology(row) for row in rows))
+
+
+def _subtopology(row: Any) -> Subtopology:
+    repartition = [topic.name for topic in row.repartition_source_topics]
+    return Subtopology(
+        row.subtopology_id,
+        tuple(sorted(row.source_topics)),
+        tuple(sorted(row.repartition_sink_topics)),
+        _internal(row.repartition_source_topics),
+        _internal(row.state_changelog_topics),
+        tuple(
+            (_named(row.source_topics, one.source_topics), _named(repartition, one.repartition_source_topics))
+            for one in row.copartition_groups
+        ),
+    )
+
+
+def _internal(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
+    topics = (
+        InternalTopic(
+            row.name,
+            row.partitions,
+            row.replication_factor,
+            tuple(sorted((config.key, config.value) for config in row.topic_configs)),
+        )
+        for row in rows
+    )
+    return tuple(sorted(topics))
+
+
+def _named(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
+    known = list(indexes)
+    if any(not 0 <= index < len(names) for index in known):
+        raise DecodeError("a copartition group is of topics that the subtopology does not have")
+    return tuple(sorted(names[index] for index in known))
+
+
+def topology_rows(made: Any, topology: Topology) -> list[Any]:
+    """Return the rows of a topology's subtopologies, as its record has them."""
+    rows = []
+    for one in topology.subtopologies:
+        repartition = [topic.name for topic in one.repartition_topics]
+        groups = [
+            made.CopartitionGroup(
+                source_topics=[one.source_topics.index(name) for name in sources],
+                source_topic_regex=[],
+                repartition_source_topics=[repartition.index(name) for name in names],
+            )
+            for sources, names in one.copartition_groups
+        ]
+        fields = subtopology_fields(made.TopicInfo, made.TopicConfig, one)
+        rows.append(made.Subtopology(**fields, source_topic_regex=[], copartition_groups=groups))
+    return rows
+
+
+def subtopology_fields(
+    topic_type: Any, config_type: Any, subtopology: Subtopology, counts: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Return the fields of a subtopology that its record and a description have.
+
+    Args:
+        topic_type, config_type: the structs.
+        counts: how many partitions internal topics have; without, as the topology declares.
+    """
+
+    def topics(internal: Iterable[InternalTopic]) -> list[Any]:
+        return [
+            topic_type(
+                name=topic.name,
+                partitions=(counts or {}).get(topic.name, topic.partitions),
+                replication_factor=topic.replication_factor,
+                topic_configs=[config_type(key=key, value=text) for key, text in topic.configs],
+            )
+            for topic in internal
+        ]
+
+    return {
+        "subtopology_id": subtopology.subtopology_id,
+        "source_topics": list(subtopology.source_topics),
+        "repartition_sink_topics": list(subtopology.sinks),
+        "repartition_source_topics": topics(subtopology.repartition_topics),
+        "state_changelog_topics": topics(subtopology.changelog_topics),
+    }

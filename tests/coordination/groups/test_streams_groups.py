@@ -1,0 +1,393 @@
+"""Streams groups (KIP-1071): members, tasks, topologies, timeouts, restarts; the answers are those of Kafka 4.3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.coordination.groups.support import Bench
+
+from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.members import MemberState
+from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.coordination.groups.streams import NO_TASKS, TaskRole, by_subtopology
+from kafkaframes.coordination.groups.streams_assignor import sticky
+from kafkaframes.coordination.groups.streams_protocol import DEFAULTS, StreamsBeat, StreamsBeaten, check
+from kafkaframes.coordination.groups.streams_topology import (
+    InternalTopic,
+    Status,
+    StatusCode,
+    Subtopology,
+    Topology,
+    configure,
+)
+from kafkaframes.errors import ErrorCode, RefusedError
+from kafkaframes.storage.files.names import TopicPartition
+
+COUNTED = Topology(
+    0,
+    (
+        Subtopology("0", ("in",), sinks=("g-rep",)),
+        Subtopology("1", repartition_topics=(InternalTopic("g-rep"),), changelog_topics=(InternalTopic("g-log"),)),
+    ),
+)
+MISSING_IN = Status(StatusCode.MISSING_SOURCE_TOPICS, "Source topics in are missing.")
+MISSING_INTERNAL = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: g-rep, g-log")
+DELAYED = Status(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+ALL = {"0": [0, 1], "1": [0, 1]}
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+@pytest.fixture
+def ready(bench):
+    """A coordinator whose broker has every topic of COUNTED."""
+    for name in ("in", "g-rep", "g-log"):
+        bench.topics.add(name, 2)
+    return bench
+
+
+def tasks(role: TaskRole = TaskRole.ACTIVE, **partitions: list[int]):
+    return frozenset((role, name[1:], index) for name, indexes in partitions.items() for index in indexes)
+
+
+def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsBeaten:
+    fields: dict[str, Any] = {} if epoch else joining(name)
+    sent = StreamsBeat("g", name, epoch, **fields | changes)
+    check(sent, lambda topic: topic.startswith("__"))
+    return bench.coordinator.streams_heartbeat(sent)
+
+
+def joining(name: str = "m") -> dict[str, Any]:
+    nothing = (NO_TASKS, NO_TASKS, NO_TASKS)
+    return {"topology": COUNTED, "rebalance_timeout_ms": 5_000, "owned": nothing, "process_id": f"p-{name}"}
+
+
+def owning(active=NO_TASKS, standby=NO_TASKS) -> dict[str, Any]:
+    return {"owned": (active, standby, NO_TASKS)}
+
+
+def active_of(answer: StreamsBeaten) -> dict[str, list[int]] | None:
+    return None if answer.tasks is None else by_subtopology(answer.tasks, TaskRole.ACTIVE)
+
+
+def refusal(call: Any, *arguments: Any, **options: Any) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        call(*arguments, **options)
+    return caught.value
+
+
+def test_a_group_waits_for_its_source_then_for_its_internal_topics(bench):
+    """The epochs, statuses and tasks that Kafka 4.3.1 answered to these heartbeats."""
+    joined = beat(bench)
+    assert (joined.epoch, joined.tasks, joined.statuses, joined.missing) == (2, NO_TASKS, (MISSING_IN,), ())
+    assert bench.group().state_name == "NotReady"
+    bench.topics.add("in", 2)
+    bench.clock.advance(2)
+    answer = beat(bench, epoch=2)
+    assert (answer.epoch, answer.tasks, answer.statuses) == (3, None, (MISSING_INTERNAL,))
+    assert [(topic.name, topic.partitions) for topic in answer.missing] == [("g-rep", 2), ("g-log", 2)]
+    for topic in answer.missing:
+        bench.topics.add(topic.name, topic.partitions)
+    bench.clock.advance(2)
+    answer = beat(bench, epoch=3)
+    assert (answer.epoch, active_of(answer), answer.statuses) == (4, ALL, ())
+    assert (bench.group().state_name, bench.group().type) == ("Stable", "streams")
+    assert beat(bench, epoch=4).tasks is None
+
+
+def test_a_second_member_gets_what_the_first_has_given_up(ready):
+    assert active_of(beat(ready)) == ALL
+    ready.clock.advance(2)
+    joined = beat(ready, "n", user_endpoint=("h", 9))
+    assert (joined.epoch, joined.tasks, joined.endpoint_epoch, joined.tells_endpoints) == (3, NO_TASKS, 1, True)
+    everything = tasks(_0=[0, 1], _1=[0, 1])
+    answer = beat(ready, epoch=2, **owning(everything))
+    assert (answer.epoch, active_of(answer)) == (2, {"0": [0], "1": [0]})
+    assert ready.group().members["m"].state is MemberState.UNREVOKED_PARTITIONS
+    assert beat(ready, "n", 3).tasks is None  # not given up yet
+    answer = beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0])))
+    assert (answer.epoch, answer.tasks) == (3, None)
+    answer = beat(ready, "n", 3)
+    assert (active_of(answer), answer.endpoint_epoch) == ({"0": [1], "1": [1]}, 2)
+    assert ready.group().state_name == "Stable"
+
+
+def test_assignments_wait_for_their_interval(ready):
+    beat(ready)
+    joined = beat(ready, "n")
+    assert (joined.epoch, joined.tasks, joined.statuses) == (2, NO_TASKS, (DELAYED,))
+    assert ready.group().state_name == "Assigning"
+    ready.clock.advance(1)
+    assert beat(ready, "n", 2).epoch == 3
+
+
+def test_the_first_assignment_waits_for_more_members(ready):
+    ready.coordinator.streams.setting = lambda group_id, name: 3_000 if name.startswith("initial") else DEFAULTS[name]
+    status = Status(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
+    for name in "mn":
+        assert (beat(ready, name).epoch, beat(ready, name, 1).statuses) == (1, (status,))
+    ready.clock.advance(3)
+    shares = [active_of(beat(ready, name, 1)) for name in "mn"]
+    assert shares == [{"0": [0], "1": [1]}, {"0": [1], "1": [0]}] or shares == [{"0": [0, 1]}, {"1": [0, 1]}]
+
+
+def test_standby_tasks_are_of_stateful_subtopologies_in_other_processes(ready):
+    standbys = {"num.standby.replicas": 1}
+    ready.coordinator.streams.setting = lambda group_id, name: {**DEFAULTS, **standbys}[name]
+    beat(ready)
+    ready.clock.advance(2)
+    joined = beat(ready, "n")
+    assert joined.tasks == tasks(TaskRole.STANDBY, _1=[0])
+    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    answer = beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0])))
+    assert (answer.epoch, answer.tasks) == (3, None)  # its process is still to let go of what it may keep as standby
+    assert beat(ready, epoch=3).tasks == tasks(_0=[0], _1=[0]) | tasks(TaskRole.STANDBY, _1=[1])
+    standbys["num.standby.replicas"] = 0
+    ready.clock.advance(2)
+    assert beat(ready, epoch=3, **owning(tasks(_0=[0], _1=[0]))).tasks == tasks(_0=[0], _1=[0])
+
+
+def test_members_leave_and_time_out(ready):
+    beat(ready)
+    assert beat(ready, epoch=-1) == StreamsBeaten("m", -1)
+    assert ready.group().state_name == "Empty"
+    assert active_of(beat(ready)) == {}  # its interval
+    ready.clock.advance(2)
+    assert active_of(beat(ready, epoch=2)) == ALL
+    ready.clock.advance(44)
+    assert active_of(beat(ready, "n")) == {}
+    ready.clock.advance(2)
+    assert list(ready.group().members) == ["n"]
+    answer = beat(ready, "n", ready.group().members["n"].epoch)
+    assert active_of(answer) == ALL
+
+
+def test_who_does_not_give_up_in_time_is_fenced(ready):
+    beat(ready)
+    ready.clock.advance(2)
+    beat(ready, "n")
+    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    ready.clock.advance(4)
+    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    ready.clock.advance(2)
+    assert refusal(beat, ready, epoch=2).code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_shutdown_is_told_to_everybody(ready):
+    beat(ready)
+    beat(ready, "n")
+    detail = "Streams group member m encountered a fatal error and requested a shutdown for the entire application."
+    status = Status(StatusCode.SHUTDOWN_APPLICATION, detail)
+    assert beat(ready, epoch=2, shuts_down=True).statuses[-1] == status
+    assert beat(ready, "n", 2).statuses == (DELAYED, status)
+    beat(ready, epoch=-1)
+    beat(ready, "n", -1)
+    assert status not in beat(ready, "o").statuses
+
+
+def test_everything_is_there_after_a_restart(ready):
+    beat(ready, user_endpoint=("h", 9), client_tags=(("zone", "a"),), rack_id="r")
+    ready.clock.advance(2)
+    beat(ready, "n")
+    beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
+    before = ready.group()
+    ready.restart()
+    for name in ("members", "targets", "topology", "epoch", "assignment_epoch", "metadata_hash", "configured"):
+        assert getattr(ready.group(), name) == getattr(before, name), name
+    assert ready.group().state_name == "Reconciling"
+    assert beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0]))).epoch == 3
+    ready.clock.advance(46)
+    assert ready.group().state_name == "Empty"
+    ready.coordinator.delete_group("g")
+    ready.restart()
+    assert ready.coordinator.groups == {}
+
+
+def test_wrong_heartbeats_are_refused(ready):
+    nothing = NO_TASKS, NO_TASKS, NO_TASKS
+    some = tasks(_0=[0])
+    for changes, code in (
+        ({"instance_id": "i"}, ErrorCode.INVALID_REQUEST),
+        ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"topology": None}, ErrorCode.INVALID_REQUEST),
+        ({"owned": (None, *nothing[1:])}, ErrorCode.INVALID_REQUEST),
+        ({"owned": (some, *nothing[1:])}, ErrorCode.INVALID_REQUEST),
+        ({"owned": (NO_TASKS, some, NO_TASKS)}, ErrorCode.INVALID_REQUEST),
+        ({"owned": (NO_TASKS, NO_TASKS, some)}, ErrorCode.INVALID_REQUEST),
+        ({"has_regex": True}, ErrorCode.INVALID_REQUEST),
+        ({"topology": COUNTED._replace(epoch=-1)}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"topology": Topology(0, COUNTED.subtopologies * 2)}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"topology": Topology(0, (Subtopology("0", ("a b",)),))}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        ({"topology": Topology(0, (Subtopology("0", ("__consumer_offsets",)),))}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
+    ):
+        assert refusal(beat, ready, **changes).code == code, changes
+    assert refusal(beat, ready, epoch=1).reason == "Streams group g not found."
+    for epoch in (-2, -3):
+        assert refusal(beat, ready, epoch=epoch).code == ErrorCode.INVALID_REQUEST
+    beat(ready)
+    assert refusal(beat, ready, epoch=1).code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert refusal(beat, ready, epoch=9).code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert refusal(beat, ready, "x", 2).code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert refusal(beat, ready, epoch=2, topology=COUNTED).code == ErrorCode.INVALID_REQUEST
+    other = refusal(beat, ready, "n", topology=COUNTED._replace(epoch=1))
+    assert (other.code, other.reason) == (ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    assert list(ready.group().members) == ["m"]
+
+
+def test_a_group_of_another_type_is_not_changed(ready):
+    member_id = ready.new_id()
+    ready.join(member_id)
+    assert refusal(beat, ready).code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert ready.group().type == "classic"
+
+
+def test_offsets_are_committed_with_the_members_epoch(ready):
+    beat(ready)
+    offsets = {TopicPartition("in", 0): Offset(3)}
+    committed = ready.coordinator.commit(Committer("g", "m", None, 2), offsets)
+    assert committed == {TopicPartition("in", 0): ErrorCode.NONE}
+    for committer, code in (
+        (Committer("g"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer("g", "m", None, 1), ErrorCode.STALE_MEMBER_EPOCH),
+        (Committer("g", "x", None, 2), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer("g", "m", None, 2, knows_epochs=False), ErrorCode.UNSUPPORTED_VERSION),
+    ):
+        assert refusal(ready.coordinator.commit, committer, offsets).code == code
+    assert (ready.group().is_subscribed_to("in"), ready.group().is_subscribed_to("g-log")) == (True, False)
+
+
+# ---------------------------------------------------------------------------------------------------- topologies
+
+
+@pytest.mark.parametrize(
+    ("subtopologies", "expected"),
+    [
+        (
+            (Subtopology("0", ("z2", "z1", "a3")), Subtopology("1", ("y9",))),
+            "Source topics y9, z1, z2 are missing.",
+        ),
+        (
+            (Subtopology("0", ("a3", "b2"), copartition_groups=((("a3", "b2"), ()),)),),
+            "Following topics do not have the same number of partitions: [{a3=3, b2=2}]",
+        ),
+        (
+            (
+                Subtopology("0", ("b2",), sinks=("r",)),
+                Subtopology("1", ("a3",), (), (InternalTopic("r", 5),), (), ((("a3",), ("r",)),)),
+            ),
+            "Number of partitions [5] of repartition topic [r] doesn't match number of partitions [3] of the source"
+            " topic.",
+        ),
+        (
+            (
+                Subtopology("0", ("b2",), sinks=("q", "r")),
+                Subtopology("1", (), (), (InternalTopic("q", 5), InternalTopic("r", 4)), (), (((), ("q", "r")),)),
+            ),
+            "Following topics do not have the same number of partitions: [{q=5, r=4}]",
+        ),
+        (
+            (Subtopology("0", ("b2",), changelog_topics=(InternalTopic("one"),)),),
+            "Existing topic one has different number of partitions: expected 2, found 1",
+        ),
+        (
+            (Subtopology("0", ("b2",), changelog_topics=tuple(InternalTopic(name) for name in "pqrs")),),
+            "Internal topics are missing: p, q, r and 1 additional topics",
+        ),
+    ],
+)
+def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected):
+    counts = {"a3": 3, "b2": 2, "one": 1}
+    configured = configure(Topology(0, subtopologies), counts.get)
+    assert (configured.status.detail, configured.tasks) == (expected, {})
+
+
+@pytest.mark.parametrize(
+    ("subtopologies", "counts"),
+    [
+        (
+            (
+                Subtopology("0", (), (), (InternalTopic("r2"),), (InternalTopic("l"),)),
+                Subtopology("1", ("a3",), ("r2",), (InternalTopic("r1"),)),
+                Subtopology("2", ("b2", "c4"), ("r1",)),
+            ),
+            {"r1": 4, "r2": 3, "l": 3},
+        ),
+        (
+            (
+                Subtopology("0", ("b2",), ("r1",)),
+                Subtopology("1", ("a3",), (), (InternalTopic("r1"),), (InternalTopic("l"),), ((("a3",), ("r1",)),)),
+            ),
+            {"r1": 3, "l": 3},
+        ),
+        (
+            (
+                Subtopology("0", ("a3", "b2"), ("r1", "r2")),
+                Subtopology("1", (), (), (InternalTopic("r1"), InternalTopic("r2", 5)), (), (((), ("r1", "r2")),)),
+            ),
+            {"r1": 5, "r2": 5},
+        ),
+    ],
+)
+def test_internal_topics_have_as_many_partitions_as_what_goes_before(subtopologies, counts):
+    configured = configure(Topology(0, subtopologies), {"a3": 3, "b2": 2, "c4": 4}.get)
+    assert configured.counts == counts
+    assert {topic.name: topic.partitions for topic in configured.missing} == counts
+
+
+def test_a_topology_that_cannot_be_counted_is_refused():
+    loop = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), ("r",), (InternalTopic("r"),))))
+    nobody = Topology(0, (Subtopology("0", ("b2",)), Subtopology("1", (), (), (InternalTopic("r"),))))
+    for topology, text in ((loop, "loops"), (nobody, "never used as a sink")):
+        error = refusal(configure, topology, {"b2": 2}.get)
+        assert error.code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+        assert text in error.reason
+
+
+# ---------------------------------------------------------------------------------------------------- assignor
+
+MEMBERS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("xyz"), min_size=1)
+COUNTS = st.dictionaries(st.sampled_from("012"), st.integers(0, 6))
+
+
+@given(st.lists(MEMBERS, min_size=1, max_size=4), COUNTS, st.integers(0, 2))
+def test_every_task_is_assigned_evenly_and_standbys_are_elsewhere(generations, counts, standby_count):
+    current: dict[str, Any] = {}
+    for process_of in generations:
+        before = current
+        current = sticky(process_of, before, counts, stateful=counts, standby_count=standby_count)
+        everything = {(name, index) for name, count in counts.items() for index in range(count)}
+        active = [task[1:] for mine in current.values() for task in mine if task[0] is TaskRole.ACTIVE]
+        assert sorted(active) == sorted(everything)
+        processes = set(process_of.values())
+        for one in everything:
+            holders = [process_of[key] for key, mine in current.items() for task in mine if task[1:] == one]
+            assert len(holders) == len(set(holders)) == min(1 + standby_count, len(processes))
+
+
+@given(MEMBERS, COUNTS, st.integers(0, 2))
+def test_an_assignment_stays_as_long_as_nothing_changes(process_of, counts, standby_count):
+    first = sticky(process_of, {}, counts, stateful=counts, standby_count=standby_count)
+    again = sticky(process_of, first, counts, stateful=counts, standby_count=standby_count)
+    for key, mine in first.items():
+        assert {task for task in mine if task[0] is TaskRole.ACTIVE} >= {
+            task for task in again[key] if task[0] is TaskRole.ACTIVE
+        }
+
+
+def test_a_leaving_members_tasks_go_to_who_has_their_state():
+    process_of = {"a": "a", "b": "b", "c": "c"}
+    first = sticky(process_of, {}, {"0": 6}, stateful=["0"], standby_count=1)
+    del process_of["a"]
+    second = sticky(process_of, first, {"0": 6}, stateful=["0"], standby_count=1)
+    for member_id in process_of:
+        kept = {task for task in first[member_id] if task[0] is TaskRole.ACTIVE}
+        assert kept <= second[member_id]
+        taken = {task[1:] for task in second[member_id] - kept if task[0] is TaskRole.ACTIVE}
+        assert taken <= {task[1:] for task in first[member_id] if task[0] is TaskRole.STANDBY}
