@@ -257,9 +257,10 @@ def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
         text = normalized(name, value)
         kind, _, rest = name.partition(".")
         for word, sign in (("min", 1), ("max", -1)):
-            bound = settings.text(f"group.{kind}.{word}.{rest}")
+            limit = f"group.{kind}.{word}.{rest.removeprefix('num.')}"
+            bound = settings.text(limit)
             if bound and sign * int(text) < sign * int(bound):
-                raise OptionError(f"{name} is {text}, beyond group.{kind}.{word}.{rest}, {bound}")
+                raise OptionError(f"{name} is {text}, beyond {limit}, {bound}")
 
 
 def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:

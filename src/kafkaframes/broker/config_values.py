@@ -44,6 +44,14 @@ _BY_TYPE: Mapping[int, str] = {
         group.share.partition.max.record.locks
         group.consumer.session.timeout.ms group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
         group.min.session.timeout.ms group.share.heartbeat.interval.ms group.share.record.lock.duration.ms
+        group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+        group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+        group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+        group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
+        group.streams.num.standby.replicas group.streams.session.timeout.ms
+        streams.assignment.interval.ms streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms
+        streams.num.standby.replicas streams.session.timeout.ms
         group.share.session.timeout.ms index.interval.bytes interval.ms log.index.interval.bytes
         log.index.size.max.bytes log.segment.bytes log.cleaner.threads max.connections
         max.incremental.fetch.session.cache.slots max.message.bytes message.max.bytes min.insync.replicas node.id

@@ -21,7 +21,7 @@ _RIGHT_TO = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one 
 _WITHOUT_DEFAULT = frozenset({"node.id"})
 _FIXED = {
     "group.consumer.assignors": "uniform,range",
-    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
     "offsets.topic.replication.factor": "1",
     "process.roles": "broker,controller",
     "transaction.state.log.min.isr": "1",
@@ -41,6 +41,11 @@ GROUP_SETTINGS = {
     "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
     "share.renew.acknowledge.enable": "true",
     "share.session.timeout.ms": "group.share.session.timeout.ms",
+    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas": "group.streams.num.standby.replicas",
+    "streams.session.timeout.ms": "group.streams.session.timeout.ms",
 }
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
+from kafkaframes.broker.configs import group_setting
 from kafkaframes.broker.state import BrokerState, text_of_id
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
@@ -132,8 +133,10 @@ def attach(state: BrokerState) -> None:
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = ShareCoordinator(states)
+    groups.streams.setting = lambda group_id, name: int(group_setting(state, group_id, f"streams.{name}"))
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
     state.features["share.version"] = (0, 1, 1)
+    state.features["streams.version"] = (0, 1, 1)
     state.features["transaction.version"] = (0, 2, _TRANSACTION_VERSION)
     state.features["group.version"] = (0, 1, 1)
 

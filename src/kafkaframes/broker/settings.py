@@ -59,6 +59,19 @@ DEFAULTS: Mapping[str, str] = {
     "group.share.partition.max.record.locks": "2000",
     "group.share.record.lock.duration.ms": "30000",
     "group.share.session.timeout.ms": "45000",
+    "group.streams.assignment.interval.ms": "1000",
+    "group.streams.heartbeat.interval.ms": "1000",  # Kafka's 5000: an application has its tasks with the third one
+    "group.streams.initial.rebalance.delay.ms": "0",  # Kafka's 3000 makes every test wait
+    "group.streams.max.assignment.interval.ms": "15000",
+    "group.streams.max.heartbeat.interval.ms": "15000",
+    "group.streams.max.session.timeout.ms": "60000",
+    "group.streams.max.size": "2147483647",
+    "group.streams.max.standby.replicas": "2",
+    "group.streams.min.assignment.interval.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "5000",
+    "group.streams.min.session.timeout.ms": "45000",
+    "group.streams.num.standby.replicas": "0",
+    "group.streams.session.timeout.ms": "45000",
     "offset.metadata.max.bytes": "4096",
     "offsets.retention.minutes": "10080",
     "offsets.topic.num.partitions": "1",  # Kafka's 50: one node needs no more

@@ -86,7 +86,7 @@ def _is_share_partition(key: str) -> bool:
 @Api(
     name="ListGroups",
     tier="T1",
-    behaviour="Every group that this node coordinates: classic, consumer and share groups.",
+    behaviour="Every group that this node coordinates: classic, consumer, share and streams groups.",
     notes={
         "v4+": "by state (KIP-518)",
         "v5+": "by type (KIP-848), in any letter case",

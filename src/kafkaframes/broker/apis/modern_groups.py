@@ -4,7 +4,7 @@ ShareGroupHeartbeat, ShareGroupDescribe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkaframes.broker.access import all_denied, denied, viewer_of
@@ -18,6 +18,7 @@ from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Consumer
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
+from kafkaframes.coordination.groups.streams import StreamsGroup
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     _ShareDescribe: TypeAlias = RequestOf[kafka.ShareGroupDescribeRequest, kafka.ShareGroupDescribeResponse]
     _MemberRow: TypeAlias = kafka.ConsumerGroupDescribeResponse.Member | kafka.ShareGroupDescribeResponse.Member
 
-_GroupT = TypeVar("_GroupT", ConsumerGroup, ShareGroup)
+_GroupT = TypeVar("_GroupT", ConsumerGroup, ShareGroup, StreamsGroup)
 
 _FIRST_WITH_CLIENT_IDS = 1
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
@@ -173,7 +174,7 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
                 member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
             )
 
-    return _descriptions(request, broker, broker.groups.consumer_group, members)
+    return descriptions(request, broker, broker.groups.consumer_group, members, _topics_of)
 
 
 @Api(
@@ -193,20 +194,24 @@ def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answe
         for member in tuple(group.members.values()):
             yield request.response.Member(**_member_fields(request, broker, member))
 
-    return _descriptions(request, broker, broker.groups.share_group, members)
+    return descriptions(request, broker, broker.groups.share_group, members, _topics_of)
 
 
-def _descriptions(
+def descriptions(
     request: Request,
     broker: BrokerState,
     find: Callable[[str], _GroupT],
-    members_of: Callable[[_GroupT], Iterator[_MemberRow]],
+    members_of: Callable[[_GroupT], Iterator[Any]],
+    topics_of: Callable[[BrokerState, _GroupT, list[Any]], Iterable[str]],
+    more: Callable[[_GroupT], Mapping[str, Any]] = lambda group: {},
 ) -> Answer:
     """Describe each group of a request, with turns for others where there are many groups or members.
 
     Args:
         find: returns a group by its name.
         members_of: yields the rows of a group's members.
+        topics_of: returns the topics that a description shows, of a group and the rows of its members.
+        more: returns the fields that only groups of this type have.
     """
     row = request.response.DescribedGroup
 
@@ -223,7 +228,7 @@ def _descriptions(
             members.append(member)
             if number % ROWS_OF_A_TURN == 0:
                 yield
-        code = all_denied(request, broker.access, "TOPIC", _topics_of(broker, members))
+        code = all_denied(request, broker.access, "TOPIC", topics_of(broker, group, members))
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS)
         return row(
@@ -234,6 +239,7 @@ def _descriptions(
             assignor_name=group.assignor,
             members=members,
             authorized_operations=authorized_operations(request, broker, name),
+            **more(group),
         )
 
     def answering() -> Steps[Answer]:
@@ -270,7 +276,7 @@ def _assignment(request: Request, broker: BrokerState, assigned: Assigned) -> An
     return request.response.Assignment(topic_partitions=rows)
 
 
-def _topics_of(broker: BrokerState, members: list[_MemberRow]) -> set[str]:
+def _topics_of(broker: BrokerState, _: ConsumerGroup | ShareGroup, members: list[_MemberRow]) -> set[str]:
     """Return the topics that members of an answer have, are to have, or subscribe to; none that there is not."""
     names = {name for member in members for name in member.subscribed_topic_names if name in broker.topics}
     for member in members:

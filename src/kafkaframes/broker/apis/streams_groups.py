@@ -7,13 +7,235 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkaframes.broker.access import all_denied, may
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import GROUP, client_host, descriptions, elsewhere, error_of
-from kafkaframes.broker.apis.topics import make_topics
+from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
+from kafkaframes.broker.apis.modern_groups import descriptions
+from kafkaframes.broker.apis.topics import making_as_requested
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, TaskRole, Tasks, by_subtopology
+from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, TaskRole, Tasks
 from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
 from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, subtopology_fields, task_rows, topology_of
-from kafkaframes.coordination.groups.streams_topology import InternalTopic
+from kafkaframes.coordination.groups.streams_topology import InternalTopic, StatusCode
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.protocol.messages import message
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _Heartbeat: TypeAlias = RequestOf[kafka.StreamsGroupHeartbeatRequest, kafka.StreamsGroupHeartbeatResponse]
+    _Describe: TypeAlias = RequestOf[kafka.StreamsGroupDescribeRequest, kafka.StreamsGroupDescribeResponse]
+
+_DEFAULT: Final = -1  # of a CreateTopics request
+
+
+@Api(
+    name="StreamsGroupHeartbeat",
+    tier="T6",
+    versions=(0, 0),
+    behaviour="Members of streams groups; active and standby tasks by the assignor sticky; internal topics are made.",
+    notes={"v0": "as in Kafka 4.3: no static members, patterns, warm-up tasks or second topology of a group"},
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("DESCRIBE", "TOPIC", each="the topics of the topology; all or none"),
+        Right("CREATE", "TOPIC", each="internal topics that are missing", or_cluster="CREATE"),
+    ),
+)
+def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
+    """Version 1 is Kafka 4.4's. Internal topics are there when the answer is sent; members have their tasks with the
+    next heartbeat.
+    """
+    try:
+        beat = _beat(request)
+        code = ErrorCode(0 if beat.topology is None else _denied(request, broker, beat.topology.topics))
+        code = code or elsewhere(request, broker, GROUP, beat.group_id)
+        if code != ErrorCode.NONE:
+            return request.response(error_code=code)
+        check(beat, broker.is_internal)
+        beaten = broker.groups.streams_heartbeat(beat)
+    except KafkaframesError as error:
+        reason = error.reason if isinstance(error, RefusedError) and error.code > 0 else None
+        return request.response(error_code=error_of(error), error_message=reason)
+    forbidden = [one.name for one in beaten.missing if not may(request, broker.access, "TOPIC", one.name, "CREATE")]
+    answer = _answer(request, broker, beat, beaten, forbidden)
+    missing = [one for one in beaten.missing if one.name not in forbidden]
+    if not missing or broker.is_read_only:
+        return answer
+    return broker.changes.run(_made_first(broker, missing, answer))
+
+
+def _denied(request: _Heartbeat, broker: BrokerState, names: Iterable[str]) -> int:
+    return all_denied(request, broker.access, "TOPIC", sorted(names))
+
+
+def _beat(request: _Heartbeat) -> StreamsBeat:
+    """Return the heartbeat of a request.
+
+    Raises:
+        DecodeError: its topology contradicts itself.
+    """
+    body, topology, endpoint, tags = (
+        request.body,
+        request.body.topology,
+        request.body.user_endpoint,
+        request.body.client_tags,
+    )
+    subtopologies = () if topology is None else topology.subtopologies
+    return StreamsBeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        endpoint_epoch=body.endpoint_information_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topology=None if topology is None else topology_of(topology),
+        has_regex=any(one.source_topic_regex for one in subtopologies),
+        owned=(
+            _tasks(TaskRole.ACTIVE, body.active_tasks),
+            _tasks(TaskRole.STANDBY, body.standby_tasks),
+            _tasks(TaskRole.WARMUP, body.warmup_tasks),
+        ),
+        process_id=body.process_id,
+        user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
+        client_tags=None if tags is None else tuple((tag.key, tag.value) for tag in tags),
+        shuts_down=body.shutdown_application,
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+    )
+
+
+def _tasks(role: TaskRole, rows: Iterable[Any] | None) -> Tasks | None:
+    if rows is None:
+        return None
+    return frozenset((role, row.subtopology_id, index) for row in rows for index in row.partitions)
+
+
+def _answer(
+    request: _Heartbeat, broker: BrokerState, beat: StreamsBeat, beaten: StreamsBeaten, forbidden: list[str]
+) -> kafka.StreamsGroupHeartbeatResponse:
+    types = request.response
+    answer: kafka.StreamsGroupHeartbeatResponse = types(
+        member_id=beaten.member_id,
+        member_epoch=beaten.epoch,
+        heartbeat_interval_ms=beaten.interval_ms,
+        endpoint_information_epoch=beaten.endpoint_epoch,
+        status=[types.Status(status_code=status.code, status_detail=status.detail) for status in beaten.statuses],
+        active_tasks=None,
+        standby_tasks=None,
+        warmup_tasks=None,
+        partitions_by_user_endpoint=None,
+    )
+    for status in answer.status or ():
+        if forbidden and status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
+            status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
+    if beaten.tasks is not None:
+        for role, name in TASK_FIELDS.items():
+            setattr(answer, name, task_rows(types, beaten.tasks, role))
+    if beaten.tells_endpoints:
+        group = broker.groups.streams_group(beat.group_id)
+        members = sorted(group.members.values(), key=lambda member: member.member_id == beat.member_id)
+        answer.partitions_by_user_endpoint = [
+            _endpoint(types, broker, group, member) for member in members if member.user_endpoint is not None
+        ]
+    return answer
+
+
+def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: StreamsMember) -> Any:
+    """Return the partitions that a member reads for its active and standby tasks."""
+    inputs = {one.subtopology_id: one.inputs for one in group.topology.subtopologies} if group.topology else {}
+
+    def partitions(role: TaskRole) -> list[Any]:
+        indexes: dict[str, list[int]] = {}
+        for of_role, subtopology, index in sorted(member.assigned):
+            for name in inputs.get(subtopology, ()) if of_role is role else ():
+                if broker.partition(name, index) is not None:
+                    indexes.setdefault(name, []).append(index)
+        return [types.TopicPartition(topic=name, partitions=indexes[name]) for name in sorted(indexes)]
+
+    host, port = member.user_endpoint or ("", 0)
+    return types.EndpointToPartitions(
+        user_endpoint=types.Endpoint(host=host, port=port),
+        active_partitions=partitions(TaskRole.ACTIVE),
+        standby_partitions=partitions(TaskRole.STANDBY),
+    )
+
+
+def _made_first(broker: BrokerState, missing: list[InternalTopic], answer: Answer) -> Steps[Answer]:
+    """Make internal topics; one that cannot be made is missing in the next heartbeat, too."""
+    made = []
+    types: Any = message("CreateTopicsRequest")
+    for topic in missing:
+        configs = [types.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs]
+        row = types.CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor or _DEFAULT,
+            configs=configs,
+        )
+        try:
+            made.append((yield from making_as_requested(broker, row)))
+        except KafkaframesError as error:
+            _say(answer, f"; Creation of {topic.name} failed: {error}")
+    try:
+        if made:
+            broker.keep(made)
+    except KafkaframesError as error:
+        _say(answer, f"; Creation failed: {error}")
+    return answer
+
+
+def _say(answer: Any, text: str) -> None:
+    for status in answer.status:
+        if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
+            status.status_detail += text
+
+
+@Api(
+    name="StreamsGroupDescribe",
+    tier="T6",
+    versions=(0, 0),
+    behaviour="Epochs, the topology, members, current assignments and targets of streams groups.",
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
+    ),
+)
+def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
+    """Version 1 is Kafka 4.4's: descriptions of topologies."""
+    types = request.response
+
+    def members(group: StreamsGroup) -> Iterator[Any]:
+        for member in tuple(group.members.values()):
+            endpoint = member.user_endpoint
+            yield types.Member(
+                member_id=member.member_id,
+                member_epoch=member.epoch,
+                instance_id=None,
+                rack_id=member.rack_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topology_epoch=member.topology_epoch,
+                process_id=member.process_id,
+                user_endpoint=None if endpoint is None else types.Endpoint(host=endpoint[0], port=endpoint[1]),
+                client_tags=[types.KeyValue(key=key, value=value) for key, value in member.client_tags],
+                assignment=assignment(member.assigned),
+                target_assignment=assignment(group.targets.get(member.member_id, NO_TASKS)),
+            )
+
+    def assignment(tasks: Tasks) -> Any:
+        return types.Assignment(**{name: task_rows(types, tasks, role) for role, name in TASK_FIELDS.items()})
+
+    def topology(group: StreamsGroup) -> dict[str, Any]:
+        if group.topology is None:
+            return {"topology": None}
+        counts = group.configured.counts if group.configured is not None else None
+        rows = [
+            types.Subtopology(**subtopology_fields(types.TopicInfo, types.KeyValue, one, counts))
+            for one in group.topology.subtopologies
+        ]
+        return {"topology": types.Topology(epoch=group.topology.epoch, subtopologies=rows)}
+
+    return descriptions(
+        request, broker, broker.groups.streams_group, members, lambda _, group, rows: sorted(group.topics), topology
+    )

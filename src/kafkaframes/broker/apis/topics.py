@@ -116,6 +116,18 @@ def _create(
     _describe(request, broker, row, replicas, configs)
 
 
+def making_as_requested(broker: BrokerState, row: Any) -> Steps[Topic]:
+    """Make the topic of a row of CreateTopics that the broker asks of itself; it is there once it is kept.
+
+    Raises:
+        RefusedError, OptionError, StorageError: it cannot be made.
+    """
+    if row.name in broker.topics:
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} is there already")
+    configs, replicas = _configs(broker, row), broker.assignment(row.name, *_counts(broker, row))
+    return (yield from broker.making_topic(row.name, replicas, configs))
+
+
 def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     """Return a topic's settings; they are checked before its partitions."""
     if len({config.name for config in topic.configs}) < len(topic.configs):

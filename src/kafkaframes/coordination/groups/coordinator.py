@@ -274,8 +274,9 @@ class GroupCoordinator:
                 self.write(beat.group_id, self._tombstones(group))
             group = StreamsGroup(beat.group_id)
         if not isinstance(group, StreamsGroup):
-            what = f"Streams group {beat.group_id} not found." if group is None else None
-            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, what or f"Group {beat.group_id} is not a streams group.")
+            if group is None and beat.epoch > 0:
+                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
+            raise _not_found(beat.group_id, group, "streams")
         if beat.epoch < 0:
             return self.streams.leave(group, beat.member_id)
         answer = self.streams.heartbeat(group, beat)

@@ -59,7 +59,7 @@ class StreamsGroup(EpochGroup):
         configured: what the broker's topics make of it, at ``topics_version``.
         assignment_configs: the settings that the last epoch was decided with.
         assigned_ms: when ``targets`` were made; ``delayed_until_ms``: when the first may be.
-        endpoint_epoch: grows when a member with an endpoint has other tasks; not kept over a start.
+        endpoint_epoch: grows when a member with an endpoint is sent its tasks; not kept over a start.
         shutdown_by: the member that asked for the whole application to be shut down.
     """
 
@@ -81,6 +81,12 @@ class StreamsGroup(EpochGroup):
     shutdown_by: str = ""
 
     type: ClassVar[str] = "streams"
+    assignor: ClassVar[str] = "sticky"
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Every topic of its topology."""
+        return frozenset() if self.topology is None else self.topology.topics
 
     @property
     def is_ready(self) -> bool:
@@ -128,7 +134,7 @@ class StreamsGroup(EpochGroup):
 
 def by_subtopology(tasks: Iterable[Task], role: TaskRole) -> dict[str, list[int]]:
     """Return the partitions of tasks in a role by subtopology, sorted."""
-    found: dict[str, list[int]] = {}
+    partitions: dict[str, list[int]] = {}
     for _, subtopology, partition in sorted(task for task in tasks if task[0] is role):
-        found.setdefault(subtopology, []).append(partition)
-    return found
+        partitions.setdefault(subtopology, []).append(partition)
+    return partitions

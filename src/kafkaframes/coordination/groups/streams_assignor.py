@@ -45,10 +45,10 @@ class _Spread:
 
     def least_loaded(self, task_id: TaskId) -> str | None:
         """Return the member with least to do, in the least loaded process that does not have the task."""
-        free = [one for one in self.processes.values() if task_id not in one.tasks]
+        free = [process for process in self.processes.values() if task_id not in process.tasks]
         if not free:
             return None
-        return min(min(free, key=lambda one: one.load).members, key=self.count)
+        return min(min(free, key=lambda process: process.load).members, key=self.count)
 
 
 def sticky(

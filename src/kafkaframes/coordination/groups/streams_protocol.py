@@ -173,11 +173,10 @@ class StreamsGroups:
             plan.records.append(rows.current_record(group.group_id, moved))
         if plan.records:
             self.write(group.group_id, plan.records)
-        has_moved = moved is not plan.member
         self._apply(group, plan, moved, beat)
-        if has_moved and moved.user_endpoint is not None:
-            group.endpoint_epoch += 1
         tells = beat.epoch == 0 or plan.old is None or moved.assigned != plan.old.assigned
+        if tells and moved.user_endpoint is not None:
+            group.endpoint_epoch += 1
         return StreamsBeaten(
             moved.member_id,
             moved.epoch,

@@ -214,17 +214,17 @@ def _named(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
 def topology_rows(made: Any, topology: Topology) -> list[Any]:
     """Return the rows of a topology's subtopologies, as its record has them."""
     rows = []
-    for one in topology.subtopologies:
-        repartition = [topic.name for topic in one.repartition_topics]
+    for subtopology in topology.subtopologies:
+        repartition = [topic.name for topic in subtopology.repartition_topics]
         groups = [
             made.CopartitionGroup(
-                source_topics=[one.source_topics.index(name) for name in sources],
+                source_topics=[subtopology.source_topics.index(name) for name in sources],
                 source_topic_regex=[],
                 repartition_source_topics=[repartition.index(name) for name in names],
             )
-            for sources, names in one.copartition_groups
+            for sources, names in subtopology.copartition_groups
         ]
-        fields = subtopology_fields(made.TopicInfo, made.TopicConfig, one)
+        fields = subtopology_fields(made.TopicInfo, made.TopicConfig, subtopology)
         rows.append(made.Subtopology(**fields, source_topic_regex=[], copartition_groups=groups))
     return rows
 

@@ -157,9 +157,9 @@ def configure(topology: Topology, count_of: CountOf) -> Configured:
     counts = {name: count_of(name) or 0 for one in topology.subtopologies for name in one.source_topics}
     try:
         counts = _repartition_counts(topology, counts)
-        for one in topology.subtopologies:
-            for sources, repartition in one.copartition_groups:
-                _copartition(one, counts, sources, repartition)
+        for subtopology in topology.subtopologies:
+            for sources, repartition in subtopology.copartition_groups:
+                _copartition(subtopology, counts, sources, repartition)
     except _NotReadyError as error:
         return Configured(status=error.status)
     tasks = {

@@ -1,0 +1,279 @@
+"""A script for streams groups (KIP-1071): heartbeats, right and wrong, each answer written down.
+
+Lists are compared without their order: Kafka's come out of hash maps.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from tests.interop.coordinator_script import Player, plain
+
+from kafkaframes.protocol.messages import message
+
+REQUEST: Any = message("StreamsGroupHeartbeatRequest")
+SETTINGS = {
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.heartbeat.interval.ms": "5000",
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
+_SETTLED = 1.0  # seconds: Kafka's coordinator hears of topics a moment later
+
+
+def subtopology(name: str, sources: str = "", **more: Any) -> Any:
+    """Return a subtopology; of internal topics ``name`` or ``name:partitions``."""
+    internal = {"state_changelog_topics": more.get("logs", ""), "repartition_source_topics": more.get("reads", "")}
+    groups = more.get("together", ())
+    return REQUEST.Subtopology(
+        subtopology_id=name,
+        source_topics=sources.split(),
+        source_topic_regex=[more["regex"]] if "regex" in more else [],
+        repartition_sink_topics=more.get("writes", "").split(),
+        copartition_groups=[
+            REQUEST.CopartitionGroup(
+                source_topics=list(sources), source_topic_regex=[], repartition_source_topics=list(repartition)
+            )
+            for sources, repartition in groups
+        ],
+        **{key: [_internal(*text.split(":")) for text in texts.split()] for key, texts in internal.items()},
+    )
+
+
+def _internal(name: str, partitions: str = "0") -> Any:
+    configs = [REQUEST.KeyValue(key="cleanup.policy", value="compact")] if "log" in name else []
+    return REQUEST.TopicInfo(name=name, partitions=int(partitions), replication_factor=0, topic_configs=configs)
+
+
+def topology(*subtopologies: Any, epoch: int = 0) -> Any:
+    return REQUEST.Topology(epoch=epoch, subtopologies=list(subtopologies))
+
+
+def counting(group: str) -> Any:
+    return topology(
+        subtopology("0", "in", writes=f"{group}-rep"), subtopology("1", reads=f"{group}-rep", logs=f"{group}-log")
+    )
+
+
+def owned(active: dict[str, list[int]], standby: dict[str, list[int]] | None = None) -> dict[str, Any]:
+    def rows(tasks: dict[str, list[int]]) -> list[Any]:
+        return [REQUEST.TaskIds(subtopology_id=name, partitions=indexes) for name, indexes in tasks.items()]
+
+    return {"active_tasks": rows(active), "standby_tasks": rows(standby or {}), "warmup_tasks": []}
+
+
+class Streams:
+    """One broker, and what it answered to members of streams groups."""
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+
+    def note(self, label: str, answer: Any) -> None:
+        """Write an answer down, without the order of its lists."""
+        self.player.told.append((f"{len(self.player.told)} {label}", json.dumps(_sorted(plain(answer)))))
+
+    def beat(self, label: str, group: str, member: str, epoch: int, **changes: Any) -> Any:
+        fields = {
+            "group_id": group,
+            "member_id": member,
+            "member_epoch": epoch,
+            "endpoint_information_epoch": 0,
+            "rebalance_timeout_ms": -1,
+            **dict.fromkeys(("instance_id", "rack_id", "topology", "active_tasks", "standby_tasks", "warmup_tasks")),
+            **dict.fromkeys(("process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets")),
+        }
+        answer = self.player.ask("StreamsGroupHeartbeat", 0, **fields | changes)
+        self.note(f"{label} {group} {member} {epoch}", answer)
+        return answer
+
+    def join(self, label: str, group: str, member: str = "m", **changes: Any) -> Any:
+        fields = {
+            "rebalance_timeout_ms": 5_000,
+            "topology": counting(group),
+            "process_id": f"process-{member}",
+            "client_tags": [],
+            **owned({}),
+        }
+        return self.beat(label, group, member, 0, **fields | changes)
+
+    def topic(self, name: str, count: int) -> None:
+        row = message("CreateTopicsRequest").CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        made = self.player.ask("CreateTopics", 7, topics=[row], timeout_ms=20_000)
+        assert made.topics[0].error_code == 0, made
+        time.sleep(_SETTLED)
+
+    def describe(self, *groups: str) -> None:
+        answer = self.player.ask("StreamsGroupDescribe", 0, group_ids=list(groups), include_authorized_operations=True)
+        self.note(f"described {groups}", answer)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(one) for key, one in sorted(value.items())}
+    if isinstance(value, list):
+        return sorted((_sorted(one) for one in value), key=json.dumps)
+    return value
+
+
+def play(host: str, port: int) -> list[tuple[str, str]]:
+    """Play everything against one broker."""
+    player = Player(host, port)
+    try:
+        player.until(lambda one: getattr(one, "error_code", 1) == 0, "FindCoordinator", 1, key="g", key_type=0)
+        player.until(
+            lambda one: one.error_code not in (14, 15, 16),
+            "StreamsGroupHeartbeat",
+            0,
+            group_id="x",
+            member_id="m",
+            member_epoch=5,
+        )
+        streams = Streams(player)
+        wrong(streams)
+        counts(streams)
+        lives(streams)
+        return player.told
+    finally:
+        player.close()
+
+
+def wrong(streams: Streams) -> None:
+    some = owned({"0": [0]})["active_tasks"]
+    for changes in (
+        {"group_id": ""},
+        {"member_id": ""},
+        {"instance_id": ""},
+        {"instance_id": "i"},
+        {"rack_id": ""},
+        {"rebalance_timeout_ms": -1},
+        {"topology": None},
+        {"active_tasks": None},
+        {"active_tasks": some},
+        {"standby_tasks": None},
+        {"standby_tasks": some},
+        {"warmup_tasks": None},
+        {"warmup_tasks": some},
+        {"topology": topology(subtopology("0", regex="a.*"))},
+        {"topology": topology(subtopology("0", "in", logs="c:3"))},
+        {"topology": topology(subtopology("0", "in", logs="c:-1"))},
+        {"topology": topology(subtopology("0", "__consumer_offsets"))},
+        {"topology": topology(REQUEST.Subtopology(subtopology_id="0", source_topics=["a b"]))},
+    ):
+        streams.join(str(sorted(changes)), "wrong", **changes)
+    for epoch in (5, -1, -2, -3):
+        streams.beat("no group", "wrong", "m", epoch)
+    streams.beat("static", "wrong", "m", -2, instance_id="i")
+
+
+def counts(streams: Streams) -> None:
+    """Play topologies that lack something, and some that do not."""
+    for name, count in (("a3", 3), ("b2", 2), ("c4", 4), ("one", 1)):
+        streams.topic(name, count)
+    cases = {
+        "missing": (subtopology("0", "a3 z1 z2"), subtopology("1", "y9")),
+        "unequal": (subtopology("0", "a3 b2", together=[((0, 1), ())]),),
+        "both": (
+            subtopology("0", "a3 b2", writes="both-r1 both-r2"),
+            subtopology("1", reads="both-r1 both-r2", logs="both-log", together=[((), (0, 1))]),
+        ),
+        "joined": (
+            subtopology("0", "b2", writes="joined-r"),
+            subtopology("1", "a3", reads="joined-r", together=[((0,), (0,))]),
+        ),
+        "fixed": (subtopology("0", "b2", writes="fixed-r"), subtopology("1", reads="fixed-r:5", logs="fixed-log")),
+        "conflict": (
+            subtopology("0", "b2", writes="conflict-r"),
+            subtopology("1", "a3", reads="conflict-r:5", together=[((0,), (0,))]),
+        ),
+        "fixed-unequal": (
+            subtopology("0", "b2", writes="f-r1 f-r2"),
+            subtopology("1", reads="f-r1:5 f-r2:4", together=[((), (0, 1))]),
+        ),
+        "existing": (subtopology("0", "b2", logs="one"),),
+        "loop": (subtopology("0", "b2"), subtopology("1", reads="loop-r", writes="loop-r")),
+        "unwritten": (subtopology("0", "b2"), subtopology("1", reads="unwritten-r")),
+        "chain": (
+            subtopology("2", "b2 c4", writes="chain-r1"),
+            subtopology("1", "a3", reads="chain-r1", writes="chain-r2"),
+            subtopology("0", reads="chain-r2", logs="chain-log"),
+        ),
+        "empty": (),
+    }
+    for group, subtopologies in cases.items():
+        streams.player.names.clear()
+        joined = streams.join("topology", group, topology=topology(*subtopologies))
+        status = [one.status_code for one in joined.status or ()]
+        if 3 in status:  # the names in the text come in the order of a hash map
+            del streams.player.told[-1]
+        time.sleep(_SETTLED if 3 in status else 0)
+        streams.beat("again", group, "m", joined.member_epoch or 2)
+        if group not in ("both", "existing", "conflict", "fixed-unequal"):
+            streams.describe(group)
+
+
+def lives(streams: Streams) -> None:
+    group = "life"
+    streams.join("no source", group)
+    streams.beat("no source", group, "m", 2)
+    streams.topic("in", 2)
+    missing = streams.beat("source", group, "m", 2)
+    assert [one.status_code for one in missing.status] == [3], missing
+    del streams.player.told[-1]  # the names in the text come in the order of a hash map
+    time.sleep(_SETTLED)
+    everything = {"0": [0, 1], "1": [0, 1]}
+    epoch = streams.beat("ready", group, "m", missing.member_epoch).member_epoch
+    streams.beat("all", group, "m", epoch, **owned(everything))
+    endpoint = REQUEST.Endpoint(host="h", port=9)
+    second = streams.join("second", group, "n", user_endpoint=endpoint).member_epoch
+    streams.beat("gives up", group, "m", epoch, **owned(everything))
+    streams.beat("waits", group, "n", second)
+    streams.beat("still", group, "m", epoch, **owned(everything))
+    half = {"0": [0], "1": [0]}
+    epoch = streams.beat("gave up", group, "m", epoch, **owned(half)).member_epoch
+    streams.beat("gets", group, "n", second)
+    streams.describe(group, "none", "")
+    epoch = streams.beat("endpoint", group, "m", epoch, user_endpoint=REQUEST.Endpoint(host="h1", port=8)).member_epoch
+    second = streams.beat("after endpoint", group, "n", second).member_epoch
+    streams.beat("greater", group, "m", 99)
+    streams.beat("smaller", group, "m", 1)
+    streams.beat("unknown", group, "x", 1)
+    streams.beat("topology again", group, "m", epoch, topology=counting(group))
+    streams.join("other topology", group, "o", topology=topology(subtopology("0", "in"), epoch=1))
+    streams.join("rejoins", group, "m")
+    commits(streams.player, streams, group, epoch)
+    streams.note("listed", streams.player.ask("ListGroups", 5, states_filter=[], types_filter=["streams"]).error_code)
+    streams.note("deleted", streams.player.ask("DeleteGroups", 2, groups_names=[group]))
+    streams.note("classic", streams.player.ask("DescribeGroups", 6, groups=[group]))
+    streams.note("consumer", streams.player.ask("ConsumerGroupDescribe", 0, group_ids=[group]))
+    streams.beat("shutdown", group, "m", epoch, shutdown_application=True)
+    streams.beat("hears of it", group, "n", second)
+    streams.beat("leaves", group, "n", -1)
+    streams.beat("alone", group, "m", epoch)
+    streams.beat("alone again", group, "m", epoch + 1)
+    streams.beat("leaves", group, "m", -1)
+    streams.describe(group)
+    streams.note("deleted", streams.player.ask("DeleteGroups", 2, groups_names=[group]))
+    streams.describe(group)
+
+
+def commits(player: Player, streams: Streams, group: str, epoch: int) -> None:
+    made: Any = message("OffsetCommitRequest")
+    fetch: Any = message("OffsetFetchRequest")
+    for version, member, of_epoch in (
+        (9, "", -1),
+        (9, "m", 1),
+        (9, "m", epoch),
+        (9, "m", 99),
+        (9, "x", 3),
+        (8, "m", 1),
+    ):
+        row = made.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+        topics = [made.OffsetCommitRequestTopic(name="in", partitions=[row])]
+        fields = {"group_id": group, "generation_id_or_member_epoch": of_epoch, "member_id": member}
+        streams.note(
+            f"commit v{version} {member} {of_epoch}", player.ask("OffsetCommit", version, topics=topics, **fields)
+        )
+    for member, of_epoch in (("", -1), ("m", 1), ("m", epoch), ("x", 3), (None, -1)):
+        row = fetch.OffsetFetchRequestGroup(group_id=group, member_id=member, member_epoch=of_epoch, topics=None)
+        streams.note(f"fetch {member} {of_epoch}", player.ask("OffsetFetch", 9, groups=[row]))

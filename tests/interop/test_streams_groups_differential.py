@@ -1,0 +1,23 @@
+"""Streams groups of the embedded broker beside Kafka's: each answer equal in every field."""
+
+from __future__ import annotations
+
+import pytest
+from tests.interop.coordinator_script import differences
+from tests.interop.streams_script import SETTINGS, play
+
+from kafkaframes.broker import Broker
+
+LEAST_STEPS = 80
+
+
+@pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # Kafka 3.9 has no streams groups
+def test_streams_groups_answer_as_kafka_does(kafka, tmp_path):
+    with Broker(config=SETTINGS) as broker:
+        ours = play("127.0.0.1", broker.port)
+    with kafka(tmp_path, SETTINGS) as node:
+        host, _, port = node.bootstrap.rpartition(":")
+        theirs = play(host, int(port))
+    assert len(theirs) >= LEAST_STEPS
+    found = [f"{label}:\n  ours  {mine[:900]}\n  Kafka {text[:900]}" for label, mine, text in differences(ours, theirs)]
+    assert not found, f"{len(found)} of {len(theirs)} steps differ\n" + "\n".join(found[:30])
