@@ -9,6 +9,7 @@ from uuid import UUID
 from kafkaframes.broker.journal import Entry
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
+from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
 from kafkaframes.coordination.transactions.state import TransactionState
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
 from kafkaframes.protocol.messages.envelopes import decode_versioned
@@ -202,19 +203,23 @@ def groups(state: BrokerState) -> dict[str, GroupInfo]:
     infos = {}
     for name in sorted({*known, *committed.committed}):
         group: Any = known.get(name)
-        members = () if group is None else tuple(_member(state, one) for one in group.members.values())
+        members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
         offsets = {where: commit.offset for where, commit in sorted(committed.of_group(name).items())}
         kind, shown = ("", "Empty") if group is None else (group.type, group.state_name)
         infos[name] = GroupInfo(name, kind, shown, members, offsets)
     return infos
 
 
-def _member(state: BrokerState, member: Any) -> MemberInfo:
+def _member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
     instance_id = getattr(member, "instance_id", None)
-    return MemberInfo(member.member_id, member.client_id, member.client_host, instance_id, _assignment(state, member))
+    assignment = _assignment(state, group, member)
+    return MemberInfo(member.member_id, member.client_id, member.client_host, instance_id, assignment)
 
 
-def _assignment(state: BrokerState, member: Any) -> tuple[TopicPartition, ...]:
+def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
+    if isinstance(group, StreamsGroup):
+        read = group.partitions(member, TaskRole.ACTIVE)
+        return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))
     if hasattr(member, "assigned"):
         topics = state.topics_by_id
         return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assigned if at in topics))

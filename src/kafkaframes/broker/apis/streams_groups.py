@@ -143,14 +143,12 @@ def _answer(
 
 def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: StreamsMember) -> Any:
     """Return the partitions that a member reads for its active and standby tasks."""
-    inputs = {one.subtopology_id: one.inputs for one in group.topology.subtopologies} if group.topology else {}
 
     def partitions(role: TaskRole) -> list[Any]:
         indexes: dict[str, list[int]] = {}
-        for of_role, subtopology, index in sorted(member.assigned):
-            for name in inputs.get(subtopology, ()) if of_role is role else ():
-                if broker.partition(name, index) is not None:
-                    indexes.setdefault(name, []).append(index)
+        for name, index in group.partitions(member, role):
+            if broker.partition(name, index) is not None:
+                indexes.setdefault(name, []).append(index)
         return [types.TopicPartition(topic=name, partitions=indexes[name]) for name in sorted(indexes)]
 
     host, port = member.user_endpoint or ("", 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import ClassVar, Final
@@ -107,6 +107,13 @@ class StreamsGroup(EpochGroup):
             reason = f"Member {member_id} is not a member of group {self.group_id}."
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         return self.members[member_id]
+
+    def partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
+        """Yield what a member's tasks in a role read, topic and partition; some that a smaller topic does not have."""
+        inputs = {one.subtopology_id: one.inputs for one in self.topology.subtopologies} if self.topology else {}
+        for of_role, subtopology, index in sorted(member.assigned):
+            for name in inputs.get(subtopology, ()) if of_role is role else ():
+                yield name, index
 
     def is_taken_for(self, process_id: str) -> Callable[[Task], bool]:
         """Return what says whether a task cannot be begun in a process yet.
