@@ -98,6 +98,8 @@ KAFKA_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "3000",
     "group.min.session.timeout.ms": "6000",
     "group.share.heartbeat.interval.ms": "5000",
+    "group.streams.heartbeat.interval.ms": "5000",
+    "group.streams.initial.rebalance.delay.ms": "3000",
     "log.message.timestamp.after.max.ms": "3600000",
     "offsets.topic.num.partitions": "50",
     "share.coordinator.state.topic.num.partitions": "50",
