@@ -66,4 +66,4 @@ def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bo
 
 def _may_be_unclean(broker: BrokerState, partition: Partition) -> bool:
     topic = broker.topics[partition.topic_partition.topic]
-    return broker.settings.of_topic("unclean.leader.election.enable", topic.configs).strip().lower() == "true"
+    return broker.settings.flag_of_topic("unclean.leader.election.enable", topic.configs)

@@ -220,6 +220,10 @@ class BrokerSettings:
         broker_key, default = TOPIC_KEYS[key]
         return self.explicit.get(broker_key, default)
 
+    def flag_of_topic(self, key: str, configs: Mapping[str, str]) -> bool:
+        """Return a topic's setting that is true or false."""
+        return self.of_topic(key, configs).strip().lower() == "true"
+
     def log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         """Return the settings of the logs of a topic with these configs.
 

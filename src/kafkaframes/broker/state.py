@@ -342,8 +342,7 @@ class BrokerState:
         configs = topic.configs
         minimum = 1 if topic.is_internal else int(self.settings.of_topic("min.insync.replicas", configs))
         partition.min_insync_replicas = minimum
-        may_down_convert = self.settings.of_topic("message.downconversion.enable", configs)
-        partition.may_down_convert = may_down_convert.strip().lower() == "true"
+        partition.may_down_convert = self.settings.flag_of_topic("message.downconversion.enable", configs)
 
     def internal_partition(self, name: str, index: int) -> Partition:
         """Return a partition of an internal topic, which is made if it is not there yet."""
