@@ -27,7 +27,7 @@ from kafkaframes.coordination.groups.consumer import (
     Expressions,
     Viewer,
 )
-from kafkaframes.coordination.groups.members import MemberState, watch
+from kafkaframes.coordination.groups.members import MemberState, joining, watch
 from kafkaframes.coordination.groups.modern_records import consumer_records as rows
 from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Clock, Record
@@ -181,10 +181,7 @@ class ConsumerGroups:
     def _member_of(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
         """Return the member that a heartbeat comes from; None for a new one."""
         if beat.epoch == 0:
-            known = group.members.get(beat.member_id)
-            if known is None and len(group.members) >= self.settings.consumer_max_size:
-                raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-            return known
+            return joining(group.members, beat.member_id, self.settings.consumer_max_size)
         member = group.member(beat.member_id, beat.instance_id)
         member.check_epoch(beat.epoch, beat.owned, group_type="consumer")
         return member

@@ -16,6 +16,19 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 _NONE = -1
 KeyT = TypeVar("KeyT")
+_MemberT = TypeVar("_MemberT")
+
+
+def joining(members: Mapping[str, _MemberT], member_id: str, most: int) -> _MemberT | None:
+    """Return the member that joins again; None for a new one, for which there is a place.
+
+    Raises:
+        RefusedError: the group has as many members as it may have (GROUP_MAX_SIZE_REACHED).
+    """
+    known = members.get(member_id)
+    if known is None and len(members) >= most:
+        raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    return known
 
 
 class MemberState(IntEnum):

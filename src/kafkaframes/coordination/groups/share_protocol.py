@@ -10,6 +10,7 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
+from kafkaframes.coordination.groups.members import joining
 from kafkaframes.coordination.groups.modern_records import share_records as rows
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings
@@ -100,10 +101,7 @@ class ShareGroups:
 
     def _member_of(self, group: ShareGroup, beat: ShareBeat) -> ShareMember | None:
         if beat.epoch == 0:
-            known = group.members.get(beat.member_id)
-            if known is None and len(group.members) >= self.settings.share_max_size:
-                raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-            return known
+            return joining(group.members, beat.member_id, self.settings.share_max_size)
         member = group.member(beat.member_id)
         if beat.epoch not in (member.epoch, member.previous_epoch) or beat.epoch > member.epoch:
             relation = "greater" if beat.epoch > member.epoch else "smaller"

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
 from kafkaframes.coordination.groups.consumer_protocol import Topics, hash_of_topics
-from kafkaframes.coordination.groups.members import MemberState, watch
+from kafkaframes.coordination.groups.members import MemberState, joining, watch
 from kafkaframes.coordination.groups.ports import Clock, Record
 from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, Tasks
@@ -214,10 +214,7 @@ class StreamsGroups:
     def _member_of(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsMember | None:
         """Return the member that a heartbeat comes from; None for a new one."""
         if beat.epoch == 0:
-            known = group.members.get(beat.member_id)
-            if known is None and len(group.members) >= self.settings.streams_max_size:
-                raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-            return known
+            return joining(group.members, beat.member_id, self.settings.streams_max_size)
         member = group.member(beat.member_id)
         member.check_epoch(beat.epoch, beat.all_owned, group_type="streams")
         return member
