@@ -100,9 +100,20 @@ def annotate(
     Raises:
         OptionError: the options do not go together.
     """
-    annotated = _annotated(
-        data, api=api, name=name, version=version, body=body, request=request, specs=specs, mode=mode
-    )
+    apis = Apis(specs)
+    if api is None and name is None:
+        annotated = annotate_request(data, mode=mode, apis=apis)
+    elif version is None:
+        raise OptionError("--version is needed: only a request says its own")
+    elif name is not None:
+        annotated = annotate_body(data, message_of(name, specs), version, mode=mode)
+    else:
+        key = apis.named(str(api)).key
+        if body or request:
+            cls = apis.message_class(key, "request" if request else "response", version)
+            annotated = annotate_body(data, cls, version, mode=mode)
+        else:
+            annotated = annotate_response(data, key, version, mode=mode, apis=apis)
     if names_of is not None:
         names = name_ledger.names_of(names_of)
         annotated.runs = [replace(run, path=_with_former_name(run.path, names, names_of)) for run in annotated.runs]
@@ -113,31 +124,6 @@ def _with_former_name(path: str, names: ReleaseNames, release: str) -> str:
     message, *steps = re.sub(r"\[\d+\]", "", path).split(".")
     former = names.field(message, steps) if steps else None
     return path if former is None else f"{path} = {former} in {release}"
-
-
-def _annotated(
-    data: bytes,
-    *,
-    api: str | None,
-    name: str | None,
-    version: int | None,
-    body: bool,
-    request: bool,
-    specs: str | None,
-    mode: str,
-) -> Annotated:
-    apis = Apis(specs)
-    if api is None and name is None:
-        return annotate_request(data, mode=mode, apis=apis)
-    if version is None:
-        raise OptionError("--version is needed: only a request says its own")
-    if name is not None:
-        return annotate_body(data, message_of(name, specs), version, mode=mode)
-    key = apis.named(str(api)).key
-    if body or request:
-        cls = apis.message_class(key, "request" if request else "response", version)
-        return annotate_body(data, cls, version, mode=mode)
-    return annotate_response(data, key, version, mode=mode, apis=apis)
 
 
 _WIDTH: Final = 38
