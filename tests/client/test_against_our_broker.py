@@ -5,7 +5,7 @@ import socket
 import struct
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -21,11 +21,14 @@ from kafkaframes.client import (
     NewTopic,
     Producer,
     TopicPartition,
+    shared_transaction,
 )
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
+from kafkaframes.client.shared_transaction import Numbered
+from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError, OptionError
 from kafkaframes.protocol.spec import catalog, releases
+from kafkaframes.records.build import build_apart
 from kafkaframes.records.limits import budget
 from kafkaframes.records.partitioner import partition_of
 
@@ -111,20 +114,30 @@ def test_a_second_producer_of_a_transactional_id_fences_the_first(servers, topic
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits):
+    """They may write to one partition, one after the other, under the sequences that they are given."""
     with Producer(servers, transactional_id=topic) as driver:
         driver.begin_transaction()
-        identity = driver.share_transaction()
-        for partition in range(2):
+        identity = shared_transaction.share(driver)
+        shared_transaction.add_partitions(driver, [TopicPartition(topic, 0), TopicPartition(topic, 1)])
+        for number, (partition, sequence) in enumerate([(0, 0), (1, 0), (0, 1)]):
             task = Producer(servers, transactional_id=topic)
-            task.join_transaction(identity)
-            task.send(topic, b"%d" % partition, partition=partition).result()
+            shared_transaction.join(task, identity)
+            shared_transaction.send_numbered(task, [numbered(topic, partition, sequence, b"%d" % number)])
+            with pytest.raises(OptionError, match="who has joined a transaction writes batches that were given"):
+                task.send(topic, b"without a sequence", partition=partition).result()
+            with pytest.raises(OptionError, match="who began a transaction ends it"):
+                task.commit_transaction()
             task.close()
         driver.commit_transaction() if commits else driver.abort_transaction()
     found = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
-    assert sorted(found) == ([b"0", b"1"] if commits else [])
+    assert sorted(found) == ([b"0", b"1", b"2"] if commits else [])
 
 
-def test_who_joins_a_transaction_waits_for_its_coordinator_to_come_back():
+def numbered(topic, partition, sequence, value):
+    return Numbered(TopicPartition(topic, partition), sequence, list(build_apart({"value": [value]})))
+
+
+def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
     with Broker(nodes=2) as broker:
         servers = broker.bootstrap_servers
         with Admin(servers) as admin:
@@ -132,14 +145,16 @@ def test_who_joins_a_transaction_waits_for_its_coordinator_to_come_back():
         with Producer(servers, transactional_id="shared") as driver:
             driver.begin_transaction()
             task = Producer(servers, transactional_id="shared")
-            task.join_transaction(driver.share_transaction())
-            task.send("t", b"0", partition=0).result()
+            shared_transaction.join(task, shared_transaction.share(driver))
+            shared_transaction.add_partitions(driver, [TopicPartition("t", 0)])
+            shared_transaction.send_numbered(task, [numbered("t", 0, 0, b"0")])
             for node in (1, 2):  # one of them is the coordinator
                 broker.stop_node(node)
             back = [threading.Timer(0.3, broker.start_node, [node]) for node in (1, 2)]
             for one in back:
                 one.start()
-            task.send("t", b"1", partition=1).result()
+            shared_transaction.add_partitions(driver, [TopicPartition("t", 1)])
+            shared_transaction.send_numbered(task, [numbered("t", 1, 0, b"1")])
             task.close()
             driver.commit_transaction()
             for one in back:
@@ -150,28 +165,13 @@ def test_who_joins_a_transaction_waits_for_its_coordinator_to_come_back():
 def test_a_record_that_a_fenced_producer_cannot_add_to_its_transaction_is_not_waited_for_in_vain(servers, topic):
     with Producer(servers, transactional_id=topic) as first:
         first.begin_transaction()
-        first.share_transaction()  # the form of the protocol in which partitions are added before they are written to
+        shared_transaction.share(first)  # the form of the protocol in which partitions are added before the first write
         with Producer(servers, transactional_id=topic):
             sent = first.send(topic, b"late", partition=0)
             with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
                 sent.result()
         with pytest.raises(BrokerError):
             first.abort_transaction()
-
-
-def test_who_joins_a_transaction_cannot_write_where_another_has_written_in_it(servers, topic):
-    """Equal sequences would count as repetitions: the second one's records would vanish, and nobody be told."""
-    with Producer(servers, transactional_id=topic) as driver:
-        driver.begin_transaction()
-        identity = driver.share_transaction()
-        for value in (b"first", b"again"):
-            task = Producer(servers, transactional_id=topic)
-            task.join_transaction(identity)
-            sent = pa.table({"value": [value], "partition": pa.array([0], pa.int32())})
-            with nullcontext() if value == b"first" else pytest.raises(BrokerError, match=r"has written to .*-0"):
-                task.send_arrow(sent, topic=topic)
-            task.close()
-        driver.abort_transaction()
 
 
 def test_two_members_share_a_group_and_one_takes_over(servers, topic):

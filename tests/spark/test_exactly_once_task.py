@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tests.spark.topics import committed
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
 from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
@@ -67,10 +69,10 @@ def transaction(options):
     ledger = Ledger(sink._now_ms)
     with (
         producer,
-        LeaseServer(ledger, producer.add_to_transaction, listen="127.0.0.1", host="127.0.0.1") as server,
+        LeaseServer(ledger, partial(add_partitions, producer), listen="127.0.0.1", host="127.0.0.1") as server,
     ):
         producer.begin_transaction()
-        yield producer, ledger, Work(options, options.topic, producer.share_transaction(), server.door)
+        yield producer, ledger, Work(options, options.topic, share(producer), server.door)
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
@@ -146,7 +148,7 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
     newest = sink.read_markers
     monkeypatch.setattr(sink, "read_markers", lambda *given: asked.append(1) or newest(*given))
     sent = sink.Sent(0, sink._now_ms())
-    monkeypatch.setattr(sink, "send", lambda *given, **_: (given[-1].share_transaction(), sent)[1])
+    monkeypatch.setattr(sink, "send", lambda *given, **_: (share(given[-1]), sent)[1])
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):
         one.write(None, batch(batch_id))

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from tests.spark.topics import committed, make_anew
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
+from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
@@ -60,8 +62,8 @@ def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: 
         if killed == "before":
             raise KilledError
         ledger = Ledger(sink._now_ms)
-        with LeaseServer(ledger, producer.add_to_transaction, listen="127.0.0.1", host="127.0.0.1") as server:
-            work = Work(options, identifier, producer.share_transaction(), server.door)
+        with LeaseServer(ledger, partial(add_partitions, producer), listen="127.0.0.1", host="127.0.0.1") as server:
+            work = Work(options, identifier, share(producer), server.door)
             told = in_two_tasks(work, ROWS.slice(0, 30) if killed == "half" else ROWS)
         if killed in ("half", "sent"):
             raise KilledError

@@ -7,7 +7,7 @@ whoever sends it and however often it is renumbered.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -47,18 +47,6 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-
-
-class Numbered(NamedTuple):
-    """Built batches of format 2 for one partition, and the sequence of their first record.
-
-    Attributes:
-        batches: each at base offset 0, with the count of its offsets, as ``build_apart`` gives them.
-    """
-
-    partition: TopicPartition
-    first_sequence: int
-    batches: Sequence[tuple[bytes, int]]
 
 
 @dataclass(slots=True, eq=False)

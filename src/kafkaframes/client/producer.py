@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final, Unpack
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.accumulator import Accumulator, Gathering
-from kafkaframes.client.batches import NOT_STAMPED, Batch, Numbered, Producer, RecordMetadata, Stamp, split
+from kafkaframes.client.batches import NOT_STAMPED, Batch, Producer, RecordMetadata, Stamp, split
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
@@ -308,7 +308,7 @@ class AsyncProducer:
             await self.transactions.before_batch(target)
             for data, count, stamp in self._cut(rows, self._sender.sequencer.next_stamp(target)):
                 batches.append(await self._put(target, data, count, stamp))
-        return written(batches, [base for base, _ in await _results(batches)])
+        return written(batches, [base for base, _ in await results_of(batches)])
 
     async def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
         """Write format 2 batches as they are (offsets and, with a producer id, sequences are given anew); wait.
@@ -318,29 +318,7 @@ class AsyncProducer:
         """
         await self.start()
         batches = [await self._put(partition, batch, count) for batch, count in split(data)]
-        return [base for base, _ in await _results(batches)]
-
-    async def send_numbered(self, parts: Iterable[Numbered]) -> None:
-        """Write built batches in a transaction that this producer has joined, under sequences given to it; wait.
-
-        Those who join one transaction may write to one partition so, one after the other: whoever shares it gives out
-        the sequences, the next ones only when these have been acknowledged, and adds the partitions
-        (``add_to_transaction``).
-
-        Raises:
-            OptionError: no transaction was joined; batches for a partition are under way.
-            BrokerError, NetworkError: the first batch that was refused; others may have been written.
-        """
-        if not self.transactions.has_joined:
-            raise OptionError("sequences are given to those who have joined a transaction: join_transaction first")
-        await self.start()
-        batches: list[Batch] = []
-        for target, first_sequence, built in parts:
-            self._sender.sequencer.set_sequence(target, first_sequence)
-            for data, count in built:
-                await self._sender.space(len(data))
-                batches.append(self._queued(target, data, count))
-        await _results(batches)
+        return [base for base, _ in await results_of(batches)]
 
     def _cut(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
@@ -414,29 +392,6 @@ class AsyncProducer:
         """Producer id and epoch, -1 where there are none."""
         return self._sender.sequencer.producer
 
-    def share_transaction(self) -> Producer:
-        """Return what others need to join the transaction that is open; committing it commits what they wrote, too."""
-        return self.transactions.share()
-
-    async def add_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction that is open, for those who have joined it (``send_numbered``)."""
-        await self.transactions.add(partitions)
-
-    async def join_transaction(self, producer: Producer) -> None:
-        """Write in a transaction that another producer of the same ``transactional_id`` has begun, and will end.
-
-        Nothing is fenced off. Sequences begin at 0 in each partition, so no two of those who join one transaction may
-        write to one partition: the broker would take the second for a repetition of the first. Where brokers tell
-        what is in a transaction (3.0 and later), the second is refused with BrokerError.
-
-        Args:
-            producer: what ``share_transaction`` gave to the one who began it.
-        """
-        if self.settings.transactional_id is None:
-            raise OptionError("transactions need transactional_id")
-        self.transactions.join(producer)
-        await self.start()
-
     async def begin_transaction(self) -> None:
         """Begin a transaction (KIP-98)."""
         await self.start()
@@ -469,7 +424,7 @@ class AsyncProducer:
         await self.transactions.send_offsets(offsets, group)
 
 
-async def _results(batches: list[Batch]) -> list[tuple[int, int]]:
+async def results_of(batches: list[Batch]) -> list[tuple[int, int]]:
     """Wait for all batches; return base offset and append time of each, or raise the first error."""
     await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True)
     return [batch.done.result() for batch in batches]

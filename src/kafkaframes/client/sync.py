@@ -15,7 +15,6 @@ from uuid import UUID
 import pyarrow as pa
 
 from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
-from kafkaframes.client.batches import Numbered
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.consumer import ARROW_COLUMNS, AsyncConsumer, Listener
 from kafkaframes.client.fetched import Fetched
@@ -121,10 +120,6 @@ class Producer:
         """Write whole batches and wait; see ``AsyncProducer.send_batches``."""
         return self._loop.call(self._twin.send_batches(partition, data))
 
-    def send_numbered(self, parts: Iterable[Numbered]) -> None:
-        """Write built batches under sequences given to them; see ``AsyncProducer.send_numbered``."""
-        self._loop.call(self._twin.send_numbered(parts))
-
     def flush(self) -> None:
         """Wait until everything that was sent has an answer."""
         self._loop.call(self._twin.flush())
@@ -141,18 +136,6 @@ class Producer:
     def producer(self) -> ProducerIdentity:
         """Producer id and epoch, -1 where there are none."""
         return self._twin.producer
-
-    def share_transaction(self) -> ProducerIdentity:
-        """Return what others need to join the transaction that is open."""
-        return self._twin.share_transaction()
-
-    def add_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction for those who have joined it; see ``AsyncProducer.add_to_transaction``."""
-        self._loop.call(self._twin.add_to_transaction(partitions))
-
-    def join_transaction(self, producer: ProducerIdentity) -> None:
-        """Write in a transaction that another has begun; see ``AsyncProducer.join_transaction``."""
-        self._loop.call(self._twin.join_transaction(producer))
 
     def begin_transaction(self) -> None:
         """Begin a transaction."""

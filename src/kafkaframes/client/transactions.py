@@ -32,7 +32,6 @@ _NEWEST_OF_FORM: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
-_DESCRIBE_TRANSACTIONS: Final = 65
 _FORM_OF_BROKERS: Final = "transaction.version"  # the feature that tells
 _KNOWS_EPOCHS: Final = 3  # InitProducerId's first version that takes an id and epoch and raises the epoch (KIP-360)
 _FENCED: Final = frozenset(
@@ -138,8 +137,8 @@ class Transactions:
             return
         if not self._is_open:
             raise OptionError("a producer with transactional_id writes in transactions only: begin_transaction first")
-        if self.has_joined and partition not in self._added:
-            await self._refuse_what_another_writes(partition)
+        if self.has_joined:
+            raise OptionError("who has joined a transaction writes batches that were given their sequences")
         await self.add([partition])
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
@@ -155,32 +154,6 @@ class Transactions:
         if new and self._form == 1:
             await self._add(new)
         self._added.update(new)
-
-    async def _refuse_what_another_writes(self, partition: TopicPartition) -> None:
-        """Raise where another one who joined this transaction has written to a partition.
-
-        Its sequences began at 0 too, so that the broker would take ours for repetitions, and drop them as done.
-        Brokers before 3.0 do not tell (KIP-664); who shares a transaction there must see to it alone.
-        """
-        body = self._settings.message("DescribeTransactionsRequest")(
-            transactional_ids=[self._settings.transactional_id]
-        )
-
-        async def step() -> Any:
-            try:
-                connection = await self._cluster.connection(await self._coordinator())
-            except NetworkError:
-                self._forget(None)
-                raise
-            if _DESCRIBE_TRANSACTIONS not in connection.ranges:
-                return []
-            (state,) = (await self._ask(body)).transaction_states
-            self._check(state.error_code, "asking for the transaction's partitions")
-            return state.topics
-
-        for topic in await self._cluster.retried(step):
-            if topic.topic == partition.topic and partition.partition in topic.partitions:
-                raise BrokerError(f"another one who joined this transaction has written to {partition} already")
 
     async def _add(self, partitions: list[TopicPartition]) -> None:
         cls = self._settings.message("AddPartitionsToTxnRequest")

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from kafkaframes.client import Producer, TopicPartition
-from kafkaframes.client.batches import Numbered
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
 from kafkaframes.jobs.write_topic.sequence_ledger import repetition_refused
@@ -98,7 +98,7 @@ def write_rows(work: Work, task: int, rows: Rows) -> Counts:
         stack.callback(leases.close)
         producer = open_producer(work.options, transactional_id=work.transactional_id)
         stack.callback(producer.close, flush=False)
-        producer.join_transaction(work.identity)
+        join(producer, work.identity)
         under_way: Future[None] | None = None
         for parts in _packer(work.options, producer, task).pack(chain([first], batches)):
             if under_way is not None:
@@ -118,9 +118,8 @@ def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
     wrote: list[TopicPartition] = []
     while waiting:
         got = leases.take({partition: part.records for partition, part in waiting.items()}, wrote)
-        producer.send_numbered(
-            [Numbered(partition, first, waiting.pop(partition).batches) for partition, first in got.items()]
-        )
+        numbered = [Numbered(partition, first, waiting.pop(partition).batches) for partition, first in got.items()]
+        send_numbered(producer, numbered)
         wrote = list(got)
     leases.give_back(wrote)
 

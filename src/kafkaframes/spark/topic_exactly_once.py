@@ -35,10 +35,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import BrokerError, KafkaframesError, LostTaskError, NetworkError, OptionError
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
@@ -373,10 +375,12 @@ def send(
     ledger = Ledger(_now_ms)
     listen, host = _driver_address(frame.sparkSession)
     with (
-        LeaseServer(ledger, producer.add_to_transaction, listen=listen, host=host, port=options.driver_port) as server,
+        LeaseServer(
+            ledger, partial(add_partitions, producer), listen=listen, host=host, port=options.driver_port
+        ) as server,
         _arrow_batches_are_bounded(frame),
     ):
-        work = Work(options, transactional_id, producer.share_transaction(), server.door, is_written_anew)
+        work = Work(options, transactional_id, share(producer), server.door, is_written_anew)
         try:
             results = frame.mapInArrow(writing(work), COLUMNS).collect()
         except Exception as error:  # of another class on each of Spark's sessions
