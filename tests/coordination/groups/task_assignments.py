@@ -1,0 +1,110 @@
+"""Streams groups to be assigned, as lines of text: made at random, given to our assignor and to Kafka's.
+
+A line is standbys, subtopologies, members and, in a saved one, the answer; ``TaskAssignments.java`` reads them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkaframes.coordination.groups.streams import TaskRole, Tasks
+from kafkaframes.coordination.groups.streams_assignor import sticky
+
+SAVED = Path(__file__).parents[2] / "data" / "streams" / "assignments.tsv.gz"
+
+
+class Case(NamedTuple):
+    """A group before it is assigned: members by id, each with its process and its tasks."""
+
+    standby_count: int
+    subtopologies: dict[str, tuple[int, bool]]
+    members: dict[str, tuple[str, Tasks]]
+
+    def text(self) -> str:
+        """Return it as a line."""
+        subtopologies = ",".join(f"{name}:{count}:{has:d}" for name, (count, has) in self.subtopologies.items())
+        members = ";".join(f"{key}:{process}:{text_of(mine)}" for key, (process, mine) in self.members.items())
+        return f"{self.standby_count}\t{subtopologies}\t{members}"
+
+    @classmethod
+    def parse(cls, line: str) -> Case:
+        """Read a line."""
+        standby_count, subtopologies, members = line.split("\t")[:3]
+        rows = [one.split(":") for one in subtopologies.split(",") if one]
+        owners = [one.split(":") for one in members.split(";")]
+        return cls(
+            int(standby_count),
+            {name: (int(count), has == "1") for name, count, has in rows},
+            {key: (process, _tasks(mine)) for key, process, mine in owners},
+        )
+
+    def assigned(self) -> dict[str, Tasks]:
+        """Return what our assignor says."""
+        return sticky(
+            {key: process for key, (process, _) in self.members.items()},
+            {key: mine for key, (_, mine) in self.members.items()},
+            {name: count for name, (count, _) in self.subtopologies.items()},
+            stateful=[name for name, (_, has) in self.subtopologies.items() if has],
+            standby_count=self.standby_count,
+        )
+
+    def answer(self) -> str:
+        """Return what our assignor says, as ``TaskAssignments`` prints it."""
+        return ";".join(sorted(f"{key}:{text_of(mine)}" for key, mine in self.assigned().items()))
+
+
+def text_of(tasks: Tasks) -> str:
+    return ",".join(sorted(f"{role.name.lower()}/{name}/{index}" for role, name, index in tasks))
+
+
+def _tasks(text: str) -> Tasks:
+    rows = [one.split("/") for one in text.split(",") if one]
+    return frozenset((TaskRole[role.upper()], name, int(index)) for role, name, index in rows)
+
+
+def cases(seed: int) -> Iterator[Case]:
+    """Yield groups without end; each has members come and go, settings and topologies change, tasks that are odd."""
+    dice = random.Random(seed)
+    while True:
+        large = dice.random() < 0.15
+        case = Case(dice.choice((0, 0, 1, 1, 2, 3)), _subtopologies(dice, large=large), {})
+        for _ in range(dice.randint(1, 5)):
+            members = _members(dice, case, large=large)
+            standby_count = case.standby_count if dice.random() < 0.8 else dice.randint(0, 3)
+            subtopologies = case.subtopologies if dice.random() < 0.8 else _subtopologies(dice, large=large)
+            case = Case(standby_count, subtopologies, members)
+            yield case
+            targets = case.assigned()
+            case = case._replace(members={key: (one[0], targets[key]) for key, one in members.items()})
+
+
+def _subtopologies(dice: random.Random, *, large: bool) -> dict[str, tuple[int, bool]]:
+    names = [str(index) for index in range(dice.randint(1, 12 if large else 4))]
+    dice.shuffle(names)
+    return {name: (dice.randint(0, 40 if large else 7), dice.random() < 0.6) for name in names}
+
+
+def _members(dice: random.Random, case: Case, *, large: bool) -> dict[str, tuple[str, Tasks]]:
+    def name(prefix: str, most: int) -> str:
+        return str(UUID(int=dice.getrandbits(128))) if by_uuid else f"{prefix}{dice.randint(1, most)}"
+
+    by_uuid = any("-" in key for key in case.members) if case.members else dice.random() < 0.5
+    most = 40 if large else 9
+    kept = {key: one for key, one in case.members.items() if dice.random() < 0.8}
+    processes = [process for process, _ in kept.values()]
+    while len(kept) < dice.randint(1, most):
+        process = dice.choice(processes) if processes and dice.random() < 0.5 else name("p", most)
+        kept.setdefault(name("m", 2 * most), (process, frozenset()))
+        processes.append(process)
+    if dice.random() < 0.1:  # what no assignor has left: a task with several owners, or in odd roles
+        for key, (process, mine) in kept.items():
+            kept[key] = (process, mine | {_any_task(dice, case) for _ in range(dice.randint(0, 4))})
+    return kept
+
+
+def _any_task(dice: random.Random, case: Case) -> tuple[TaskRole, str, int]:
+    return dice.choice((TaskRole.ACTIVE, TaskRole.STANDBY)), dice.choice(list(case.subtopologies)), dice.randint(0, 7)
