@@ -6,11 +6,16 @@ import datetime as dt
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.scan import frames
+from kafkaframes.scan.dataset import where_of_filter
 from kafkaframes.scan.scan import Scan
 from kafkaframes.scan.where import Where
 
@@ -125,9 +130,78 @@ def test_duckdb_reads_the_columns_that_a_query_names(scan, runs):
         """SELECT count(value) FROM records WHERE partition = 1 AND topic = 'orders'"""
     ).fetchone()
     assert filtered[0] == scan.where(partition=1, topic="orders").count()
+    assert runs[-1].kept == Where(frozenset({"orders"}), frozenset({1}))
     assert connection.execute("SELECT count(*) FROM records").fetchone()[0] == scan.count()
     again = scan.select("offset")  # found by its name, as a variable
     assert connection.execute("SELECT count(*) FROM again").fetchone()[0] == again.count() == scan.count()
+
+
+def test_duckdb_filters_a_limited_scan_and_a_capture_by_itself(scan):
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    scan.limit(5).to_duckdb(connection, "first")
+    found = connection.execute('SELECT count(*) FROM first WHERE "partition" = 1').fetchone()
+    assert found[0] == scan.limit(5).to_polars()["partition"].to_list().count(1)
+    path = sorted(CAPTURES.rglob("*.pcap*"))[0]
+    packets = kafkaframes.scan_capture(path, table="gaps")
+    packets.to_duckdb(connection, "gaps")
+    assert connection.execute('SELECT count(*) FROM gaps WHERE "offset" > 0').fetchone()[0] <= packets.count()
+
+
+SCHEMA = pa.schema({"topic": "string", "partition": "int32", "offset": "int64", "timestamp": pa.timestamp("us", "UTC")})
+NEAR = {
+    "topic": st.sampled_from(["a", "b", "a.b", "c"]),
+    "partition": st.integers(0, 4),
+    "offset": st.integers(-1, 5) | st.sampled_from([2**62, 2**63 - 1]),
+    "timestamp": st.integers(-1_500, 3_500) | st.sampled_from([10**18, 2**63 - 1]),
+}
+
+
+@st.composite
+def comparisons(draw):
+    name = draw(st.sampled_from(sorted(NEAR)))
+    column = ds.field(name)
+    some = pa.array([draw(NEAR[name]), draw(NEAR[name])], SCHEMA.field(name).type)
+    value = some[0]
+    forms = [column == value, column != value, column < value, column <= value, column > value, column >= value]
+    return draw(st.sampled_from([*forms, column.is_null(), column.isin(some)]))
+
+
+FILTERS = st.recursive(
+    comparisons(),
+    lambda some: (
+        st.tuples(some, some).map(lambda two: two[0] & two[1])
+        | st.tuples(some, some).map(lambda two: two[0] | two[1])
+        | some.map(lambda one: ~one)
+    ),
+    max_leaves=4,
+)
+ROWS = st.lists(st.tuples(*(st.none() | NEAR[name] for name in SCHEMA.names)), min_size=1, max_size=6)
+
+
+@given(kept=FILTERS, rows=ROWS)
+def test_what_a_filter_keeps_is_never_left_out(kept, rows):
+    """Whatever pyarrow takes for a filter: its rows fulfil the conditions that the scan is narrowed by."""
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
+    table = pa.table(columns, schema=SCHEMA)
+    where = where_of_filter(kept, SCHEMA)
+    for topic, partition, offset, at in zip(*(each.to_pylist() for each in numbers(table.filter(kept))), strict=True):
+        assert where.topics is None or topic in where.topics
+        assert where.partitions is None or partition in where.partitions
+        assert is_in(offset, where.offsets)
+        assert is_in(None if at is None else at // 1_000, where.timestamps_ms)
+
+
+def numbers(table):
+    at = table.schema.get_field_index("timestamp")
+    return table.set_column(at, "timestamp", table["timestamp"].cast("int64")).columns
+
+
+def is_in(value, interval):
+    least, limit = interval
+    if value is None:
+        return interval == (None, None)
+    return (least is None or least <= value) and (limit is None or value < limit)
 
 
 def test_tables_are_gathered_into_frames_of_some_size(scan):

@@ -1,17 +1,34 @@
 """A scan as a dataset of pyarrow's: the only form of Python objects that DuckDB hands columns and filters to.
 
 Not in ``frames.py``, since ``pyarrow.dataset`` takes memory that few scans need.
+
+What a filter means is asked of pyarrow itself: a dataset of files that nobody opens, each with an expression that holds
+for its rows, gives those files whose rows the filter may keep. So no form of a filter has to be understood here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
+from kafkaframes.errors import OptionError
 from kafkaframes.scan.slices import Rows
+from kafkaframes.scan.where import Interval, Where
+
+_MayKeep = Callable[[ds.Expression], bool]
+_OFFSETS: Final = range(2**63 - 1)
+_PARTITIONS: Final = range(2**31 - 1)
+_MILLISECONDS: Final = range(-1, 2**53)
+_MOST_PARTITIONS: Final = 1_000  # that are asked for one by one, in about 40 us each
+_NAME: Final = re.compile(r'"([\w.-]+)"')
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
@@ -32,9 +49,59 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         **_: Any,
     ) -> ds.Scanner:
         """Return what reads these columns of the rows that the filter keeps."""
-        known = self.schema.names
+        known, reading = self.schema.names, self._scan
         names, text = known if columns is None else list(columns), "" if filter is None else str(filter)
         needed = [name for name in known if name in names or name in text]
-        batches = self._scan.select(*(needed or known[:1])).to_batches()
+        if filter is not None and reading.most is None:  # of a limited scan, the first rows are fixed before
+            with suppress(OptionError):  # a table of captures, whose columns of these names mean something else
+                reading = reading.narrowed(where_of_filter(filter, self.schema))
+        batches = reading.select(*(needed or known[:1])).to_batches()
         reader = pa.RecordBatchReader.from_batches(batches.schema, batches)
         return ds.Scanner.from_batches(reader, columns=names, filter=filter)
+
+
+def where_of_filter(kept: ds.Expression, schema: pa.Schema) -> Where:
+    """Return conditions that every row fulfils which a filter keeps."""
+    form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
+
+    def may_keep(rows: ds.Expression) -> bool:
+        dataset = ds.FileSystemDataset.from_paths(
+            ["rows"], schema=schema, format=form, filesystem=nowhere, partitions=[rows]
+        )
+        return any(True for _ in dataset.get_fragments(kept))
+
+    columns = {name for name in schema.names if name in str(kept) and not may_keep(ds.field(name).is_null())}
+    return Where(
+        _topics(may_keep, sorted(set(_NAME.findall(str(kept))))) if "topic" in columns else None,
+        _partitions(may_keep) if "partition" in columns else None,
+        _interval(may_keep, "offset", _OFFSETS) if "offset" in columns else (None, None),
+        _interval(may_keep, "timestamp", _MILLISECONDS) if "timestamp" in columns else (None, None),
+    )
+
+
+def _interval(may_keep: _MayKeep, name: str, values: range) -> Interval:
+    """Return the bounds of what may be kept; every value counts as all up to the next one: times as milliseconds."""
+    column = ds.field(name)
+
+    def up_to(value: int) -> pa.Scalar:
+        return pa.scalar(value * 1000 + 999, pa.timestamp("us", "UTC")) if name == "timestamp" else pa.scalar(value)
+
+    first = values[bisect_left(values, True, hi=len(values) - 1, key=lambda value: may_keep(column <= up_to(value)))]
+    last = values[bisect_left(values, True, hi=len(values) - 1, key=lambda value: not may_keep(column > up_to(value)))]
+    return (None if first == values[0] else first), (None if last == values[-1] else last + 1)
+
+
+def _partitions(may_keep: _MayKeep) -> frozenset[int] | None:
+    first, end = _interval(may_keep, "partition", _PARTITIONS)
+    if end is None or end - (first or 0) > _MOST_PARTITIONS:
+        return None
+    return frozenset(number for number in range(first or 0, end) if may_keep(ds.field("partition") == number))
+
+
+def _topics(may_keep: _MayKeep, named: Sequence[str]) -> frozenset[str] | None:
+    """Return the topics that may be kept, where they are among those that the filter names."""
+    column = ds.field("topic")
+    between = [(column > one) & (column < other) for one, other in pairwise(named)]
+    if not named or any(map(may_keep, [column < named[0], *between, column > named[-1]])):
+        return None
+    return frozenset(name for name in named if may_keep(column == name))
