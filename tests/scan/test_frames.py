@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import sys
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.errors import MissingExtraError
+from kafkaframes.records.build import build_records
 from kafkaframes.scan import frames
 from kafkaframes.scan.dataset import where_of_filter
+from kafkaframes.scan.log import planning
+from kafkaframes.scan.running import read_plan
 from kafkaframes.scan.scan import Scan
 from kafkaframes.scan.where import Where
 
@@ -54,10 +58,13 @@ def test_pandas_has_the_rows_of_arrow(scan):
         ("polars", lambda scan: scan.to_polars()),
         ("polars", lambda scan: scan.lazy()),
         ("duckdb", lambda scan: scan.to_duckdb(None, "orders")),
+        ("dask", lambda scan: scan.to_dask()),
+        ("ray", lambda scan: scan.to_ray()),
     ],
 )
 def test_an_absent_library_names_its_extra(scan, monkeypatch, library, run):
-    monkeypatch.setitem(sys.modules, library, None)
+    for name in [library, *(one for one in sys.modules if one.startswith(f"{library}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'kafkaframes\[{library}\]'"):
         run(scan.limit(1))
 
@@ -117,6 +124,50 @@ def test_a_capture_is_filtered_by_polars_alone():
     assert packets.lazy().filter(polars.col("offset") > 0).collect().height <= packets.count()
 
 
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """Return a scan of three partitions, which is cut into several slices."""
+    monkeypatch.setattr(planning, "SMALLEST_TARGET", 10_000)
+    monkeypatch.setattr(planning, "OPEN_COST", 0)
+    for partition in range(3):
+        path = tmp_path / f"t-{partition}" / f"{0:020}.log"
+        path.parent.mkdir()
+        path.write_bytes(build_records({"value": [b"%05d" % n * 40 for n in range(500)]}))
+    return kafkaframes.scan_log(tmp_path).select("partition", "offset", "value")
+
+
+def test_a_plan_is_read_slice_by_slice_wherever_it_is_sent(large):
+    plan = large.plan(parts=3)
+    assert len(plan) > 2
+    tables = [read_plan(pickle.loads(pickle.dumps(one))) for one in plan.apart()]
+    assert len(tables) == len(plan)
+    assert pa.concat_tables(tables) == large.to_arrow()
+    assert [len(one.slices) for one in large.limit(3).plan(parts=3).apart()] == [len(large.limit(3).plan())]
+    assert read_plan(large.limit(3).plan()) == large.limit(3).to_arrow()
+    assert [read_plan(one) for one in large.limit(0).plan().apart()] == [large.schema.empty_table()]
+
+
+def test_dask_has_a_partition_for_each_slice(large):
+    dask = pytest.importorskip("dask")
+    frame = large.to_dask(parts=3)
+    assert frame.npartitions == len(large.plan(parts=3))
+    with dask.config.set(scheduler="synchronous"):
+        assert pa.Table.from_pandas(frame.compute(), large.schema, preserve_index=False) == large.to_arrow()
+        assert frame.dtypes.to_dict() == frame.compute().dtypes.to_dict()
+        assert len(large.limit(5).to_dask()) == 5
+        assert len(large.limit(0).to_dask()) == 0
+
+
+def test_ray_reads_the_slices(large):
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=1, include_dashboard=False, object_store_memory=200 << 20)
+    try:
+        assert large.to_ray(parts=3).sum("offset") == sum(large.to_arrow()["offset"].to_pylist())
+        assert large.limit(5).to_ray().count() == 5
+    finally:
+        ray.shutdown()
+
+
 def test_duckdb_reads_the_columns_that_a_query_names(scan, runs):
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
@@ -150,8 +201,8 @@ def test_duckdb_filters_a_limited_scan_and_a_capture_by_itself(scan):
 
 SCHEMA = pa.schema({"topic": "string", "partition": "int32", "offset": "int64", "timestamp": pa.timestamp("us", "UTC")})
 NEAR = {
-    "topic": st.sampled_from(["a", "b", "a.b", "c"]),
-    "partition": st.integers(0, 4),
+    "topic": st.sampled_from(["", "a", "b", "a.b", "c"]),
+    "partition": st.integers(-1, 4),
     "offset": st.integers(-1, 5) | st.sampled_from([2**62, 2**63 - 1]),
     "timestamp": st.integers(-1_500, 3_500) | st.sampled_from([10**18, 2**63 - 1]),
 }

@@ -25,7 +25,7 @@ from kafkaframes.scan.where import Interval, Where
 
 _MayKeep = Callable[[ds.Expression], bool]
 _OFFSETS: Final = range(2**63 - 1)
-_PARTITIONS: Final = range(2**31 - 1)
+_PARTITIONS: Final = range(-1, 2**31 - 1)  # -1: of a file whose name does not say it
 _MILLISECONDS: Final = range(-1, 2**53)
 _MOST_PARTITIONS: Final = 1_000  # that are asked for one by one, in about 40 us each
 _NAME: Final = re.compile(r'"([\w.-]+)"')
@@ -93,9 +93,10 @@ def _interval(may_keep: _MayKeep, name: str, values: range) -> Interval:
 
 def _partitions(may_keep: _MayKeep) -> frozenset[int] | None:
     first, end = _interval(may_keep, "partition", _PARTITIONS)
-    if end is None or end - (first or 0) > _MOST_PARTITIONS:
+    first = _PARTITIONS[0] if first is None else first
+    if end is None or end - first > _MOST_PARTITIONS:
         return None
-    return frozenset(number for number in range(first or 0, end) if may_keep(ds.field("partition") == number))
+    return frozenset(number for number in range(first, end) if may_keep(ds.field("partition") == number))
 
 
 def _topics(may_keep: _MayKeep, named: Sequence[str]) -> frozenset[str] | None:

@@ -11,21 +11,24 @@ import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.scan.predicates import where_of_expression
-from kafkaframes.scan.slices import Rows
+from kafkaframes.scan.running import read_plan
+from kafkaframes.scan.slices import Rows, ScanPlan
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
     import duckdb
     import pandas as pd
     import polars as pl
+    import ray.data
 
 _ROWS_AT_ONCE: Final = 100_000  # of a frame that Polars is handed: fewer cost more calls than reading
 
 
-def _library(name: str, feature: str) -> Any:
+def _library(name: str, feature: str, *, extra: str | None = None) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MissingExtraError(f"`{feature}`", name) from error
+        raise MissingExtraError(f"`{feature}`", extra or name) from error
 
 
 def to_pandas(table: pa.Table, **options: Any) -> pd.DataFrame:
@@ -91,6 +94,39 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -
             waiting, is_first = [], False
     if waiting or is_first:
         yield pa.Table.from_batches(waiting, schema)
+
+
+def to_dask(plan: ScanPlan) -> dd.DataFrame:
+    """Return a Dask DataFrame that reads the slices of a plan.
+
+    Raises:
+        MissingExtraError: Dask is absent.
+    """
+    dask = _library("dask.dataframe", "to_dask", extra="dask")
+    return dask.from_map(_arrow_typed, plan.apart(), meta=_typed(plan.schema.empty_table()))
+
+
+def _arrow_typed(plan: ScanPlan) -> pd.DataFrame:
+    return _typed(read_plan(plan))
+
+
+def _typed(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(types_mapper=import_module("pandas").ArrowDtype)
+
+
+def to_ray(plan: ScanPlan) -> ray.data.Dataset:
+    """Return a Ray dataset that reads the slices of a plan.
+
+    Raises:
+        MissingExtraError: Ray is absent.
+    """
+    data = _library("ray.data", "to_ray", extra="ray")
+    plans = plan.apart()
+    return data.from_items(plans, override_num_blocks=len(plans)).map_batches(_read_items, batch_size=1)
+
+
+def _read_items(items: dict[str, Any]) -> pa.Table:
+    return read_plan(items["item"][0])
 
 
 def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:

@@ -5,6 +5,7 @@ In a notebook, with a progress bar.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.slices import Rows, ScanPlan, ScanSlice
 
+_LOG = logging.getLogger("kafkaframes.scan")
 _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 
@@ -56,6 +58,23 @@ def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
             yield from _pooled(plan, running, workers)
     finally:
         scan.source.close()
+
+
+def read_plan(plan: ScanPlan) -> pa.Table:
+    """Return the rows of a plan, slice after slice, wherever it was sent to; damage is a warning there."""
+    running = Running([])
+    batches = _serial(plan.slices, running)
+    rows = list(batches if plan.limit is None else _first(batches, plan.limit))
+    for part in plan.slices[:1]:
+        part.source.close()
+    warn(running.errors)
+    return pa.Table.from_batches(rows, plan.schema)
+
+
+def warn(errors: Sequence[Any]) -> None:
+    """Tell of damage."""
+    for error in errors:
+        _LOG.warning("%s", error.as_exception() if hasattr(error, "as_exception") else error)
 
 
 def _serial(slices: Sequence[ScanSlice], running: Running) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,6 @@ it, each time anew. Rows come in the order of topic, partition and offset, whate
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -17,16 +16,17 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan import frames
 from kafkaframes.scan.decoded import ERROR, Schema, SchemaChoice, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
-from kafkaframes.scan.running import Running, run, scan_html, watched
+from kafkaframes.scan.running import Running, run, scan_html, warn, watched
 from kafkaframes.scan.slices import ScanPlan, ScanSlice, Source
 from kafkaframes.scan.where import EVERYTHING, OffsetRange, TimeRange, Where, where_of
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
     import duckdb
     import pandas as pd
     import polars as pl
+    import ray.data
 
-log = logging.getLogger("kafkaframes.scan")
 _SAMPLED_VALUES: Final = 1_000  # of which columns are made where there is no schema
 
 
@@ -226,8 +226,7 @@ class Scan:
         """Return all rows as a table; raises as ``to_batches``. Damage is a warning of ``kafkaframes.scan``."""
         batches, running = self._started(workers)
         table = pa.Table.from_batches(list(watched(batches, running, self.source.label)), schema=batches.schema)
-        for error in batches.errors:
-            log.warning("%s", error.as_exception() if hasattr(error, "as_exception") else error)
+        warn(batches.errors)
         return table
 
     def count(self) -> int:
@@ -286,6 +285,28 @@ class Scan:
             MissingExtraError: DuckDB is absent.
         """
         return frames.to_duckdb(self, connection, name)
+
+    def to_dask(self, *, parts: int = 8) -> dd.DataFrame:
+        """Return a Dask DataFrame whose partitions are the slices of a plan made now, with Arrow's types in pandas.
+
+        Args:
+            parts: as of ``plan``.
+
+        Raises:
+            MissingExtraError: Dask is absent.
+        """
+        return frames.to_dask(self.plan(parts=parts))
+
+    def to_ray(self, *, parts: int = 8) -> ray.data.Dataset:
+        """Return a Ray dataset whose blocks are read from the slices of a plan made now.
+
+        Args:
+            parts: as of ``plan``.
+
+        Raises:
+            MissingExtraError: Ray is absent.
+        """
+        return frames.to_ray(self.plan(parts=parts))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export all rows as an Arrow stream (the Arrow PyCapsule interface): Polars, DuckDB, pandas, pyarrow."""

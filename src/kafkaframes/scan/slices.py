@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -152,6 +152,12 @@ class ScanPlan:
     def size_bytes(self) -> int:
         """The bytes that are read; 0 where that is not known."""
         return sum(part.size_bytes for part in self.slices)
+
+    def apart(self) -> list[ScanPlan]:
+        """Return plans of one slice each, or this one alone where the first rows of all are read."""
+        if self.limit is not None or not self.slices:
+            return [self]
+        return [replace(self, slices=(part,)) for part in self.slices]
 
     def __len__(self) -> int:
         return len(self.slices)
