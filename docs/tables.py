@@ -24,9 +24,11 @@ from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli
 from kafkaframes.client.properties import java_properties
 from kafkaframes.errors import EncodeError
+from kafkaframes.jobs.export.options import ExportSettings
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
-from kafkaframes.jobs.settings import CompactSettings, RewriteSettings
+from kafkaframes.jobs.settings import AuditSettings, CompactSettings, RewriteSettings
+from kafkaframes.jobs.tables.settings import TableSettings
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.layout import CODECS
 from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
@@ -219,6 +221,7 @@ def settings_table(command: str, settings: type) -> str:
     """One row for each setting of a job: its keyword in Python, the flag of the command, its default."""
     context = click.Context(cli)
     flags = {option.name: option.opts[-1] for option in cli.get_command(context, command).params}
+    flags |= {flag.removeprefix("--").replace("-", "_"): flag for flag in flags.values()}
     body = []
     for entry in fields(settings):
         flag = flags.get(entry.name) or flags.get(entry.name.replace("stamp_ms", ""))
@@ -249,6 +252,9 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "mirror-settings": (ROOT / "docs" / "mirror.md", partial(settings_table, "mirror", MirrorSettings)),
     "rewrite-settings": (ROOT / "docs" / "rewriting-logs.md", partial(settings_table, "convert", RewriteSettings)),
     "compact-settings": (ROOT / "docs" / "rewriting-logs.md", partial(settings_table, "compact", CompactSettings)),
+    "export-settings": (ROOT / "docs" / "exporting.md", partial(settings_table, "export", ExportSettings)),
+    "table-settings": (ROOT / "docs" / "tables.md", partial(settings_table, "table", TableSettings)),
+    "audit-settings": (ROOT / "docs" / "audit.md", partial(settings_table, "audit", AuditSettings)),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }
 

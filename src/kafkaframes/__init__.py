@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.jobs.export.export_log import export_log
 from kafkaframes.protocol.functions import list_apis, message_class
 from kafkaframes.records.functions import build_records
 from kafkaframes.scan.functions import (
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         compact_log,
         convert_log,
         describe_log,
+        export_log,
         mirror_topics,
         recompress_log,
         repair_log,
@@ -72,7 +72,8 @@ _LAZY = {  # what is large, by the module that it is imported of
     "KafkaframesError": "errors",
     "Producer": "client",
     **dict.fromkeys(
-        ("compact_log", "convert_log", "describe_log", "mirror_topics", "recompress_log"), "jobs.functions"
+        ("compact_log", "convert_log", "describe_log", "export_log", "mirror_topics", "recompress_log"),
+        "jobs.functions",
     ),
     **dict.fromkeys(("repair_log", "report_log", "restore_log", "verify_log"), "jobs.functions"),
 }

@@ -1,7 +1,7 @@
-"""What ``table`` does: sources that are topics or paths, and commits until a signal."""
+"""What ``table`` does: sources that are topics or paths, settings that do not fit, and commits until a signal."""
 
 import pytest
-from tests.cli.table_calls import ORDERS, as_json, ask, refused, rows, send, told
+from tests.cli.table_calls import BAD, ORDERS, as_json, ask, refused, rows, send, told
 
 deltalake = pytest.importorskip("deltalake")
 pytestmark = pytest.mark.usefixtures("closed_catalogs")
@@ -43,3 +43,67 @@ def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
     said = refused("orders", "--to", "delta", tmp_path / "t")
     assert "-b HOST:PORT" in said
     assert "$KAFKA_BOOTSTRAP_SERVERS" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--mode", "avro"), "--schema FILE or --registry URL"),
+        (("--mode", "protobuf"), "--schema FILE or --registry URL"),
+        (("--registry", "http://x"), "mode raw keeps values as they are"),
+        (("--mode", "json", "--registry", "ftp://x"), "http://HOST:PORT"),
+        (("--mode", "json", "--registry", "http://x", "--schema", "y"), "only one of"),
+        (("--mode", "json", "--subject", "y"), "--subject is for --registry"),
+        (("--mode", "json", "--message", "y"), "--message is for protobuf"),
+        (("--mode", "json", "--value", "json"), "--value is for --mode latest"),
+        (("--mode", "json", "--schema", "nowhere.json"), "nowhere.json: No such file"),
+        (("--mode", "protobuf", "--schema", "a.proto"), "protoc --include_imports"),
+        (("--catalog", "c"), "--catalog is for --to iceberg"),
+        (("--topic", "x"), "--topic is for a log directory"),
+        (("--option", "mode=FAILFAST"), "--option is for a log directory"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, said, tmp_path):
+    assert said in refused("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", *flags)
+    assert not (tmp_path / "t").exists()
+
+
+def test_nothing_to_infer_columns_from(broker, topic, tmp_path):
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--mode", "json")
+    send(broker, topic, [BAD])
+    assert "--schema says them" in refused(*flags)
+    (tmp_path / "order.json").write_text('{"type": "object", "properties": {"id": {"type": "integer"}}}')
+    told(*flags, "--schema", tmp_path / "order.json")
+    assert len(rows("delta", tmp_path / "t", dead=True)) == 1
+
+
+@pytest.mark.parametrize(("mode", "package"), [("avro", "fastavro"), ("protobuf", "google")])
+def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monkeypatch):
+    import builtins
+    import sys
+
+    load = builtins.__import__
+
+    def without(name, *given, **named):
+        if name.partition(".")[0] == package:
+            raise ImportError(f"No module named {name!r}")
+        return load(name, *given, **named)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    (tmp_path / "s").write_text('"string"')
+    flags = ("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", "--mode", mode)
+    assert f"pip install 'kafkaframes[{mode}]'" in refused(*flags, "--schema", tmp_path / "s")
+
+
+def test_parquet_files_have_no_latest(tmp_path):
+    said = refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
+    assert "--to delta or --to iceberg" in said
+
+
+def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
+    send(broker, topic, as_json(ORDERS[:2]))
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
+    told(*flags)
+    assert "holds other records than this run asks for" in refused(*flags, "--mode", "json")

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from kafkaframes.cli.options import TEXT, format_of, json_option, ports_option, specs_option
+from kafkaframes.cli.options import TEXT, format_of, json_option, settings_options
+from kafkaframes.jobs.settings import AuditSettings
 
 
 @click.command("audit", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
-@click.option(
-    "--target", metavar="RELEASE", help="The release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest."
-)
+@settings_options(AuditSettings)
 @click.option("-o", "--output", metavar="FILE", help="Write to a file: a page (.html), JSON (.json), else text.")
 @json_option
-@ports_option
-@specs_option
-@click.option("-v", "--verbose", is_flag=True, help="Also what is fine, and each finding with its reason.")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    target: str | None,
-    output: str | None,
-    as_json: bool,
-    ports: str,
-    specs: str | None,
-    verbose: bool,
-) -> None:
+def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, as_json: bool, **flags: Any) -> None:
     """Audit clients and logs before an upgrade: which API versions and record formats the new release removed.
 
     INPUT is a capture (pcap, pcapng), a broker's request log, a directory of these, or a log directory. Several make
@@ -40,14 +29,5 @@ def command(
     """
     from kafkaframes.cli.auditing import run
 
-    ctx.exit(
-        run(
-            paths,
-            target,
-            kind=format_of(output, as_json, default=TEXT),
-            output=output,
-            ports=ports,
-            specs=specs,
-            verbose=verbose,
-        )
-    )
+    kind = format_of(output, as_json, default=TEXT)
+    ctx.exit(run(paths, AuditSettings(**flags), kind=kind, output=output))

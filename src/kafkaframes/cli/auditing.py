@@ -17,28 +17,20 @@ from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
 from kafkaframes.jobs.audit.audit_text import as_json, lines
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.jobs.report.audit_page import audit_page
+from kafkaframes.jobs.settings import AuditSettings
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.functions import read_batches
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 from kafkaframes.storage.log.discover import discover
 
 
-def run(
-    paths: tuple[str, ...],
-    target: str | None,
-    *,
-    kind: str,
-    output: str | None,
-    ports: str,
-    specs: str | None,
-    verbose: bool,
-) -> int:
+def run(paths: tuple[str, ...], settings: AuditSettings, *, kind: str, output: str | None) -> int:
     """Audit and write the verdicts; return the exit status."""
-    release = target_release(target)
+    release = target_release(settings.target)
     if output is not None:
         refuse_inside(Path(output), paths)
-    listening = _ports(ports)
-    uses, apis = Uses(), Apis(specs)
+    listening = _ports(settings.ports)
+    uses, apis = Uses(), Apis(settings.specs)
     traffic = [path for path in paths if not _is_log_directory(path)]
     if traffic:
         count_uses(find_files(traffic), release, uses, ports=listening, apis=apis)
@@ -51,7 +43,7 @@ def run(
     elif kind == PAGE:
         text = audit_page(result, paths=paths, version=__version__)
     else:
-        text = "\n".join(lines(result, verbose=verbose))
+        text = "\n".join(lines(result, verbose=settings.verbose))
     _write(text, output)
     return result.exit_status
 
@@ -60,7 +52,7 @@ def _ports(text: str) -> tuple[int, ...]:
     try:
         return ports_of(text) if text else ()
     except ValueError:
-        raise OptionError(f"--ports {text}: must be numbers and ranges, 9092,9094-9096") from None
+        raise OptionError(f"`ports` {text}: must be numbers and ranges, 9092,9094-9096") from None
 
 
 def _write(text: str, output: str | None) -> None:

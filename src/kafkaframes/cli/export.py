@@ -18,13 +18,17 @@ from kafkaframes.cli.options import (
     opens_batches,
     range_options,
     reads,
-    replicas_option,
-    topic_option,
+    settings_options,
     with_options,
     workers_option,
 )
+from kafkaframes.jobs.export.options import ExportSettings
 
 EXIT_INCOMPLETE = 1
+_ELSEWHERE = (  # have flags of their own, of other commands too, or are options of kafka-log
+    *("format", "start", "end", "offset", "timestamp", "keys", "key_regex", "headers", "storage"),
+    *("mode", "verify_crc", "control_records", "internal_topics", "partitions"),
+)
 
 
 @click.command("export", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -43,10 +47,8 @@ EXIT_INCOMPLETE = 1
 @click.option("--incremental", is_flag=True, help="Tables: add what the table does not have yet.")
 @click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
-@with_options(topic_option, *range_options, *key_options)
-@click.option("--base64", is_flag=True, help="CSV, JSON: keys, values, header values in base64: no byte is lost.")
-@click.option("--overwrite", is_flag=True, help="Remove, or replace in a table, what an earlier export wrote to DIR.")
-@with_options(log_option, master_option, workers_option, json_option, replicas_option)
+@with_options(*range_options, *key_options, settings_options(ExportSettings, *_ELSEWHERE))
+@with_options(log_option, master_option, workers_option, json_option)
 @opens_batches
 @reads("paths")
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **flags: Any) -> None:

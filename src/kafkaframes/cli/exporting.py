@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ from kafkaframes.cli import workers
 from kafkaframes.cli.options import FORMATS, TABLE_FORMATS, times_of
 from kafkaframes.cli.text import console, note, printable, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.filters import Filter, key_pattern
+from kafkaframes.jobs.export.options import ExportSettings
 from kafkaframes.jobs.export.run import Outcome, export, export_single
 from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.job import Runner
 from kafkaframes.storage.files.atomic import refuse_inside
 
 if TYPE_CHECKING:
@@ -30,23 +31,26 @@ def run(paths: tuple[str, ...], flags: dict[str, Any], *, as_json: bool, master:
     if flags["output"] is not None:
         flags["to"] = _single_file(flags, master)
     _check_flags(flags, to_table=to_table)
-    options = _read_options(paths, flags, to_table=to_table)
-    settings = _settings(options, flags)
-    if not settings.to and flags["catalog"] is None:
+    settings = _settings(flags)
+    options = _read_options(paths, settings, flags["options"], to_table=to_table)
+    files = settings.files((flags["to"] or "").removeprefix("file://"), options)
+    if not files.to and flags["catalog"] is None:
         raise OptionError("--to is empty: must be a directory")
-    if settings.to and "://" not in settings.to:
-        refuse_inside(Path(settings.to), paths)
+    if "://" in files.to and not to_table:
+        raise OptionError(
+            f"--to {files.to}: must be a directory (a mounted one may be a store): files are renamed in it"
+        )
+    if files.to and "://" not in files.to:
+        refuse_inside(Path(files.to), paths)
     if to_table:
-        from kafkaframes.cli.table_targets import table_export_of
-
-        requested = table_export_of(options, settings, flags)
+        requested = _table_export_of(options, files, flags)
     else:
         from kafkaframes.jobs.export.planning import plan_export
 
         tasks, internal = plan_export(options)
-        requested = partial(export, tasks, settings, overwrite=flags["overwrite"], internal_topics=internal)
+        requested = partial(export, tasks, files, overwrite=flags["overwrite"], internal_topics=internal)
         if flags["output"] is not None:
-            requested = partial(_single, tasks, settings, overwrite=flags["overwrite"], internal_topics=internal)
+            requested = partial(_single, tasks, files, overwrite=flags["overwrite"], internal_topics=internal)
     if master is not None and not as_json:
         note(f"starting Spark at {master} ...")
     with workers.runner(master, jobs, label="exporting") as work:
@@ -95,37 +99,53 @@ def _check_flags(flags: dict[str, Any], *, to_table: bool) -> None:
         raise OptionError("say where to: --to DIR, or -o FILE.parquet")
 
 
-def _read_options(paths: Sequence[str], flags: dict[str, Any], *, to_table: bool) -> ReadOptions:
+def _read_options(
+    paths: Sequence[str], settings: ExportSettings, options: Mapping[str, str], *, to_table: bool
+) -> ReadOptions:
     from kafkaframes.jobs.export.planning import check_accepted
     from kafkaframes.scan.log.options import topic_choice
-    from kafkaframes.scan.where import where_of
     from kafkaframes.spark.log_options import log_options
 
-    options = flags["options"]
     check_accepted(list(options), to_table=to_table)
-    read = log_options(options, paths=tuple(paths), replicas=flags["replicas"], storage=flags["storage"])
-    where = where_of(offset=(flags["from_offset"], flags["until_offset"]))
-    return replace(read, where=where, **topic_choice(flags["topics"]))
+    read = log_options(options, paths=tuple(paths), **replace(settings, topics=()).read_fields())
+    return replace(read, **topic_choice(settings.topics))
 
 
-def _settings(options: ReadOptions, flags: dict[str, Any]) -> Settings:
-    """Read what holds for all segments."""
-    to = (flags["to"] or "").removeprefix("file://")
-    if "://" in to and flags["form"] in FORMATS:
-        raise OptionError(f"--to {to}: must be a directory (a mounted one may be a store): files are renamed in it")
-    times = times_of(flags)
-    keep = Filter(
-        from_timestamp=times["from_time"],
-        until_timestamp=times["until_time"],
-        keys=frozenset(key.encode() for key in flags["keys"]) or None,
-        key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
-        control=options.include_control,
+def _settings(flags: Mapping[str, Any]) -> ExportSettings:
+    """Read what holds for all segments; what ``--option`` says is stronger."""
+    named = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
+    times, form = times_of(flags), flags["form"]
+    return ExportSettings(
+        **{**named, "keys": tuple(key.encode() for key in flags["keys"])},
+        format=form if form in FORMATS else "parquet",
+        offset=(flags["from_offset"], flags["until_offset"]),
+        timestamp=(times["from_time"], times["until_time"]),
     )
-    has_headers = options.include_headers or "includeheaders" not in map(str.lower, flags["options"])
-    settings = Settings(
-        to, flags["form"], keep, mode=options.mode, verify_crc=options.verify_crc, storage=options.storage
-    )
-    return replace(settings, headers=has_headers, base64=flags["base64"])
+
+
+def _table_export_of(options: ReadOptions, files: Settings, flags: dict[str, Any]) -> Callable[..., Outcome]:
+    """Return what exports into the table, given who runs the tasks.
+
+    Raises:
+        MissingExtraError: the table format's library is absent.
+        OptionError: the destination is something else, or the options do not fit.
+    """
+    from kafkaframes.jobs.tables.planning import table_plan
+    from kafkaframes.jobs.tables.run import TableExport
+    from kafkaframes.jobs.tables.state import table_settings
+    from kafkaframes.jobs.tables.targets import open_table
+
+    if flags["base64"]:
+        raise OptionError("--base64 is for csv and json: a table has bytes")
+    table = open_table(flags["form"], flags["to"] or "", catalog=flags["catalog"], name=flags["table"])
+    files = replace(files, to=flags["to"] or table.shown)
+    chosen = table_settings(files, isolation=options.isolation)
+
+    def export(*, run: Runner) -> Outcome:
+        job = TableExport(table, files, chosen, run=run, commit_bytes=flags["commit_bytes"])
+        return job.export(table_plan(options), incremental=flags["incremental"], overwrite=flags["overwrite"])
+
+    return export
 
 
 def _report(outcome: Outcome, *, as_json: bool) -> None:
@@ -160,9 +180,24 @@ def _print(outcome: Outcome) -> None:
         markup=False,
     )
     if outcome.table is not None:
-        from kafkaframes.cli.table_targets import lines_of
-
         for line in lines_of(outcome.table):
             out.print(printable(line), markup=False)
     if outcome.failed:
         out.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")
+
+
+def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what to tell people of the table."""
+    at = facts.get("version", facts.get("snapshot"))
+    if at is not None:
+        word = "version" if "version" in facts else "snapshot"
+        made = f"{facts['commits']} commits" if facts["commits"] != 1 else "1 commit"
+        yield f"{facts['format']} table {facts['location']}, {word} {at}; {made if facts['commits'] else 'nothing new'}"
+    if "metadata" in facts:
+        yield f"metadata: {facts['metadata']}"
+    for gap in facts["gaps"]:
+        yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
+    if facts["removed_orphans"]:
+        yield f"{len(facts['removed_orphans']):,} files of runs that were killed are removed"
+    for path in facts["doubtful_files"]:
+        yield f"a run was killed; whether a commit names its file is not known: {path}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from functools import wraps
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -156,6 +156,12 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     options["show_default"] = entry.default not in (None, False, ())
     if choices := choices_of(settings, entry):
         options["type"] = click.Choice(choices)
+    elif facts["shown"] == "SIZE":
+        options |= {"type": size, "default": f"{cast(int, entry.default) >> 20}m"}
+    elif facts["shown"] == "PATH":
+        options["type"] = click.Path(exists=True)
+    elif kind is float:
+        options["type"] = click.FloatRange(facts["least"])
     elif kind in (int, int | None, Sequence[int]):
         options["type"] = int if facts["least"] is None else click.IntRange(facts["least"])
     elif kind is bool:

@@ -9,19 +9,16 @@ import click
 
 from kafkaframes.cli.connecting import HELP, connecting
 from kafkaframes.cli.options import (
-    commit_option,
     json_option,
     log_option,
     master_option,
     opens_batches,
     reads,
-    topic_option,
     with_options,
     workers_option,
 )
+from kafkaframes.jobs.tables.settings import TableSettings
 
-MODES = ("raw", "json", "avro", "protobuf", "latest")
-VALUES = ("raw", "json", "avro", "protobuf")
 FORMATS = ("delta", "iceberg", "parquet")
 EXIT_INCOMPLETE = 1
 
@@ -32,38 +29,12 @@ EXIT_INCOMPLETE = 1
     "--to", nargs=2, type=(click.Choice(FORMATS), str), required=True, metavar="FORMAT DIR",
     help=f"{', '.join(FORMATS)}, and where the table is or is made (the extras [delta], [iceberg]).",
 )  # fmt: skip
-@click.option(
-    "--mode", type=click.Choice(MODES), default="raw", show_default=True,
-    help="What values become: bytes as they are; columns of JSON, Avro, Protobuf; latest: one row a key.",
-)  # fmt: skip
-@click.option("--value", type=click.Choice(VALUES), help="With --mode latest: what values become. Default: raw.")
-@click.option(
-    "--schema", "schemas", multiple=True, metavar="[ID=]FILE",
-    help="JSON Schema, .avsc, or protoc's descriptors; with ID: of values with a schema registry's prefix; repeatable.",
-)  # fmt: skip
-@click.option("--registry", metavar="URL", help="A schema registry, http(s)://[user:password@]host[:port].")
-@click.option("--subject", metavar="NAME", help="Whose newest schema the table has. Default: TOPIC-value.")
-@click.option("--message", metavar="NAME", help="Protobuf: the message's full name. Default: the first of the file.")
-@click.option("--dead-letters", metavar="DIR", help="The table of records that make no row. Default: DIR-dead-letters.")
-@click.option("--continuous", is_flag=True, help="Go on with what arrives, until Ctrl-C or SIGTERM.")
-@click.option(
-    "--interval", type=click.FloatRange(min=0.1), metavar="SECONDS", default=60.0, show_default=True,
-    help="With --continuous: the least time between two commits; less of it makes smaller files.",
-)  # fmt: skip
-@click.option(
-    "--isolation", type=click.Choice(("read_committed", "read_uncommitted")), default="read_committed",
-    show_default=True, help="Whether records of aborted transactions are left out.",
-)  # fmt: skip
-@commit_option
-@click.option("--allow-loss", is_flag=True, help="Go on where the log has lost records that the table does not have.")
-@click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
-@click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
-@with_options(topic_option, log_option)
+@log_option
 @connecting
 @with_options(master_option, workers_option, json_option)
 @opens_batches
-@reads("sources")
-def command(sources: tuple[str, ...], **flags: Any) -> None:
+@reads("sources", kind=TableSettings)
+def command(sources: tuple[str, ...], settings: TableSettings, **flags: Any) -> None:
     """Write the records of live topics or of log directories into a table; run again, it goes on where it was.
 
     What a table has of each partition stands in the very commit that brings the records: each record makes one row,
@@ -85,5 +56,5 @@ def command(sources: tuple[str, ...], **flags: Any) -> None:
     """
     from kafkaframes.cli.tabling import run
 
-    if not run(sources, flags):
+    if not run(sources, settings, flags):
         sys.exit(EXIT_INCOMPLETE)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kafkaframes.cli.connecting import SERVERS, reached
-from kafkaframes.cli.table_targets import Tables, lines_of, tables_of
-from kafkaframes.cli.table_values import Values, values_of
+from kafkaframes.cli.exporting import lines_of
 from kafkaframes.cli.text import note, printable, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import NetworkError, OptionError
@@ -26,10 +25,10 @@ from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.tables.content import RAW
 from kafkaframes.jobs.tables.live import live_plan
 from kafkaframes.jobs.tables.run import Plan, TableExport
+from kafkaframes.jobs.tables.settings import TableSettings
 from kafkaframes.jobs.tables.state import table_settings
-
-if TYPE_CHECKING:
-    from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.jobs.tables.targets import Tables, tables_of
+from kafkaframes.jobs.tables.values import Values, values_of
 
 TIDY_EVERY = 20  # commits of one run
 
@@ -38,31 +37,29 @@ TIDY_EVERY = 20  # commits of one run
 class _Job:
     """What the flags come to."""
 
+    settings: TableSettings
     plan: Plan
-    settings: Settings
-    isolation: str
+    files: Settings
     values: Values
     tables: Tables
-    commit_bytes: int
     quiet: bool
 
 
-def run(sources: tuple[str, ...], flags: dict[str, Any]) -> bool:
-    """Write as the flags say; return whether all that was there is in the table."""
-    topics = _are_topics(sources, flags)
-    _check_source_flags(topics, flags)
-    values = values_of(sources if topics else flags["topics"], flags)
+def run(sources: tuple[str, ...], settings: TableSettings, flags: dict[str, Any]) -> bool:
+    """Write as the settings say; return whether all that was there is in the table."""
+    topics, quiet = _are_topics(sources, flags), flags["as_json"]
+    _check_source_flags(topics, {**flags, "topics": settings.topics, "storage": settings.storage})
+    values = values_of(sources if topics else settings.topics, settings)
     values.check()
-    tables = tables_of(flags, sources=() if topics else sources)
-    plan, settings = _live(sources, flags) if topics else _of_logs(sources, flags)
-    job = _Job(plan, settings, flags["isolation"], values, tables, flags["commit_bytes"], flags["as_json"])
-    if flags["master"] is not None and not flags["as_json"]:
+    form, to = flags["to"]
+    tables = tables_of(form, to, settings, sources=() if topics else sources)
+    plan, files = _live(sources, settings, flags) if topics else _of_logs(sources, settings, flags["options"])
+    job = _Job(settings, plan, replace(files, to=tables.shown), values, tables, quiet)
+    if flags["master"] is not None and not quiet:
         note(f"starting Spark at {flags['master']} ...")
     with runner(flags["master"], flags["jobs"], label="exporting") as writing:
         once = partial(_round, job, writing)
-        if flags["continuous"]:
-            return _again_and_again(once, tables, flags["interval"], quiet=flags["as_json"])
-        return once()
+        return _again_and_again(once, tables, settings.interval, quiet=quiet) if settings.continuous else once()
 
 
 def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:
@@ -91,43 +88,41 @@ def _check_source_flags(topics: bool, values: Mapping[str, Any]) -> None:
             raise OptionError(f"{flags[name]} is for {other}, and the source is {kind}")
 
 
-def _live(topics: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Settings]:
+def _live(topics: tuple[str, ...], settings: TableSettings, flags: Mapping[str, Any]) -> tuple[Plan, Settings]:
     from kafkaframes.client.settings import ConsumerSettings
 
-    isolation = {"isolation.level": flags["isolation"]}
+    isolation = {"isolation.level": settings.isolation}
     client = reached(flags["servers"], flags["properties"], flags["timeout"], more=isolation, kind=ConsumerSettings)
-    return live_plan(topics, client, allow_loss=flags["allow_loss"]), Settings("", mode="FAILFAST")
+    return live_plan(topics, client, allow_loss=settings.allow_loss), Settings("", mode="FAILFAST")
 
 
-def _of_logs(paths: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Settings]:
-    from kafkaframes.jobs.tables.planning import table_plan
-
-    options = _read_options(paths, flags)
-    settings = Settings("", mode=options.mode, verify_crc=options.verify_crc, storage=options.storage)
-    return table_plan(options), settings
-
-
-def _read_options(paths: tuple[str, ...], flags: Mapping[str, Any]) -> ReadOptions:
+def _of_logs(paths: tuple[str, ...], settings: TableSettings, options: Mapping[str, str]) -> tuple[Plan, Settings]:
     from kafkaframes.jobs.export.planning import check_accepted
+    from kafkaframes.jobs.tables.planning import table_plan
     from kafkaframes.scan.log.options import topic_choice
     from kafkaframes.spark.log_options import log_options
 
-    options = flags["options"]
     check_accepted(list(options), to_table=True)
-    read = log_options(options, paths=paths, storage=flags["storage"])
-    settings = {"isolation": flags["isolation"]} | ({"fail_on_data_loss": False} if flags["allow_loss"] else {})
-    return replace(read, **settings, **topic_choice(flags["topics"]))
+    read = log_options(options, paths=paths, storage=settings.storage)
+    fails = read.fail_on_data_loss and not settings.allow_loss
+    read = replace(read, isolation=settings.isolation, fail_on_data_loss=fails, **topic_choice(settings.topics))
+    return table_plan(read), Settings("", mode=read.mode, verify_crc=read.verify_crc, storage=read.storage)
 
 
 def _round(job: _Job, writing: Runner) -> bool:
     """Bring what is new into the table; tell of it."""
     table = job.tables.table()
-    content = job.values.content(table.read(), job.plan, job.settings)
-    settings = replace(job.settings, to=job.tables.shown)
-    chosen = table_settings(settings, isolation=job.isolation) | job.values.chosen(content)
+    content = job.values.content(table.read(), job.plan, job.files)
+    chosen = table_settings(job.files, isolation=job.settings.isolation) | job.values.chosen(content)
     dead = None if content == RAW else job.tables.dead_letters()  # every record is a row of bytes
     export = TableExport(
-        table, settings, chosen, run=writing, content=content, dead_letters=dead, commit_bytes=job.commit_bytes
+        table,
+        job.files,
+        chosen,
+        run=writing,
+        content=content,
+        dead_letters=dead,
+        commit_bytes=job.settings.commit_bytes,
     )
     outcome = export.export(job.plan, incremental=True)
     _report(outcome, quiet=job.quiet)

@@ -1,4 +1,4 @@
-"""The commands as functions: verify, info, report, convert, recompress, compact, repair, restore and mirror a log.
+"""The commands as functions: verify, info, report, export, convert, recompress, compact, repair, restore and mirror.
 
 Each does its work in this process (the commands of the same names use several, or Spark) and returns a ``JobResult``,
 which prints well and has ``to_dict()``. Sources are only read; a destination appears as a whole or not at all.
@@ -14,6 +14,7 @@ from pathlib import Path as LocalPath
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.options import ExportSettings
 from kafkaframes.jobs.job import JobResult, paths_of
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.compact.compaction import CompactionReport
     from kafkaframes.jobs.convert.job import JobReport
     from kafkaframes.jobs.dump.summary import PartitionSummary
+    from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.mirror.report import MirrorReport
     from kafkaframes.jobs.repair.repair_job import RepairReport
     from kafkaframes.jobs.report.model import Report
@@ -136,6 +138,39 @@ def report_log(paths: Paths, settings: ReportSettings) -> JobResult[Report]:
     )
     written = () if to is None else (f"written to {os.fspath(to)}",)
     return JobResult(report, report.as_json(), (*_some(report.findings), counted, *written))
+
+
+@taking(ExportSettings)
+def export_log(paths: Paths, to: Path, settings: ExportSettings) -> JobResult[Outcome]:
+    """Export the records of Kafka logs to files, one for each segment; goes on where an earlier one was stopped.
+
+    >>> export_log("/backup/kafka-logs", "out", topics=["orders"])  # doctest: +SKIP
+    80,000 records read, 80,000 written to out, in 12 segments
+
+    Args:
+        paths: as for ``verify_log``.
+        to: a local directory that is new, empty, or an earlier export.
+        settings: as keywords; see below.
+
+    Raises:
+        LogDirError: a path does not exist or cannot be read.
+        OptionError: ``to`` is something else or lies in a source, or an option does not fit.
+    """
+    from kafkaframes.jobs.export.planning import plan_export
+    from kafkaframes.jobs.export.run import export
+    from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.storage.files.atomic import refuse_inside
+
+    named = paths_of(paths)
+    refuse_inside(LocalPath(to), named)
+    read = ReadOptions(tuple(named), **settings.read_fields())
+    tasks, internal = plan_export(read)
+    files = settings.files(os.fspath(to), read)
+    outcome = export(tasks, files, overwrite=settings.overwrite, internal_topics=internal)
+    counted = f"{outcome.records_read:,} records read, {outcome.summary.records:,} written to {os.fspath(to)}"
+    failed = [f"not exported: {one.failed}" for one in outcome.failed]
+    faults = [fault for one in outcome.results for fault in one.faults]
+    return JobResult(outcome, outcome.as_json(), (*faults, *failed, f"{counted}, in {len(outcome.results):,} segments"))
 
 
 @taking(RewriteSettings)

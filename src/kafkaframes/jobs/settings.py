@@ -53,7 +53,7 @@ def setting(
     meaning: str,
     *,
     choices: Sequence[str] = (),
-    least: int | None = None,
+    least: float | None = None,
     flag: str | None = None,
     shown: str | None = None,
     recorded: bool = True,
@@ -315,3 +315,15 @@ class RepairSettings:
             OptionError: names the setting.
         """
         check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """Which upgrade is audited, and what traffic is read by."""
+
+    target: str | None = setting(
+        None, "The release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", shown="RELEASE"
+    )
+    ports: str = setting("", "On which brokers listen: 9092,9094-9096.", shown="PORTS")
+    specs: str | None = setting(None, "Your own specs (a file or a folder), before the catalog's.", shown="PATH")
+    verbose: bool = setting(False, "Also what is fine, and each finding with its reason.", flag="-v --verbose")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.job import JobResult
-    from kafkaframes.jobs.tables.state import Table
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 
@@ -60,6 +59,7 @@ def export_topics(
     from kafkaframes.jobs.tables.live import live_plan
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings
+    from kafkaframes.jobs.tables.targets import open_table
     from kafkaframes.scan.topic.options import TopicOptions
     from kafkaframes.spark.jobs import runner
     from kafkaframes.spark.topic_options import reader_settings
@@ -71,7 +71,7 @@ def export_topics(
     target = os.fspath(to)
     settings = Settings(target, mode="FAILFAST")
     export = TableExport(
-        _openers()[format](target),
+        open_table(format, target),
         settings,
         table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
         run=runner(spark),
@@ -95,16 +95,6 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
         if not name.lower().startswith("kafka."):
             raise OptionError(f"option {name}: only kafka.* settings; a table begins at the earliest record")
     return {_ISOLATION if name.lower() == _ISOLATION else name: value for name, value in options.items()}
-
-
-def _openers() -> dict[str, Callable[[str], Table]]:
-    from kafkaframes.jobs.tables.targets import delta_table, iceberg_table, parquet_table
-
-    return {
-        "parquet": parquet_table,
-        "delta": delta_table,
-        "iceberg": lambda to: iceberg_table({"catalog": None, "to": to}, None),
-    }
 
 
 def _result_of(outcome: Outcome, target: str) -> JobResult[Any]:

@@ -1,0 +1,97 @@
+"""The settings of an export as users say them, and what they come to: what is read, and what holds for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafkaframes.jobs.settings import check, setting
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound
+from kafkaframes.scan.where import OffsetRange, TimeRange, where_of
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.export.settings import Settings
+    from kafkaframes.scan.log.options import ReadOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """What is exported, and as what; ``mode`` and what follows but ``partitions`` are as in ``read_records``."""
+
+    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Of the files.")
+    topics: Sequence[str] = setting(
+        (), "Only this topic: a name or pattern; repeatable. None are all but Kafka's own.", flag="-t --topic"
+    )
+    start: Limit = setting(
+        None, "Where to begin, as of `scan_log`: earliest, an offset, a time, or one for each partition."
+    )
+    end: Limit = setting(None, "Where to end, likewise.")
+    offset: OffsetRange | None = setting(None, "The offsets (from, to) of the records, as of `Scan.where`.")
+    timestamp: TimeRange | None = setting(None, "The times (from, to), likewise.")
+    keys: Sequence[bytes] = setting((), "Only records with one of these keys.")
+    key_regex: str | None = setting(None, "Only records in whose key this is found.", shown="REGEX")
+    headers: bool = setting(True, "Whether headers are among the columns.")
+    base64: bool = setting(False, "CSV, JSON: keys, values, header values in base64: no byte is lost.")
+    overwrite: bool = setting(False, "Remove, or replace in a table, what an earlier export wrote.")
+    mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = setting("PERMISSIVE", "What is done with damage.")
+    verify_crc: bool = setting(True, "Whether a wrong CRC is damage.")
+    control_records: bool = setting(False, "Transaction markers are records, too.")
+    internal_topics: bool = setting(False, "Kafka's own topics, too.")
+    replicas: Literal["merge", "all"] = setting(
+        "merge", "Copies of a partition (brokers, disks): one log of them, or all."
+    )
+    partitions: Mapping[str, Sequence[int]] | None = setting(None, "Numbers by topic, instead of `topics`.")
+    storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.")
+
+    def __post_init__(self) -> None:
+        """Refuse what no export has.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        check(self)
+
+    def read_fields(self) -> dict[str, Any]:
+        """Return what is read, as fields of ``ReadOptions`` beside the paths."""
+        from kafkaframes.scan.log.options import topic_choice
+
+        assign = None if self.partitions is None else {name: tuple(some) for name, some in self.partitions.items()}
+        return {
+            "assign": assign,
+            "start": log_bound("start", self.start, unset=EARLIEST),
+            "end": log_bound("end", self.end, unset=LATEST),
+            "where": where_of(offset=self.offset),
+            "include_headers": self.headers,
+            "include_control": self.control_records,
+            "include_internal": self.internal_topics,
+            "replicas": self.replicas,
+            "mode": self.mode,
+            "verify_crc": self.verify_crc,
+            "storage": self.storage or {},
+            **topic_choice(self.topics),
+        }
+
+    def files(self, to: str, read: ReadOptions) -> Settings:
+        """Return what holds for every segment, given what is read."""
+        from kafkaframes.jobs.dump.filters import Filter, key_pattern
+        from kafkaframes.jobs.export.settings import Settings
+
+        first, end = where_of(timestamp=self.timestamp).timestamps_ms
+        keep = Filter(
+            from_timestamp=first,
+            until_timestamp=end,
+            keys=frozenset(self.keys) or None,
+            key_pattern=key_pattern(self.key_regex) if self.key_regex else None,
+            control=read.include_control,
+        )
+        return Settings(
+            to,
+            self.format,
+            keep,
+            mode=read.mode,
+            verify_crc=read.verify_crc,
+            headers=read.include_headers,
+            base64=self.base64,
+            storage=read.storage,
+        )

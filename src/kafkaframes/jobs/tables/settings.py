@@ -1,0 +1,95 @@
+"""The settings of a table of records: what values become, whose schemas, how often it is committed to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.settings import SourceSettings, check, setting
+
+RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
+TABLE_COMMIT_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSettings(SourceSettings):
+    """How live topics or logs become a table."""
+
+    mode: Literal["raw", "json", "avro", "protobuf", "latest"] = setting(
+        "raw", "What values become: bytes as they are; columns of JSON, Avro, Protobuf; latest: one row a key."
+    )
+    value: Literal["raw", "json", "avro", "protobuf"] | None = setting(
+        None, "With mode latest: what values become. Default: raw."
+    )
+    schemas: Sequence[str] = setting(
+        (),
+        "JSON Schema, .avsc, or protoc's descriptors; with ID: of values with a schema registry's prefix; repeatable.",
+        flag="--schema",
+        shown="[ID=]FILE",
+    )
+    registry: str | None = setting(
+        None, "A schema registry, http(s)://[user:password@]host[:port].", shown="URL", recorded=False
+    )
+    subject: str | None = setting(None, "Whose newest schema the table has. Default: TOPIC-value.", shown="NAME")
+    message: str | None = setting(
+        None, "Protobuf: the message's full name. Default: the first of the file.", shown="NAME"
+    )
+    dead_letters: str | None = setting(
+        None, "The table of records that make no row. Default: DIR-dead-letters.", shown="DIR"
+    )
+    continuous: bool = setting(False, "Go on with what arrives, until Ctrl-C or SIGTERM.")
+    interval: float = setting(
+        60.0,
+        "With continuous: the least time between two commits; less of it makes smaller files.",
+        least=0.1,
+        shown="SECONDS",
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = setting(
+        "read_committed", "Whether records of aborted transactions are left out."
+    )
+    commit_bytes: int = setting(
+        TABLE_COMMIT_BYTES,
+        "Of log, at most, in one commit; a kill costs the work of one.",
+        least=1,
+        flag="--commit-every",
+        shown="SIZE",
+    )
+    allow_loss: bool = setting(False, "Go on where the log has lost records that the table does not have.")
+    catalog: str | None = setting(None, "Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.", shown="NAME")
+    table: str | None = setting(None, "Iceberg: the table in the catalog. Default: kafka.records.", shown="NS.NAME")
+    topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        check(self)
+        if self.value is not None and not self.is_latest:
+            raise OptionError("`value` is for `mode` latest: the mode itself says what values become")
+        for name in ("schemas", "registry", "subject", "message"):
+            if getattr(self, name) and self.decoded == RAW:
+                raise OptionError(
+                    f"`{name}`: mode raw keeps values as they are; `mode` json, avro or protobuf decodes them"
+                )
+        if self.schemas and self.registry:
+            raise OptionError("only one of `schemas` and `registry` can be given")
+        if self.subject and not self.registry:
+            raise OptionError("`subject` is for `registry`")
+        if self.message and self.decoded != PROTOBUF:
+            raise OptionError("`message` is for protobuf")
+        if self.decoded in ("avro", PROTOBUF) and not self.schemas and self.registry is None:
+            raise OptionError(f"`mode` {self.decoded}: `schemas` FILE or `registry` URL says what the bytes mean")
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether the table holds one row a key."""
+        return self.mode == LATEST
+
+    @property
+    def decoded(self) -> str:
+        """What values become: ``raw``, or one of ``decoding.MODES``."""
+        return (self.value or RAW) if self.is_latest else self.mode
