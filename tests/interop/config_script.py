@@ -214,7 +214,17 @@ ALLOWED: tuple[tuple[str, str, str], ...] = (
         "settings that Kafka compares with others",
     ),
     (r"min\.insync\.replicas", ".*", "Kafka sets it for all brokers, with eligible leader replicas (KIP-966)"),
-    (r"share\.heartbeat\.interval\.ms", "values .*", "1 s by default, Kafka's 5 s: tests do not wait"),
+    (r"(share|streams)\.heartbeat\.interval\.ms", "values .*", "1 s by default, Kafka's 5 s: tests do not wait"),
+    (
+        r"^32 .*(consumer|share)\.assignment\.interval\.ms",
+        r"values .*'0', 5\).*'1000', 5\).*",
+        "0 by default, Kafka's 1 s: tests do not wait",
+    ),
+    (
+        r"^32 .*streams\.initial\.rebalance\.delay\.ms",
+        r"values .*'0', 5\).*'3000', 5\).*",
+        "0 by default, Kafka's 3 s: tests do not wait",
+    ),
     (
         r"^32 .*acknowledge\.enable='False'",
         "values .*",

@@ -15,6 +15,9 @@ from kafkaframes.protocol.messages import message
 
 REQUEST: Any = message("StreamsGroupHeartbeatRequest")
 SETTINGS = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.heartbeat.interval.ms": "5000",
     "group.streams.assignment.interval.ms": "0",
     "group.streams.heartbeat.interval.ms": "5000",
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -133,6 +136,8 @@ def play(host: str, port: int) -> list[tuple[str, str]]:
         wrong(streams)
         counts(streams)
         lives(streams)
+        many(streams)
+        settings(streams)
         return player.told
     finally:
         player.close()
@@ -255,6 +260,75 @@ def lives(streams: Streams) -> None:
     streams.describe(group)
     streams.note("deleted", streams.player.ask("DeleteGroups", 2, groups_names=[group]))
     streams.describe(group)
+
+
+def many(streams: Streams) -> None:
+    """Play members of several processes, with standby tasks: who has what, and what is left when one goes."""
+    group = "many"
+    configure(streams, group, "streams.num.standby.replicas", "1")
+    for name in ("in4", f"{group}-rep", f"{group}-log"):
+        streams.topic(name, 4)
+    parts = (
+        subtopology("0", "in4", writes=f"{group}-rep"),
+        subtopology("1", reads=f"{group}-rep", logs=f"{group}-log"),
+    )
+    owns: dict[str, dict[str, Any]] = {}
+    epochs: dict[str, int] = {}
+
+    def hear(member: str, answer: Any) -> None:
+        epochs[member] = answer.member_epoch
+        if answer.active_tasks is not None:
+            rows = {name: getattr(answer, name) for name in ("active_tasks", "standby_tasks")}
+            tasks = [{row.subtopology_id: row.partitions for row in some} for some in rows.values()]
+            owns[member] = owned(*tasks)
+
+    def settle(label: str) -> None:
+        for _ in range(4):
+            for member in list(epochs):
+                beaten = streams.beat(label, group, member, epochs[member], **owns[member])
+                hear(member, beaten)
+
+    for member, process in (("one", "a"), ("two", "a"), ("three", "b"), ("four", "c")):
+        hear(member, streams.join("joins", group, member, process_id=process, topology=topology(*parts)))
+        settle(f"with {member}")
+    streams.describe(group)
+    streams.beat("leaves", group, "three", -1)
+    del epochs["three"]
+    settle("without three")
+    configure(streams, group, "streams.num.standby.replicas", "2")
+    settle("more standbys")
+    streams.describe(group)
+
+
+def configure(streams: Streams, group: str, name: str, value: str) -> None:
+    types: Any = message("IncrementalAlterConfigsRequest")
+    row = types.AlterableConfig(name=name, config_operation=0, value=value)
+    resource = types.AlterConfigsResource(resource_type=32, resource_name=group, configs=[row])
+    answer = streams.player.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+    streams.note(f"{name}={value} {group}", [one.error_code for one in answer.responses])
+    time.sleep(_SETTLED)
+
+
+def settings(streams: Streams) -> None:
+    """Play heartbeats in groups that have intervals of their own."""
+    nobody = dict.fromkeys(("instance_id", "rack_id"))
+    for kind in ("consumer", "share", "streams"):
+        group = f"own-{kind}"
+        for name, value in (("heartbeat.interval.ms", "7000"), ("assignment.interval.ms", "15000")):
+            configure(streams, group, f"{kind}.{name}", value)
+        for wrong in ("1", "90000"):
+            configure(streams, group, f"{kind}.session.timeout.ms", wrong)
+        for member in ("m", "n"):
+            if kind == "streams":
+                streams.join("own settings", group, member, topology=topology(subtopology("0", "in4")))
+                continue
+            fields = {"group_id": group, "member_id": member, "member_epoch": 0, "subscribed_topic_names": ["in4"]}
+            if kind == "consumer":
+                fields |= {"rebalance_timeout_ms": 5_000, "topic_partitions": [], **nobody}
+            answer = streams.player.ask(f"{kind.capitalize()}GroupHeartbeat", 1, **fields)
+            assigned = answer.assignment and [row.partitions for row in answer.assignment.topic_partitions]
+            told = [answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms, assigned]
+            streams.note(f"own settings {group} {member}", told)
 
 
 def commits(player: Player, streams: Streams, group: str, epoch: int) -> None:

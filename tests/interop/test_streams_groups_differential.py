@@ -8,7 +8,7 @@ from tests.interop.streams_script import SETTINGS, play
 
 from kafkaframes.broker import Broker
 
-LEAST_STEPS = 80
+LEAST_STEPS = 180
 
 
 @pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # Kafka 3.9 has no streams groups

@@ -33,7 +33,10 @@ _BY_TYPE: Mapping[int, str] = {
         broker.id compression.gzip.level compression.lz4.level compression.zstd.level
         connection.failed.authentication.delay.ms consumer.heartbeat.interval.ms consumer.session.timeout.ms
         default.replication.factor fetch.max.bytes group.consumer.heartbeat.interval.ms group.consumer.max.size
-        group.consumer.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+        consumer.assignment.interval.ms group.consumer.assignment.interval.ms
+        group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+        group.consumer.min.assignment.interval.ms group.share.assignment.interval.ms
+        group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms share.assignment.interval.ms
         group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
         group.consumer.min.session.timeout.ms group.share.max.heartbeat.interval.ms
         group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
@@ -91,7 +94,8 @@ TYPES: Mapping[str, int] = {name: kind for kind, names in _BY_TYPE.items() for n
 # What AlterConfigs may change of a broker that runs (KIP-226); everything else is read from server.properties.
 _DYNAMIC = """
     compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-    group.consumer.assignment.interval.ms kafkaframes.on.noncontiguous listener.security.protocol.map
+    group.consumer.assignment.interval.ms group.share.assignment.interval.ms
+    group.streams.assignment.interval.ms kafkaframes.on.noncontiguous listener.security.protocol.map
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
     log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
     log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms log.index.interval.bytes
@@ -143,7 +147,12 @@ _LEAST: Mapping[int, str] = {
     -1: "compression.gzip.level retention.ms",
     0: """
         connection.failed.authentication.delay.ms consumer.assignment.interval.ms delete.retention.ms
-        file.delete.delay.ms flush.ms group.consumer.assignment.interval.ms index.interval.bytes log.cleaner.backoff.ms
+        file.delete.delay.ms flush.ms group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
+        group.consumer.min.assignment.interval.ms group.share.assignment.interval.ms
+        group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms share.assignment.interval.ms
+        group.streams.assignment.interval.ms group.streams.initial.rebalance.delay.ms
+        group.streams.num.standby.replicas streams.assignment.interval.ms streams.initial.rebalance.delay.ms
+        streams.num.standby.replicas index.interval.bytes log.cleaner.backoff.ms
         log.cleaner.threads max.connections max.connections.per.ip max.incremental.fetch.session.cache.slots
         max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
         message.timestamp.difference.max.ms min.cleanable.dirty.ratio min.compaction.lag.ms node.id segment.jitter.ms
@@ -285,7 +294,10 @@ def _offset_reset(name: str, value: str) -> None:
 
 
 def _format_version(name: str, value: str) -> None:
-    magic_of_format_version(value)
+    try:
+        magic_of_format_version(value)
+    except OptionError:
+        raise _refused(name, value, "a version such as 0.10.2") from None
 
 
 def _migration(name: str, value: str) -> None:

@@ -31,8 +31,10 @@ KNOWN_OF_BROKERS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.
 CLIENT_METRICS_SETTINGS = {"metrics": "", "interval.ms": "300000", "match": ""}
 # A group's setting -> the broker's, which is its default; or its default, where brokers have none.
 GROUP_SETTINGS = {
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "share.assignment.interval.ms": "group.share.assignment.interval.ms",
     "share.auto.offset.reset": "latest",
     "share.delivery.count.limit": "group.share.delivery.count.limit",
     "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",

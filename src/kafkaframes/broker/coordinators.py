@@ -114,6 +114,7 @@ def attach(state: BrokerState) -> None:
         lambda: str(uuid4()),
         BrokerTopics(state),
         new_uuid=lambda: text_of_id(uuid4()),
+        setting=lambda group_id, name: int(group_setting(state, group_id, name)),
     )
     state.groups = groups
     groups.load(state.internal.replay(GROUP_OFFSETS))
@@ -133,7 +134,6 @@ def attach(state: BrokerState) -> None:
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = ShareCoordinator(states)
-    groups.streams.setting = lambda group_id, name: int(group_setting(state, group_id, f"streams.{name}"))
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
     state.features["share.version"] = (0, 1, 1)
     state.features["streams.version"] = (0, 1, 1)

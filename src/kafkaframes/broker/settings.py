@@ -36,21 +36,27 @@ DEFAULTS: Mapping[str, str] = {
     "group.min.session.timeout.ms": "10",  # Kafka's 6000: tests want short ones
     "group.max.session.timeout.ms": "1800000",
     "group.max.size": "2147483647",
+    "group.consumer.assignment.interval.ms": "0",  # Kafka's 1000: who joins waits for it
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.max.assignment.interval.ms": "15000",
     "group.consumer.max.heartbeat.interval.ms": "15000",
     "group.consumer.max.session.timeout.ms": "60000",
     "group.consumer.max.size": "2147483647",
+    "group.consumer.min.assignment.interval.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "5000",
     "group.consumer.min.session.timeout.ms": "45000",
     "group.consumer.migration.policy": "bidirectional",
+    "group.share.assignment.interval.ms": "0",  # Kafka's 1000
     "group.share.delivery.count.limit": "5",
     "group.share.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member has its partitions with the second one
+    "group.share.max.assignment.interval.ms": "15000",
     "group.share.max.delivery.count.limit": "10",
     "group.share.max.heartbeat.interval.ms": "15000",
     "group.share.max.partition.max.record.locks": "4000",
     "group.share.max.record.lock.duration.ms": "60000",
     "group.share.max.session.timeout.ms": "60000",
+    "group.share.min.assignment.interval.ms": "0",
     "group.share.min.delivery.count.limit": "2",
     "group.share.min.heartbeat.interval.ms": "5000",
     "group.share.min.partition.max.record.locks": "100",
@@ -95,8 +101,10 @@ DEFAULTS: Mapping[str, str] = {
 
 # What Kafka 4.3's defaults are instead, for suites and tools that count on them (``kafka_defaults``).
 KAFKA_DEFAULTS: Mapping[str, str] = {
+    "group.consumer.assignment.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "3000",
     "group.min.session.timeout.ms": "6000",
+    "group.share.assignment.interval.ms": "1000",
     "group.share.heartbeat.interval.ms": "5000",
     "group.streams.heartbeat.interval.ms": "5000",
     "group.streams.initial.rebalance.delay.ms": "3000",

@@ -71,7 +71,7 @@ class LookingAtEverything(ConsumerGroups):
         is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
         is_full = is_full and (beat.topics is not None or beat.regex is not None)
         tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
-        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
         return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
     def _plan_epoch(

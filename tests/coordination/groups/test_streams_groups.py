@@ -15,8 +15,9 @@ from tests.coordination.groups.task_assignments import SAVED, Case, cases
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.coordination.groups.settings import OF_GROUPS
 from kafkaframes.coordination.groups.streams import NO_TASKS, TaskRole, by_subtopology
-from kafkaframes.coordination.groups.streams_protocol import DEFAULTS, StreamsBeat, StreamsBeaten, check
+from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
 from kafkaframes.coordination.groups.streams_topology import (
     InternalTopic,
     Status,
@@ -130,7 +131,7 @@ def test_assignments_wait_for_their_interval(ready):
 
 
 def test_the_first_assignment_waits_for_more_members(ready):
-    ready.coordinator.streams.setting = lambda group_id, name: 3_000 if name.startswith("initial") else DEFAULTS[name]
+    ready.coordinator.setting = lambda _, name: 3_000 if "initial" in name else OF_GROUPS[name]
     status = Status(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
     for name in "mn":
         assert (beat(ready, name).epoch, beat(ready, name, 1).statuses) == (1, (status,))
@@ -140,8 +141,8 @@ def test_the_first_assignment_waits_for_more_members(ready):
 
 
 def test_standby_tasks_are_of_stateful_subtopologies_in_other_processes(ready):
-    standbys = {"num.standby.replicas": 1}
-    ready.coordinator.streams.setting = lambda group_id, name: {**DEFAULTS, **standbys}[name]
+    standbys = {"streams.num.standby.replicas": 1}
+    ready.coordinator.setting = lambda group_id, name: {**OF_GROUPS, **standbys}[name]
     beat(ready)
     ready.clock.advance(2)
     joined = beat(ready, "n")
@@ -150,7 +151,7 @@ def test_standby_tasks_are_of_stateful_subtopologies_in_other_processes(ready):
     answer = beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0])))
     assert (answer.epoch, answer.tasks) == (3, None)  # its process is still to let go of what it may keep as standby
     assert beat(ready, epoch=3).tasks == tasks(_0=[0], _1=[0]) | tasks(TaskRole.STANDBY, _1=[1])
-    standbys["num.standby.replicas"] = 0
+    standbys["streams.num.standby.replicas"] = 0
     ready.clock.advance(2)
     assert beat(ready, epoch=3, **owning(tasks(_0=[0], _1=[0]))).tasks == tasks(_0=[0], _1=[0])
 

@@ -104,7 +104,7 @@ class ConsumerGroup(EpochGroup):
         sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
         default_assignor: of members that ask for none.
         expressions: what the patterns stand for now; None where all of them are to be resolved anew.
-        assigned_ms: when ``targets`` were made.
+        assigned_ms: when ``targets`` were made; None: never.
         readers: how many members subscribe to a topic by name; ``_held`` have a partition, or are to give it up;
             ``_patterns`` have a pattern.
     """
@@ -123,7 +123,7 @@ class ConsumerGroup(EpochGroup):
     rebalances: dict[str, Timer] = field(default_factory=dict)
     default_assignor: str = "uniform"
     expressions: Expressions | None = None
-    assigned_ms: int = 0
+    assigned_ms: int | None = None
     readers: Counter[str] = field(default_factory=Counter)
     _held: Counter[Partition] = field(default_factory=Counter)
     _patterns: Counter[str] = field(default_factory=Counter)

@@ -27,16 +27,17 @@ from kafkaframes.coordination.groups.consumer import (
     Expressions,
     Viewer,
 )
-from kafkaframes.coordination.groups.members import MemberState, joining, watch
+from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
 from kafkaframes.coordination.groups.modern_records import consumer_records as rows
 from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.settings import GroupSetting, GroupSettings, by_default
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
-_SMALL_GROUP = 100  # members; it is assigned anew with every change, a larger one once in an interval
+# A group of so many members is not assigned anew with every one that joins, whatever its interval.
+_LARGE_GROUP, _LARGE_GROUPS_INTERVAL_MS = 100, 1_000
 
 
 class Topics(Protocol):
@@ -143,6 +144,7 @@ class ConsumerGroups:
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
+    setting: GroupSetting = by_default
 
     # ---------------------------------------------------------------------------------------------- the request
 
@@ -175,7 +177,7 @@ class ConsumerGroups:
         is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
         is_full = is_full and (beat.topics is not None or beat.regex is not None)
         tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
-        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
         return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
     def _member_of(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
@@ -276,9 +278,11 @@ class ConsumerGroups:
         plan.regexes.update(dict.fromkeys(group.regexes.keys() - meanings.keys()))
 
     def _is_due(self, group: ConsumerGroup) -> bool:
-        """Return whether the group may be assigned anew: it is small, or its last assignment is old enough."""
-        is_small = len(group.members) < _SMALL_GROUP
-        return is_small or self.clock.now_ms - group.assigned_ms >= self.settings.consumer_assignment_interval_ms
+        """Return whether the group may be assigned anew: its last assignment is old enough."""
+        interval_ms = self.setting(group.group_id, "consumer.assignment.interval.ms")
+        if len(group.members) >= _LARGE_GROUP:
+            interval_ms = max(interval_ms, _LARGE_GROUPS_INTERVAL_MS)
+        return is_old_enough(group.assigned_ms, interval_ms, self.clock.now_ms)
 
     def _plan_targets(self, group: ConsumerGroup, plan: _Plan, *, is_due: bool) -> None:
         """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
@@ -377,7 +381,8 @@ class ConsumerGroups:
     def watch(self, group: ConsumerGroup, member: ConsumerMember, *, keeps_rebalance: bool = False) -> None:
         """Begin the member's session anew, and its time to give up what it must."""
         classic = member.classic
-        timeout_ms = self.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        timeout_ms = self.setting(group.group_id, "consumer.session.timeout.ms")
+        timeout_ms = timeout_ms if classic is None else classic.session_timeout_ms
         watch(
             self.clock,
             group,

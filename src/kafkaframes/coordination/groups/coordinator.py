@@ -23,7 +23,7 @@ from kafkaframes.coordination.groups.migration import classic_group_of, consumer
 from kafkaframes.coordination.groups.modern_records import consumer_records, share_records
 from kafkaframes.coordination.groups.ports import Clock, Committer, CoordinatorLog, Group, LoadedRecord, Record
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
-from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSettings
+from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSetting, GroupSettings, by_default
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.coordination.groups.share_protocol import check as check_share
@@ -45,6 +45,7 @@ class GroupCoordinator:
         new_id: a random UUID, for members of classic groups.
         new_uuid: one in Kafka's text, for those of consumer groups; the same by default.
         topics: of the broker, for consumer groups.
+        setting: of a group, its own or the broker's.
         unread: records that could not be read back.
     """
 
@@ -56,6 +57,7 @@ class GroupCoordinator:
     groups: dict[str, Group] = field(default_factory=dict)
     unread: int = 0
     new_uuid: Callable[[], str] | None = None
+    setting: GroupSetting = by_default
     commits: Commits = field(init=False)
     classic: Rebalances = field(init=False)
     consumer: ConsumerGroups = field(init=False)
@@ -66,11 +68,16 @@ class GroupCoordinator:
     def __post_init__(self) -> None:
         self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
         self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
-        self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics, self._downgrade)
+        self.consumer = ConsumerGroups(
+            self.clock, self.settings, self.write, self.topics, self._downgrade, self._setting
+        )
         self.classic_members = ClassicMembers(self.consumer, self.new_uuid or self.new_id)
-        self.share = ShareGroups(self.clock, self.settings, self.write, self.topics)
-        self.streams = StreamsGroups(self.clock, self.settings, self.write, self.topics)
+        self.share = ShareGroups(self.clock, self.settings, self.write, self.topics, setting=self._setting)
+        self.streams = StreamsGroups(self.clock, self.settings, self.write, self.topics, self._setting)
         self._expire_later()
+
+    def _setting(self, group_id: str, name: str) -> int:
+        return self.setting(group_id, name)
 
     def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
         """Put records of a group into the log, as one batch."""

@@ -31,6 +31,11 @@ def joining(members: Mapping[str, _MemberT], member_id: str, most: int) -> _Memb
     return known
 
 
+def is_old_enough(assigned_ms: int | None, interval_ms: int, now_ms: int) -> bool:
+    """Whether a group may be assigned anew: it never was, or its assignment has stood for its interval."""
+    return not assigned_ms or not interval_ms or now_ms >= assigned_ms + interval_ms
+
+
 class MemberState(IntEnum):
     """Where a member is on its way to the target; the numbers are those of its record."""
 

@@ -87,6 +87,7 @@ class ModernRecords(ABC, Generic[GroupT]):
             group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
         elif record.type == target_epoch:
             group.assignment_epoch = 0 if value is None else value.assignment_epoch
+            group.assigned_ms = None if value is None else value.assignment_timestamp
         elif record.type == target:
             group.targets.pop(key.member_id, None)
             if value is not None:

@@ -19,16 +19,35 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "offset.metadata.max.bytes": "offset_metadata_max_bytes",
         "offsets.retention.minutes": "offsets_retention_minutes",
         "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
-        "group.consumer.session.timeout.ms": "consumer_session_timeout_ms",
-        "group.consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
         "group.consumer.max.size": "consumer_max_size",
-        "group.consumer.assignment.interval.ms": "consumer_assignment_interval_ms",
-        "group.share.session.timeout.ms": "share_session_timeout_ms",
-        "group.share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
         "group.share.max.size": "share_max_size",
         "group.streams.max.size": "streams_max_size",
     }
 )
+
+
+# Settings that a group may have of its own, where nobody says otherwise; the intervals of assignments are Kafka's 1000.
+OF_GROUPS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "consumer.assignment.interval.ms": 0,
+        "consumer.heartbeat.interval.ms": 5_000,
+        "consumer.session.timeout.ms": 45_000,
+        "share.assignment.interval.ms": 0,
+        "share.heartbeat.interval.ms": 5_000,
+        "share.session.timeout.ms": 45_000,
+        "streams.assignment.interval.ms": 1_000,
+        "streams.heartbeat.interval.ms": 5_000,
+        "streams.initial.rebalance.delay.ms": 0,
+        "streams.num.standby.replicas": 0,
+        "streams.session.timeout.ms": 45_000,
+    }
+)
+GroupSetting = Callable[[str, str], int]  # a group's id and one of these names -> its value
+
+
+def by_default(group_id: str, name: str) -> int:
+    """Return a setting of a group that has none of its own."""
+    return OF_GROUPS[name]
 
 
 _POLICY: Final = "group.consumer.migration.policy"
@@ -46,7 +65,6 @@ class GroupSettings:
             every short program would wait for.
         consumer_migration_policy: which conversions of groups with members are allowed: ``disabled``, ``upgrade``,
             ``downgrade`` or ``bidirectional``.
-        consumer_assignment_interval_ms: how long the assignment of a large group stands before the next.
         new_member_join_timeout_ms: how long a new member's JoinGroup may be parked (an internal setting of Kafka's).
     """
 
@@ -58,12 +76,7 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = 2**31 - 1
-    consumer_assignment_interval_ms: int = 1_000
-    share_session_timeout_ms: int = 45_000
-    share_heartbeat_interval_ms: int = 5_000
     share_max_size: int = 200
     streams_max_size: int = 2**31 - 1
     consumer_migration_policy: str = "bidirectional"

@@ -50,6 +50,7 @@ class ShareGroup(Group):
         epoch: grows with every change of members, subscriptions or topics; a new group begins with 1, as Kafka 4.3's.
         assignment_epoch: the epoch that ``targets`` were made for.
         initialized: topics whose partitions the group has begun to read: name and partitions, by id.
+        assigned_ms: when ``targets`` were made; None: never.
         has_read: whether it has ever begun to read one.
         sessions: when a member is given up that is not heard of.
     """
@@ -61,6 +62,7 @@ class ShareGroup(Group):
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Assigned] = field(default_factory=dict)
     initialized: Initialized = field(default_factory=dict)
+    assigned_ms: int | None = None
     has_read: bool = False
     sessions: dict[str, Timer] = field(default_factory=dict)
 

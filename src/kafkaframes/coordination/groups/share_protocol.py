@@ -10,10 +10,10 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
-from kafkaframes.coordination.groups.members import joining
+from kafkaframes.coordination.groups.members import is_old_enough, joining
 from kafkaframes.coordination.groups.modern_records import share_records as rows
 from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.settings import GroupSetting, GroupSettings, by_default
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
@@ -62,6 +62,7 @@ class ShareGroups:
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
     begin: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
+    setting: GroupSetting = by_default
 
     def heartbeat(self, group: ShareGroup, beat: ShareBeat) -> Beaten:
         """Answer a heartbeat that does not leave."""
@@ -78,25 +79,27 @@ class ShareGroups:
         if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned):
             epoch = group.epoch + 1
             records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
-        if epoch > group.assignment_epoch:
-            targets = self._assigned(group, members)
+        now_ms, target_epoch, assigned_ms = self.clock.now_ms, group.assignment_epoch, group.assigned_ms
+        interval_ms = self.setting(group.group_id, "share.assignment.interval.ms")
+        if epoch > target_epoch and is_old_enough(assigned_ms, interval_ms, now_ms):
+            targets, target_epoch, assigned_ms = self._assigned(group, members), epoch, now_ms
             changed = [key for key, target in targets.items() if group.targets.get(key) != target]
             records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
-            records.append(rows.target_epoch_record(group.group_id, epoch))
+            records.append(rows.target_epoch_record(group.group_id, epoch, now_ms))
         moved = member
-        if member.epoch != epoch:
+        if member.epoch != target_epoch:
             target = targets.get(member.member_id, NOTHING)
-            moved = replace(member, epoch=epoch, previous_epoch=member.epoch, assigned=target)
+            moved = replace(member, epoch=target_epoch, previous_epoch=member.epoch, assigned=target)
             records.append(rows.current_record(group.group_id, moved))
         if records:
             self.write(group.group_id, records)
         group.members[moved.member_id] = moved
         group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
-        group.assignment_epoch = max(epoch, group.assignment_epoch)
+        group.assignment_epoch, group.assigned_ms = target_epoch, assigned_ms
         self._watch(group, moved.member_id)
         self._begin(group, self._read_by(names))
         tells = beat.epoch == 0 or beat.topics is not None or old is None or moved.assigned != old.assigned
-        interval_ms = self.settings.share_heartbeat_interval_ms
+        interval_ms = self.setting(group.group_id, "share.heartbeat.interval.ms")
         return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
     def _member_of(self, group: ShareGroup, beat: ShareBeat) -> ShareMember | None:
@@ -154,7 +157,7 @@ class ShareGroups:
     def _watch(self, group: ShareGroup, member_id: str) -> None:
         if member_id in group.sessions:
             group.sessions[member_id].cancel()
-        timeout_ms = self.settings.share_session_timeout_ms
+        timeout_ms = self.setting(group.group_id, "share.session.timeout.ms")
         group.sessions[member_id] = self.clock.call_later(timeout_ms, lambda: self._expire(group, member_id))
 
     def _expire(self, group: ShareGroup, member_id: str) -> None:

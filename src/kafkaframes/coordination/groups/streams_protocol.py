@@ -6,16 +6,16 @@ group's second topology. Internal topics that are missing come with the answer; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
 from kafkaframes.coordination.groups.consumer_protocol import Topics, hash_of_topics
-from kafkaframes.coordination.groups.members import MemberState, joining, watch
+from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
 from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.settings import GroupSetting, GroupSettings, by_default
 from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, Tasks
 from kafkaframes.coordination.groups.streams_assignor import sticky
 from kafkaframes.coordination.groups.streams_records import streams_records as rows
@@ -32,14 +32,6 @@ from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _NONE = -1
 _STANDBYS: Final = "num.standby.replicas"
-# Settings of a group, by their names behind ``streams.``, where nobody says otherwise.
-DEFAULTS: Final[Mapping[str, int]] = {
-    "assignment.interval.ms": 1_000,
-    "heartbeat.interval.ms": 5_000,
-    "initial.rebalance.delay.ms": 0,
-    _STANDBYS: 0,
-    "session.timeout.ms": 45_000,
-}
 
 
 class StreamsBeat(NamedTuple):
@@ -151,14 +143,13 @@ class StreamsGroups:
 
     Attributes:
         write: puts a group's records into the log.
-        setting: a setting of a group, by its id and one of ``DEFAULTS``.
     """
 
     clock: Clock
     settings: GroupSettings
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
-    setting: Callable[[str, str], int] = lambda group_id, name: DEFAULTS[name]
+    setting: GroupSetting = by_default
 
     def heartbeat(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsBeaten:
         """Answer a heartbeat that does not leave.
@@ -180,7 +171,7 @@ class StreamsGroups:
         return StreamsBeaten(
             moved.member_id,
             moved.epoch,
-            self.setting(group.group_id, "heartbeat.interval.ms"),
+            self.setting(group.group_id, "streams.heartbeat.interval.ms"),
             moved.assigned if tells else None,
             self._statuses(group, plan),
             group.endpoint_epoch,
@@ -201,7 +192,7 @@ class StreamsGroups:
         if group.topology is None:
             records.append(rows.topology_record(group.group_id, topology))
         configured, metadata_hash = self._configured(group, topology)
-        configs = ((_STANDBYS, str(self.setting(group.group_id, _STANDBYS))),)
+        configs = ((_STANDBYS, str(self.setting(group.group_id, f"streams.{_STANDBYS}"))),)
         is_changed = old is None or not member.same_needs(old) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
@@ -236,13 +227,11 @@ class StreamsGroups:
             return
         now_ms, group_id = self.clock.now_ms, group.group_id
         if not group.members and group.assigned_ms is None:
-            group.delayed_until_ms = now_ms + self.setting(group_id, "initial.rebalance.delay.ms")
+            group.delayed_until_ms = now_ms + self.setting(group_id, "streams.initial.rebalance.delay.ms")
         if now_ms < group.delayed_until_ms:
             plan.delay = _delay("initial rebalance delay")
             return
-        if group.assigned_ms is not None and now_ms < group.assigned_ms + self.setting(
-            group_id, "assignment.interval.ms"
-        ):
+        if not is_old_enough(group.assigned_ms, self.setting(group_id, "streams.assignment.interval.ms"), now_ms):
             plan.delay = _delay("assignment interval")
             return
         members = {**group.members, plan.member.member_id: plan.member}
@@ -305,7 +294,7 @@ class StreamsGroups:
         return StreamsBeaten(member_id, LEAVE)
 
     def _watch(self, group: StreamsGroup, member: StreamsMember) -> None:
-        timeout_ms = self.setting(group.group_id, "session.timeout.ms")
+        timeout_ms = self.setting(group.group_id, "streams.session.timeout.ms")
         watch(self.clock, group, member, lambda key: self._expire(group, key), session_timeout_ms=timeout_ms)
 
     def _expire(self, group: StreamsGroup, member_id: str) -> None:

@@ -108,8 +108,6 @@ class StreamsRecords(ModernRecords[StreamsGroup]):
         if record.type == self.types[1]:
             rows = record.value.last_assignment_configs
             group.assignment_configs = None if rows is None else tuple((row.key, row.value) for row in rows)
-        elif record.type == self.types[2] and record.value is not None:
-            group.assigned_ms = record.value.assignment_timestamp
 
     def _target_of(self, value: Any) -> Tasks:
         return tasks_of(value)

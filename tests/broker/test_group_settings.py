@@ -1,0 +1,85 @@
+"""Settings that a group has of its own (KIP-848, KIP-932, KIP-1071): members hear of them, silence counts by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.direct import DirectBroker
+
+from kafkaframes.broker.settings import KAFKA_DEFAULTS
+from kafkaframes.protocol.messages import message
+
+NOTHING: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+KINDS = ("consumer", "share", "streams")
+
+
+@pytest.fixture
+def broker():
+    made = DirectBroker(None)
+    made.state.create_topic("orders", 2)
+    return made
+
+
+def beat(broker: DirectBroker, kind: str, member: str = "m", epoch: int = 0) -> Any:
+    fields: dict[str, Any] = {"group_id": kind, "member_id": member, "member_epoch": epoch}
+    if kind == "streams":
+        types = message("StreamsGroupHeartbeatRequest")
+        part = types.Subtopology(subtopology_id="0", source_topics=["orders"])
+        fields |= {"rebalance_timeout_ms": 5_000, "process_id": member, "client_tags": []} if epoch == 0 else {}
+        fields |= {"topology": types.Topology(epoch=0, subtopologies=[part])} if epoch == 0 else {"topology": None}
+        fields |= NOTHING if epoch == 0 else dict.fromkeys(NOTHING)
+    elif epoch == 0:
+        fields |= {"subscribed_topic_names": ["orders"]}
+        fields |= {"rebalance_timeout_ms": 5_000, "topic_partitions": []} if kind == "consumer" else {}
+    return broker.send(f"{kind.capitalize()}GroupHeartbeat", 0 if kind == "streams" else 1, **fields)
+
+
+def change(broker: DirectBroker, group: str, **settings: str) -> int:
+    types = message("IncrementalAlterConfigsRequest")
+    rows = [
+        types.AlterableConfig(name=f"{group}.{name.replace('_', '.')}", config_operation=0, value=value)
+        for name, value in settings.items()
+    ]
+    resource = types.AlterConfigsResource(resource_type=32, resource_name=group, configs=rows)
+    return broker.send("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False).responses[0].error_code
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_hear_of_their_groups_heartbeat_interval(broker, kind):
+    beat(broker, kind)
+    assert change(broker, kind, heartbeat_interval_ms="7000") == 0
+    assert beat(broker, kind, "n").heartbeat_interval_ms == 7_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_silence_is_counted_by_the_groups_session_timeout(broker, kind):
+    assert change(broker, kind, session_timeout_ms="60000") == 0
+    beat(broker, kind)
+    broker.clock.advance(59)
+    assert list(broker.state.groups.groups[kind].members) == ["m"]
+    broker.clock.advance(2)
+    assert list(broker.state.groups.groups[kind].members) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_assignment_stands_for_the_groups_interval(broker, kind):
+    assert change(broker, kind, assignment_interval_ms="3000") == 0
+    epoch = beat(broker, kind).member_epoch
+    broker.clock.advance(2)
+    joined = beat(broker, kind, "n")
+    assert (joined.error_code, joined.member_epoch) == (0, epoch)
+    broker.clock.advance(1)
+    assert beat(broker, kind, "n", epoch).member_epoch > epoch
+
+
+def test_intervals_of_assignments_are_kafkas_where_its_defaults_are_asked_for():
+    assert {f"group.{kind}.assignment.interval.ms": "1000" for kind in ("consumer", "share")}.items() <= (
+        KAFKA_DEFAULTS.items()
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["heartbeat_interval_ms", "session_timeout_ms", "assignment_interval_ms"])
+def test_settings_beyond_the_brokers_bounds_are_refused(broker, kind, name):
+    assert change(broker, kind, **{name: "90000"}) != 0
