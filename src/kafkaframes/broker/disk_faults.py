@@ -199,6 +199,11 @@ class FaultyDisk(FileSystemOver):
         self._faults.before("open", path)
         return FaultyFile(self.inner.open_file(path, is_private=is_private), path, self._faults)
 
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file that is there, or lengthen it with zeros."""
+        self._faults.before("truncate", path)
+        self.inner.truncate(path, size_bytes)
+
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
         self._faults.before("make_directory", path)

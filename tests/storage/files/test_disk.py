@@ -61,6 +61,21 @@ def test_a_file_that_is_gone_is_not_made_anew_when_it_is_opened_again(tmp_path):
     assert disk.failure is not None
 
 
+def test_a_file_that_rests_is_truncated_where_it_lies(tmp_path):
+    disk = OnlineDisk(LocalDisk(), most_open=1)
+    first, second = disk.open_file(str(tmp_path / "first")), disk.open_file(str(tmp_path / "second"))
+    second.write(0, b"second")
+    for file, name in ((first, "first"), (second, "second")):
+        file.truncate(3)
+        assert (tmp_path / name).stat().st_size == 3
+        assert open_descriptors(tmp_path) == 1
+    (tmp_path / "first").unlink()
+    with pytest.raises(StorageError):
+        first.truncate(2)
+    assert not (tmp_path / "first").exists()
+    assert disk.failure is not None
+
+
 def test_what_another_thread_uses_stays_open(tmp_path):
     disk = OnlineDisk(LocalDisk(), most_open=1)
     apart = disk.open_apart(str(tmp_path / "apart"))

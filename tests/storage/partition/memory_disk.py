@@ -159,6 +159,11 @@ class MemoryDisk:
             self._effect("do_create", path)
         return MemoryFile(self, path, self._file(path))
 
+    def truncate(self, path: str, size_bytes: int) -> None:
+        if self.stat(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file", path)
+        self._effect("do_truncate", path, size_bytes)
+
     def make_directory(self, path: str) -> None:
         if self.stat(path) is None:
             self._effect("do_make_directory", path)

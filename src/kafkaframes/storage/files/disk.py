@@ -61,6 +61,9 @@ class Disk(FileSystem, Protocol):
             is_private: only the user of this process may read it, on a disk whose files have a mode.
         """
 
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file that is there, or lengthen it with zeros."""
+
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it; one that is there is left as it is."""
 
@@ -129,6 +132,10 @@ class LocalDisk(LocalFileSystem):
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         return LocalFile(path, is_private=is_private)
+
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file that is there, or lengthen it with zeros."""
+        os.truncate(path, size_bytes)
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it; one that is there is left as it is."""
@@ -203,7 +210,10 @@ class _OnlineFile:
             disk.fail(self._path, error)
 
     def truncate(self, size_bytes: int) -> None:
-        self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
+        if self._file is None:  # not opened again: a broker that stops truncates three files of each partition
+            self._disk.truncate(self._path, size_bytes)
+        else:
+            self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
 
     def fsync(self) -> None:
         self._disk.effect(self._path, lambda: self._opened().fsync(), loses_data=True)
@@ -389,6 +399,10 @@ class OnlineDisk(FileSystemOver):
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 return None
             raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file that is there, or lengthen it with zeros."""
+        self.effect(path, lambda: self.inner.truncate(path, size_bytes))
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""

@@ -134,6 +134,12 @@ class MemoryDisk:
             self._files[path] = Content()
         return MemoryFile(self._files[path])
 
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file that is there, or lengthen it with zeros."""
+        if path not in self._files:
+            raise FileNotFoundError(2, "no such file", path)
+        self._files[path].truncate(size_bytes)
+
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
         if path in self._directories:

@@ -177,6 +177,12 @@ class OverlayDisk:
         """Open a file for reading and writing; an empty one is made where there is none."""
         return MemoryFile(self._content(path))
 
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file that is there, or lengthen it with zeros."""
+        if self.stat(path) is None:
+            raise FileNotFoundError(2, "no such file", path)
+        self._content(path).truncate(size_bytes)
+
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
         while self.stat(path) is None:
