@@ -79,6 +79,22 @@ def test_three_replicas_are_told_and_leaders_move_and_go_home():
         assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.ELECTION_NOT_NEEDED
 
 
+@pytest.mark.parametrize("is_automatic", [True, False])
+def test_preferred_leaders_come_home_by_themselves(is_automatic):
+    with Broker(nodes=3, config={"auto.leader.rebalance.enable": str(is_automatic).lower()}) as broker:
+        create(broker, "orders", **on(2, 3, 1))
+        create(broker, "alone", **on(1))
+        broker.kill(node=2)
+        broker.clock.advance(301)  # there is nobody at home
+        assert row(broker)[:2] == (3, 1)
+        broker.start_node(2)
+        broker.clock.advance(200)
+        assert row(broker)[:2] == (3, 1)
+        broker.clock.advance(200)
+        assert row(broker)[:2] == ((2, 2) if is_automatic else (3, 1))
+        assert row(broker, "alone")[:2] == (1, 0)
+
+
 def test_one_replica_has_no_leader_while_its_node_is_down():
     with Broker(nodes=2) as broker:
         assert create(broker, "orders", **on(2)).error_code == 0

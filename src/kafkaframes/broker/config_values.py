@@ -19,7 +19,8 @@ _LARGEST_INT32 = 2**31 - 1
 
 _BY_TYPE: Mapping[int, str] = {
     BOOLEAN: """
-        allow.everyone.if.no.acl.found auto.create.topics.enable delete.topic.enable log.cleaner.enable log.preallocate
+        allow.everyone.if.no.acl.found auto.create.topics.enable auto.leader.rebalance.enable
+        delete.topic.enable log.cleaner.enable log.preallocate
         log.message.downconversion.enable message.downconversion.enable preallocate remote.storage.enable
         share.renew.acknowledge.enable unclean.leader.election.enable
     """,
@@ -70,6 +71,7 @@ _BY_TYPE: Mapping[int, str] = {
     SHORT: "offsets.topic.replication.factor transaction.state.log.replication.factor",
     LONG: """
         connections.max.idle.ms connections.max.reauth.ms delegation.token.expiry.check.interval.ms
+        leader.imbalance.check.interval.seconds
         delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delete.retention.ms file.delete.delay.ms
         flush.messages flush.ms local.retention.bytes local.retention.ms log.cleaner.backoff.ms
         log.cleaner.dedupe.buffer.size
@@ -158,7 +160,8 @@ _LEAST: Mapping[int, str] = {
         message.timestamp.difference.max.ms min.cleanable.dirty.ratio min.compaction.lag.ms node.id segment.jitter.ms
     """,
     1: """
-        compression.lz4.level consumer.heartbeat.interval.ms consumer.session.timeout.ms flush.messages
+        compression.lz4.level leader.imbalance.check.interval.seconds
+        consumer.heartbeat.interval.ms consumer.session.timeout.ms flush.messages
         group.consumer.heartbeat.interval.ms group.consumer.max.size group.consumer.session.timeout.ms group.max.size
         group.share.heartbeat.interval.ms group.share.session.timeout.ms log.retention.check.interval.ms
         max.compaction.lag.ms min.insync.replicas num.io.threads num.network.threads num.partitions

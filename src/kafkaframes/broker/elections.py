@@ -50,6 +50,12 @@ def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> Err
     return ErrorCode.NONE
 
 
+def bring_home(broker: BrokerState) -> None:
+    """Let preferred replicas lead wherever they may, as Kafka's controller does by itself from time to time."""
+    for partition in broker.partitions():
+        elect(broker, partition, is_unclean=False)
+
+
 def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bool:
     """Let the first replica lead that is up and in sync; unclean: else one that is up. Return whether there is one."""
     up = [number for number in partition.replicas if broker.nodes.by_id[number].is_up]

@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention, checkpoints, flushes, forgetting producers, compaction."""
+"""What a broker does by the clock: retention, checkpoints, flushes, forgotten producers, compaction, elections."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from kafkaframes.broker.cleaning_round import Round, round_of
+from kafkaframes.broker.elections import bring_home
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
 from kafkaframes.storage.files.names import TopicPartition
@@ -133,11 +134,23 @@ class Cleaning:
 
 
 class Maintenance:
-    """Looks after a broker's log directory, once a second of the broker's clock."""
+    """Looks after a broker's log directory, once a second of the broker's clock, and after who leads its partitions."""
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
         self._schedule()
+        self._schedule_elections()
+
+    def _schedule_elections(self) -> None:
+        settings = self._broker.settings
+        if len(self._broker.nodes.by_id) > 1 and settings.flag("auto.leader.rebalance.enable"):
+            seconds = settings.number("leader.imbalance.check.interval.seconds")
+            self._broker.clock.call_later(seconds * 1_000, self._bring_home)
+
+    def _bring_home(self) -> None:
+        if not self._broker.logs.is_closed:
+            bring_home(self._broker)
+            self._schedule_elections()
 
     def _schedule(self) -> None:
         if not self._broker.is_read_only:

@@ -57,6 +57,8 @@ _OF_BROKERS: Mapping[str, str] = {
     "delegation.token.max.lifetime.ms": "The longest that a delegation token can last.",
     "delegation.token.secret.key": "Of which the secrets of delegation tokens are made; without it there are none.",
     "delete.topic.enable": "Whether topics can be deleted.",
+    "auto.leader.rebalance.enable": "Whether preferred leaders lead again by themselves once their node is back.",
+    "leader.imbalance.check.interval.seconds": "How often it is looked whether preferred leaders lead.",
     "fetch.max.bytes": "How large an answer to Fetch becomes at most, in bytes.",
     "group.consumer.assignors": "The assignors of consumer groups (KIP-848).",
     "group.consumer.heartbeat.interval.ms": "How often members of consumer groups (KIP-848) send heartbeats.",

@@ -21,6 +21,8 @@ DEFAULTS: Mapping[str, str] = {
     "num.partitions": "1",
     "default.replication.factor": "1",
     "auto.create.topics.enable": "true",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "300",
     "delete.topic.enable": "true",
     "delegation.token.expiry.check.interval.ms": "3600000",
     "delegation.token.expiry.time.ms": "86400000",
