@@ -158,6 +158,7 @@ def test_dask_has_a_partition_for_each_slice(large):
         assert len(large.limit(0).to_dask()) == 0
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own
 def test_ray_reads_the_slices(large):
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=1, include_dashboard=False, object_store_memory=200 << 20)

@@ -285,8 +285,8 @@ class AsyncProducer:
 
         Args:
             table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
-                struct<key, value>), ``timestamp`` (ms or an Arrow timestamp; null and absent are now), ``partition``,
-                and ``topic``.
+                struct<key, value>), ``timestamp`` (ms, or an Arrow timestamp, rounded down to ms; null and absent are
+                now), ``partition``, and ``topic``.
             topic: of all rows.
 
         Returns:

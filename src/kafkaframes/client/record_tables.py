@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from kafkaframes.client.batches import Batch
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
-from kafkaframes.records.partitioner import partitions_of_rows
-
-_ROW_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+from kafkaframes.records.arrays import stamped
+from kafkaframes.records.partitioner import by_partition, partitions_of_rows
 
 
 def topics_of(table: pa.Table, topic: str | None) -> list[str]:
@@ -60,32 +59,8 @@ def _by_partition(topic: str, rows: pa.RecordBatch, cluster: Cluster) -> list[tu
             f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
         )
     partitions[partitions < 0] = np.random.default_rng().integers(count)
-    timed = _with_times(rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names]))
-    if count == 1 or (len(partitions) and (partitions == partitions[0]).all()):
-        return [(TopicPartition(topic, int(partitions[0])), timed)] if len(partitions) else []
-    order = np.argsort(partitions, kind="stable")
-    edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
-    return [
-        (TopicPartition(topic, int(partitions[order[first]])), timed.take(pa.array(order[first:end])))
-        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-    ]
-
-
-def _with_times(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Give rows without a timestamp that of now."""
-    now = int(time.time() * 1000)
-    if "timestamp" not in rows.schema.names:
-        column = pa.array(np.full(rows.num_rows, now, np.int64))
-        return pa.RecordBatch.from_arrays([*rows.columns, column], names=[*rows.schema.names, "timestamp"])
-    column = rows.column("timestamp")
-    if not column.null_count:
-        return rows
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.int64())
-    is_instant = pa.types.is_timestamp(column.type)
-    value = pa.scalar(now, pa.timestamp("ms", tz=column.type.tz)).cast(column.type) if is_instant else now
-    arrays = [pc.fill_null(column, value) if name == "timestamp" else rows.column(name) for name in rows.schema.names]
-    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+    timed = stamped(rows, int(time.time() * 1000))
+    return [(TopicPartition(topic, number), part) for number, part in by_partition(timed, partitions)]
 
 
 def written(batches: Sequence[Batch], base_offsets: Sequence[int]) -> pa.Table:

@@ -13,7 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaframes.errors import EncodeError
+
 INSTANT = pa.timestamp("us", tz="UTC")
+_OF_RECORDS = ("key", "value", "headers")
+_PARTS = {"us": 1_000, "ns": 1_000_000}  # of a millisecond
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
@@ -59,16 +63,40 @@ def instants_of(times: pa.Array) -> pa.Array:
     return instants(int64_values(times))
 
 
+def stamped(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """Return the columns of records, with whole milliseconds: rows without a timestamp get that of now.
+
+    Raises:
+        EncodeError: timestamps are neither numbers nor times.
+    """
+    names = [name for name in _OF_RECORDS if name in rows.schema.names]
+    if "timestamp" in rows.schema.names:
+        times = whole_milliseconds(rows.column("timestamp"), now_ms)
+    else:
+        times = repeated(now_ms, pa.int64(), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*map(rows.column, names), times], names=[*names, "timestamp"])
+
+
 def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
     """Return times of any unit and zone, or numbers, as milliseconds, rounded down; nulls become ``now_ms``.
+
+    Raises:
+        EncodeError: they are neither.
 
     >>> whole_milliseconds(pa.array([-1, None], pa.timestamp("us")), 5).to_pylist()
     [-1, 5]
     """
-    if not pa.types.is_timestamp(times.type):
-        return pc.fill_null(times.cast(pa.int64()), now_ms)
-    micros = pc.fill_null(times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()), now_ms * 1000)
-    return pa.array(np.floor_divide(micros.to_numpy(zero_copy_only=False), 1000))
+    is_instant = pa.types.is_timestamp(times.type)
+    if not (is_instant or pa.types.is_integer(times.type) or pa.types.is_null(times.type)):
+        raise EncodeError(f"{times.type} is neither an integer type nor a timestamp").within("timestamp")
+    try:
+        if is_instant and times.type.unit == "s":
+            times = times.cast(pa.timestamp("ms", times.type.tz))
+        parts = _PARTS.get(times.type.unit, 1) if is_instant else 1
+        counted = pc.fill_null(times.cast(pa.int64()), now_ms * parts)
+    except pa.ArrowInvalid as error:
+        raise EncodeError(str(error)).within("timestamp") from None
+    return counted if parts == 1 else numbers(np.floor_divide(int64_values(counted), parts), pa.int64())
 
 
 def int64_values(array: pa.Array) -> npt.NDArray[np.int64]:

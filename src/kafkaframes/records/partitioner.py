@@ -5,6 +5,8 @@ One key in Python, many by the kernel; a test runs both.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,6 +14,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.records import _kernels_partition as kernels
+from kafkaframes.records.arrays import numbers
 from kafkaframes.records.rows import Blobs, Int64s, blobs_of
 
 UNASSIGNED: Final = -1
@@ -67,6 +70,17 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
     if "key" in rows.schema.names:
         assign_by_key(blobs_of("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
     return partitions, None
+
+
+def by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each partition, in their order; nothing is copied where all rows are of one."""
+    if len(partitions) and (partitions == partitions[0]).all():
+        yield int(partitions[0]), rows
+        return
+    order = np.argsort(partitions, kind="stable")
+    edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
+    for first, end in pairwise(edges.tolist()):
+        yield int(partitions[order[first]]), rows.take(numbers(order[first:end], pa.int64()))
 
 
 def _int64s(column: pa.Array) -> pa.Array:

@@ -71,6 +71,12 @@ def test_topics_partitions_times_and_headers_of_rows_count():
     assert [[(h.key, h.value) for h in found[n][2].headers] for n in (0, 1, 2)] == [[("h", b"1")], [], []]
 
 
+def test_columns_that_are_null_all_through():
+    nulls = pa.record_batch({name: pa.nulls(2) for name in ("key", "value", "headers", "timestamp", "partition")})
+    ((_, _, records),) = packed(nulls)
+    assert [(one.key, one.value, one.headers, one.timestamp) for one in records] == [(None, None, (), NOW)] * 2
+
+
 def test_rows_without_a_key_stay_together_and_move_on():
     given = [pa.record_batch({"value": pa.array([b"v"] * 10, pa.binary())}) for _ in range(3)]
     (one,) = packed(given, turn=6)

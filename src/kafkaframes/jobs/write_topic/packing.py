@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.records.arrays import whole_milliseconds
+from kafkaframes.records.arrays import stamped
 from kafkaframes.records.build import build_apart
-from kafkaframes.records.partitioner import partitions_of_rows
+from kafkaframes.records.partitioner import by_partition, partitions_of_rows
 
 GATHER_BYTES: Final = 8 << 20  # of rows, before they are built: batches of few rows compress badly
-_RECORD: Final = ("key", "value", "headers", "timestamp")
 
 
 class Packed(NamedTuple):
@@ -84,13 +83,8 @@ class Packer:
 
     def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
         partitions = self._partitions(topic, rows)
-        kept = _recorded(rows, self._now_ms())
-        order = np.argsort(partitions, kind="stable")
-        edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
-        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            whole = end - first == len(order)
-            mine = kept if whole else kept.take(pa.array(order[first:end]))
-            yield self._packed(TopicPartition(topic, int(partitions[order[first]])), mine)
+        for number, mine in by_partition(stamped(rows, self._now_ms()), partitions):
+            yield self._packed(TopicPartition(topic, number), mine)
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         count = self._counts_of(topic)
@@ -145,18 +139,6 @@ def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         return
     yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
-
-
-def _recorded(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """Return the columns of a record; rows without a timestamp get the time of now, as producers give it."""
-    names = [name for name in _RECORD if name in rows.schema.names and not pa.types.is_null(rows.column(name).type)]
-    arrays = [rows.column(name) for name in names if name != "timestamp"]
-    kept = [name for name in names if name != "timestamp"]
-    if "timestamp" in names:
-        times = whole_milliseconds(rows.column("timestamp"), now_ms)
-    else:
-        times = pa.array(np.full(rows.num_rows, now_ms))
-    return pa.RecordBatch.from_arrays([*arrays, times], names=[*kept, "timestamp"])
 
 
 __all__ = ["GATHER_BYTES", "Format", "Packed", "Packer", "check_topics", "gathered"]
