@@ -11,7 +11,8 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
 from kafkaframes.broker.security.options import Security
-from kafkaframes.errors import ErrorCode
+from kafkaframes.client import Admin
+from kafkaframes.errors import BrokerError, ErrorCode
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 KEY = {"delegation.token.secret.key": "of this cluster"}
@@ -169,3 +170,23 @@ def test_the_secret_key_is_told_to_nobody():
         resource = confluent.admin.ConfigResource(confluent.admin.ResourceType.BROKER, "1")
         found = admin.describe_configs([resource])[resource].result(60)["delegation.token.secret.key"]
         assert (found.value, found.is_sensitive) == (None, True)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_our_client_comes_in_by_a_token_and_only_where_it_says_so(mechanism):
+    with Broker(security=Security(users={"alice": "secret"}), config=KEY) as broker:
+        token = broker.call(lambda state: _made(state, state.clock.now_ms))
+        secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.hmac_of(token))).decode()
+        told = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        login = f'{module} required username="{token.token_id}" password="{secret}"'
+        for way in (
+            {"sasl.jaas.config": f'{login} tokenauth="true";'},
+            {"sasl_username": token.token_id, "sasl_password": secret, "sasl_tokenauth": "true"},
+        ):
+            with Admin({"bootstrap.servers": broker.bootstrap_servers, **told, **way}) as admin:
+                assert admin.list_topics() == []
+                assert "User:alice" in {one.session.principal for one in broker.connections()}
+        without = {"bootstrap.servers": broker.bootstrap_servers, **told, "sasl.jaas.config": f"{login};"}
+        with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"), Admin(without) as admin:
+            admin.list_topics()

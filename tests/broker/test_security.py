@@ -220,7 +220,7 @@ def test_a_failure_is_answered_later_and_closes_the_connection(asker):
 def test_raw_tokens_follow_the_first_handshake(asker):
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
-    assert b"".join(asker.session.memory["raw"](b"\0alice\0secret")) == struct.pack(">i", 0)
+    assert b"".join(asker.session.memory["raw"](b"\0alice\0secret").parts) == struct.pack(">i", 0)
     assert asker.session.principal == "User:alice"
     assert asker.ask("Metadata", 9, topics=None).brokers
 
@@ -618,7 +618,7 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
         ({}, {"listeners": [ListenerOptions()], "users": ["a=b"]}, "the listeners are PLAINTEXT"),
         ({"ssl.keystore.location": "k.jks"}, {}, "ssl.keystore.type=PEM"),
         ({"ssl.client.auth": "required"}, {}, "with a truststore"),
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, {}, "no SASL mechanism GSSAPI"),
+        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, {}, "no SASL mechanism DIGEST-MD5"),
     ],
 )
 def test_security_that_does_not_fit_is_refused(known, given, reason):

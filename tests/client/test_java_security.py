@@ -12,20 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.security.mechanisms import MECHANISMS
+from kafkaframes.broker.security.mechanisms import OAUTHBEARER, PASSWORD_MECHANISMS
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token as unsecured
 from kafkaframes.client import Admin
 from kafkaframes.client.sasl import unsecured_token
-from kafkaframes.client.security import jaas, jks
+from kafkaframes.client.security import jks
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import DecodeError, KafkaframesError, NetworkError, OptionError
+from kafkaframes.protocol import jaas
 
 STORES = Path(__file__).parent / "stores"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
 LOGIN = 'required username="alice" password="s;\\"1";'
 
 
@@ -44,7 +46,9 @@ def secure():
         store("server-cert.pem"), store("server-key.pem"), authorities=store("client-cert.pem"), needs_client=True
     )
     with Broker(
-        security=Security(users={"alice": 's;"1'}, mechanisms=MECHANISMS, check_token=unsecured, tls=context)
+        security=Security(
+            users={"alice": 's;"1'}, mechanisms=(*PASSWORD_MECHANISMS, OAUTHBEARER), check_token=unsecured, tls=context
+        )
     ) as broker:
         yield broker.bootstrap_servers
 
@@ -144,9 +148,14 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"sasl.mechanism": "GSSAPI"}, r"GSSAPI \(Kerberos\) is not supported; PLAIN"),
-        ({"sasl.kerberos.service.name": "kafka"}, r"GSSAPI \(Kerberos\) is not supported"),
-        ({"sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}, "Kerberos"),
+        ({"sasl.mechanism": "GSSAPI"}, r"GSSAPI needs sasl\.kerberos\.service\.name, or serviceName"),
+        ({"sasl.jaas.config": f"{KRB5} required;"}, r"GSSAPI needs sasl\.kerberos\.service\.name"),
+        ({"sasl.mechanism": "GSSAPI", "sasl.jaas.config": f"{PLAIN} {LOGIN}"}, "GSSAPI; PlainLoginModule wants PLAIN"),
+        ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{KRB5} required;"}, "Krb5LoginModule wants GSSAPI"),
+        (
+            {"sasl.kerberos.service.name": "a", "sasl.jaas.config": f'{KRB5} required serviceName="b";'},
+            r"serviceName is b, and sasl\.kerberos\.service\.name a",
+        ),
         ({"sasl.jaas.config": f"{SCRAM} {LOGIN}"}, "sasl.mechanism is PLAIN; ScramLoginModule wants SCRAM-SHA-256 or"),
         ({"sasl.jaas.config": f'{PLAIN} required username="hidden7";'}, "PlainLoginModule needs username and password"),
         ({"sasl.jaas.config": f'{PLAIN} required username="hidden7"'}, "semicolon"),

@@ -49,7 +49,7 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
     [
         (
             {"kafka.sasl.mechanism": "GSSAPI"},
-            r"option kafka\.\*: sasl\.mechanism: GSSAPI \(Kerberos\) is not supported",
+            r"option kafka\.\*: GSSAPI needs sasl\.kerberos\.service\.name",
         ),
         (
             {"kafka.max.poll.record": "1"},

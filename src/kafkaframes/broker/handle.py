@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kafkaframes.broker.http_server import HttpServer, Text
 
 _Answer = TypeVar("_Answer")
+_AUTHENTICATING_THREADS = 4  # for what may wait for files and names
 
 
 def _defaults_of(nodes: int) -> dict[str, str]:
@@ -182,7 +183,7 @@ class Broker:
         )
         self._loop = LoopThread()
         self._cleaning: Cleaning | None = None
-        self._beside: Beside | None = None
+        self._beside: tuple[Beside, ...] = ()
         self._state: BrokerState | None = None
         self._server: Server | None = None
 
@@ -282,7 +283,9 @@ class Broker:
         if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
             self._server.fast = FastPath(dispatcher)
         self._state.changes.next_turn = self._server.loop.call_soon
-        self._beside = self._state.changes.in_thread = Beside(self._server.loop)
+        self._state.changes.in_thread = changing = Beside(self._server.loop)
+        self._state.credentials.in_thread = authenticating = Beside(self._server.loop, _AUTHENTICATING_THREADS)
+        self._beside = (changing, authenticating)
         Maintenance(self._state)
         self._cleaning = cleaning = Cleaning(self._state)
         cleaning.run_apart = cleaning.in_thread
@@ -347,8 +350,8 @@ class Broker:
         self._remarks += not_served(state.logs)
         self._state = self._server = None
         state.changes.stop()
-        if self._beside is not None:
-            self._beside.stop()
+        for threads in self._beside:
+            threads.stop()
         if state.store is not None:
             state.store.close()
         if flushes and state.logs.disk.failure is None:

@@ -72,11 +72,11 @@ class LoopThread:
 
 
 class Beside:
-    """A thread beside a loop, for what would hold up others: one work at a time, so that memory is that of one."""
+    """Threads beside a loop, for what would hold up others; with one, memory is that of one work at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 1) -> None:
         self._loop = loop
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="kafkaframes-beside")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kafkaframes-beside")
 
     def __call__(self, work: Callable[[], None]) -> Later:
         """Begin when what came before is done; return what is complete on the loop when the work is."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkaframes.broker.listeners import KEYS as LISTENER_KEYS
-from kafkaframes.broker.security.from_settings import KEYS
+from kafkaframes.broker.security.from_settings import KEYS, LOGIN
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files.checkpoints import read_meta_properties
@@ -62,7 +62,7 @@ def read_properties(text: bytes, *, file: str) -> Properties:
 
 def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` has a meaning here."""
-    return key in _KNOWN or key in _TIMES or _OF_LISTENER.fullmatch(key) is not None
+    return key in _KNOWN or key in _TIMES or any(form.fullmatch(key) for form in (_OF_LISTENER, LOGIN))
 
 
 def general_name(key: str) -> str:

@@ -207,18 +207,24 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._take(request, answer.answer if isinstance(answer, Later) else answer, out)
 
-    def _answer_raw(self, answer: list[bytes] | Later, out: Buffers) -> None:
+    def _answer_raw(self, answer: Answer, out: Buffers) -> None:
         """Answer a SASL token; one that is refused, by closing the connection later."""
-        if not isinstance(answer, Later):
-            out.extend(answer)
+        if isinstance(answer, Encoded):
+            out.extend(answer.parts)
             return
+        assert isinstance(answer, Later)
         self._later = answer
 
-        def end(_: Later) -> None:
+        def go_on(later: Later) -> None:
+            if isinstance(later.answer, Encoded):
+                self._later = None
+                self._send(list(later.answer.parts))
+                self._server.loop.call_soon(self._pump)
+                return
             self._server.closed(self.session, "SASL: authentication failed")
             self.close()
 
-        answer.when_complete(end)
+        answer.when_complete(go_on)
 
     def _answer_apart(self, request: Request) -> None:
         """Answer a request that may have long lists: it is decoded, and its answer encoded, beside the loop."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import secrets
 import socket
 import ssl
 import time
@@ -22,7 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kafkaframes.client import sasl
+from kafkaframes.client.sasl import Exchange, advance
+from kafkaframes.client.security.logins import exchange_for
 from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error
@@ -211,7 +211,7 @@ class Connection:
         try:
             await connection._negotiate()
             if settings.uses_sasl:
-                await connection._authenticate()
+                await connection._authenticate(host)
             elif settings.api_version is None:
                 question = f"does this port want SASL? (security.protocol is {settings.security_protocol})"
                 wire.hint = f", although it has answered ApiVersions; {question}"
@@ -342,7 +342,7 @@ class Connection:
         self.ranges = listed_versions(frame.body)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
-    async def _authenticate(self) -> None:
+    async def _authenticate(self, host: str) -> None:
         settings = self._settings
         body = settings.message("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism)
         at = self.version_of(body, most=_SASL_HANDSHAKE_VERSION)
@@ -354,23 +354,17 @@ class Connection:
                 f"{self._wire.where} does not take {settings.sasl_mechanism}; it takes {known}",
             )
         token = await _token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
-        exchange = sasl.exchange_for(
-            settings.sasl_mechanism,
-            settings.sasl_username or "",
-            settings.sasl_password or "",
-            token=lambda: token,
-            nonce=lambda: secrets.token_urlsafe(24),
-        )
-        step = next(exchange)
-        lifetime_ms = 0
-        while True:
+        exchange = exchange_for(settings, host, token)
+        lifetime_ms, answer = 0, None
+        while (step := await self._advanced(exchange, answer)) is not None:
             answer, lifetime_ms = await (self._token_answer(step) if at == 0 else self._authenticate_answer(step))
-            try:
-                step = exchange.send(answer)
-            except StopIteration:
-                break
         if lifetime_ms > 0:  # connect anew a little before the broker would end it
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
+
+    async def _advanced(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
+        if self._settings.sasl_mechanism == "GSSAPI":  # asks a key distribution centre
+            return await asyncio.to_thread(advance, exchange, answer)
+        return advance(exchange, answer)
 
     async def _authenticate_answer(self, token: bytes) -> tuple[bytes, int]:
         """Send a token; return the broker's, and for how many milliseconds it lets us in."""

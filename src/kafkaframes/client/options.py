@@ -44,11 +44,13 @@ class ClientOptions(TypedDict, total=False):
     security_protocol: str
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Default: PLAINTEXT."""
     sasl_mechanism: str
-    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM. Default: PLAIN."""
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM. Default: PLAIN."""
     sasl_username: str | None
     """The user of PLAIN and SCRAM."""
     sasl_password: str | None
     """The user's password."""
+    sasl_tokenauth: bool
+    """Whether name and password, of SCRAM, are the id and the HMAC of a delegation token. Default: False."""
     sasl_oauthbearer_token: str | Callable[[], str] | None
     """A token, or a function that gives a fresh one."""
     sasl_jaas_config: str | None
@@ -56,7 +58,13 @@ class ClientOptions(TypedDict, total=False):
     sasl_login_callback_handler_class: str | None
     """Java's class that gets tokens; those of Kafka and Amazon MSK are known by their names."""
     sasl_kerberos_service_name: str | None
-    """Refused: Kerberos is not supported."""
+    """What brokers are called in their principals, of GSSAPI: often kafka."""
+    sasl_kerberos_principal: str | None
+    """Who to be, of GSSAPI; by default whom the keytab or the ticket cache is of."""
+    sasl_kerberos_keytab: str | None
+    """A file with the principal's keys; without one, tickets come from a cache, as kinit fills it."""
+    sasl_kerberos_ticket_cache: str | None
+    """A ticket cache; by default that of the process."""
     sasl_oauthbearer_token_provider: str | None
     """``module:function`` that gives tokens."""
     sasl_oauthbearer_token_endpoint_url: str | None

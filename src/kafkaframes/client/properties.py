@@ -130,6 +130,10 @@ _IGNORED: Final = {
         sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
         sasl.login.refresh.window.jitter
     """,
+    "Kerberos's own library gets tickets, and new ones in time": """
+        sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor
+    """,
     "the token endpoint has timeouts of its own": """
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
         sasl.login.retry.backoff.ms
@@ -163,10 +167,6 @@ _REFUSED: Final = {
     "share groups cannot be read yet": "share.acknowledgement.mode share.acquire.mode",
     "the key decides; a record can name its partition": "partitioner.class partitioner.ignore.keys partitioner",
     "transactions of two phases (KIP-939) are not spoken": "transaction.two.phase.commit.enable",
-    "Kerberos is not supported": """
-        sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-    """,
     "assertions (KIP-1258) are not made here; sasl.oauthbearer.token.provider names a Python function": """
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss

@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -49,20 +49,21 @@ def unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> 
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
 
 
-def scram(mechanism: str, username: str, password: str, *, nonce: str) -> Exchange:
+def scram(mechanism: str, username: str, password: str, *, nonce: str, is_token: bool = False) -> Exchange:
     """Authenticate by proving that we know the password, and have the broker prove that it does.
 
     Args:
         mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.
         username, password: as the broker has them.
         nonce: random printable text without a comma, new each time.
+        is_token: they are the id and the HMAC of a delegation token (KIP-48).
 
     Raises:
         BrokerError: the broker's answers are not of this exchange, or it does not know the password.
     """
     digest = _SCRAM_HASHES[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
     challenge = (yield b"n,," + first.encode()).decode(errors="replace")
     salt, iterations, combined = _challenge_of(challenge, nonce)
     bare = f"c=biws,r={combined}"
@@ -91,19 +92,9 @@ def _challenge_of(text: str, nonce: str) -> tuple[bytes, int, str]:
     return salt, iterations, combined
 
 
-def exchange_for(
-    mechanism: str, username: str, password: str, *, token: Callable[[], str], nonce: Callable[[], str]
-) -> Exchange:
-    """Return the exchange of a mechanism.
-
-    Args:
-        mechanism: one of ``settings.SASL_MECHANISMS``.
-        username, password: not used by OAUTHBEARER.
-        token: gives the bearer token, for OAUTHBEARER only.
-        nonce: gives randomness, for SCRAM only.
-    """
-    if mechanism == "PLAIN":
-        return plain(username, password)
-    if mechanism == "OAUTHBEARER":
-        return oauthbearer(token())
-    return scram(mechanism, username, password, nonce=nonce())
+def advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
+    """Give the broker's answer, None at first; return what to send next, None when there is no more."""
+    try:
+        return next(exchange) if answer is None else exchange.send(answer)
+    except StopIteration:
+        return None

@@ -21,7 +21,7 @@ from kafkaframes.protocol.spec.releases import release
 
 DEFAULT_PORT: Final = 9092
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 _LARGEST_INT32: Final = 2**31 - 1
 _YES_OR_NO: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
@@ -48,10 +48,14 @@ class ClientSettings:
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    sasl_tokenauth: bool = False
     sasl_oauthbearer_token: str | Callable[[], str] | None = field(default=None, repr=False)
     sasl_jaas_config: str | None = field(default=None, repr=False)
     sasl_login_callback_handler_class: str | None = None
     sasl_kerberos_service_name: str | None = None
+    sasl_kerberos_principal: str | None = None
+    sasl_kerberos_keytab: str | None = None
+    sasl_kerberos_ticket_cache: str | None = None
     sasl_oauthbearer_token_provider: str | None = None
     sasl_oauthbearer_token_endpoint_url: str | None = None
     sasl_oauthbearer_client_credentials_client_id: str | None = None
@@ -108,7 +112,7 @@ class ClientSettings:
                     "sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token (a token, or a function), "
                     "sasl.oauthbearer.token.provider=module:function, or sasl.oauthbearer.token.endpoint.url"
                 )
-        elif self.sasl_username is None or self.sasl_password is None:
+        elif self.sasl_mechanism != "GSSAPI" and (self.sasl_username is None or self.sasl_password is None):
             raise OptionError(
                 f"sasl_mechanism {self.sasl_mechanism} needs sasl_username and sasl_password, or sasl.jaas.config"
             )

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.api import Answer, Api, Later, Right
+from kafkaframes.broker.api import Answer, Api, Encoded, Later, Right
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf, Session
+from kafkaframes.broker.security.kerberos import KerberosExchange
 from kafkaframes.broker.security.mechanisms import Exchange
 from kafkaframes.broker.security.scram import (
     LEAST_ITERATIONS,
@@ -41,12 +42,12 @@ _NUMBER = {name: number for number, name in NUMBERS.items()}
 @Api(
     name="SaslHandshake",
     tier="T4",
-    behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, as far as the broker offers them.",
+    behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, as far as the broker offers them.",
     notes={
         "v0": "tokens follow as frames without headers; failures close the connection as late as in v1",
         "v1": "tokens come in SaslAuthenticate",
     },
-    gaps=("GSSAPI",),
+    gaps=("GSSAPI without SaslHandshake, as clients of 0.9 begin it",),
     before_authentication=True,
 )
 def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
@@ -65,19 +66,44 @@ def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
     return request.response(error_code=ErrorCode.NONE, mechanisms=offered)
 
 
-def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], list[bytes] | Later]:
+def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], Answer]:
     """Return what takes a token without a header and answers with one; nothing, later, to one that is refused."""
 
-    def answer(token: bytes) -> list[bytes] | Later:
-        try:
-            reply = exchange.respond(token)
-        except AuthenticationError:
+    def answer(reply: bytes | AuthenticationError) -> Answer:
+        if isinstance(reply, AuthenticationError):
             return refused(session, broker, None)
         if exchange.user is not None:
             finish(session, exchange, broker)
-        return [len(reply).to_bytes(4, "big"), reply]
+        return Encoded([len(reply).to_bytes(4, "big"), reply])
 
-    return answer
+    return lambda token: _responded(exchange, token, broker, answer)
+
+
+def _responded(
+    exchange: Exchange, message: bytes, broker: BrokerState, answer: Callable[[bytes | AuthenticationError], Answer]
+) -> Answer:
+    """Answer a client's message by what the mechanism says to it: later, where this may wait for other machines."""
+
+    def respond() -> bytes | AuthenticationError:
+        try:
+            return exchange.respond(message)
+        except AuthenticationError as error:
+            return error
+
+    in_thread = broker.credentials.in_thread
+    if in_thread is None or not isinstance(exchange, KerberosExchange):
+        return answer(respond())
+    replies: list[bytes | AuthenticationError] = []
+    later = Later()
+
+    def responded(done: Later) -> None:
+        if done.error is not None:
+            later.fail(done.error)
+        else:
+            later.follow(answer(replies[0]))
+
+    in_thread(lambda: replies.append(respond())).when_complete(responded)
+    return later
 
 
 def refused(session: Session, broker: BrokerState, answer: Message | None) -> Later:
@@ -130,13 +156,16 @@ def _sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answe
     if exchange is None:
         session.memory["close"] = not session.is_authenticated
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first")
-    try:
-        reply = exchange.respond(request.body.auth_bytes)
-        if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
-            raise AuthenticationError("Cannot change principals during re-authentication")
-    except AuthenticationError as error:
+    return _responded(exchange, request.body.auth_bytes, broker, lambda reply: _answered(request, broker, reply))
+
+
+def _answered(request: _SaslAuthenticate, broker: BrokerState, reply: bytes | AuthenticationError) -> Answer:
+    session, exchange = request.session, request.session.memory["sasl"]
+    if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
+        reply = AuthenticationError("Cannot change principals during re-authentication")
+    if isinstance(reply, AuthenticationError):
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
-        return refused(session, broker, request.response(error_code=code, error_message=str(error)))
+        return refused(session, broker, request.response(error_code=code, error_message=str(reply)))
     lifetime_ms = 0
     if exchange.user is not None:
         finish(session, exchange, broker)

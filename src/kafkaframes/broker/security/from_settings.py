@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Final
 
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.jwks import KeySet, SignedTokens
+from kafkaframes.broker.security.kerberos import Kerberos
+from kafkaframes.broker.security.local_names import KEY as RULES
 from kafkaframes.broker.security.mechanisms import OAUTHBEARER, PASSWORD_MECHANISMS, CheckToken
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import ClaimRules, unsecured_token
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol import jaas
 
 _JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _UNSECURED: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
@@ -28,11 +32,15 @@ TOKEN_KEYS: Final = frozenset(
         "kafkaframes.sasl.oauthbearer.required.scopes",
     }
 )
+_SERVICE: Final = "sasl.kerberos.service.name"
+LOGIN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.jaas\.config")
 # Keys of server.properties that are understood; key and trust stores are PEM files (KIP-651).
 KEYS = frozenset(
     {
         "sasl.enabled.mechanisms",
         *TOKEN_KEYS,
+        RULES,
+        _SERVICE,
         "ssl.keystore.type",
         "ssl.keystore.location",
         "ssl.truststore.type",
@@ -77,11 +85,13 @@ def security_of(
     tls = certificate and server_context(
         certificate, key, authorities=known_clients, needs_client=client_auth == "required"
     )
+    logins = {known.pop(name) for name in [*filter(LOGIN.fullmatch, known)]}
     mechanisms = _list(texts.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))
     made = Security(
         users=dict(map(_user, users)),
         mechanisms=mechanisms,
         check_token=_check_of({name: value for name, value in texts.items() if name in TOKEN_KEYS}, mechanisms),
+        kerberos=_kerberos_of(texts, logins),
         needs_sasl=any(one.needs_sasl for one in listeners) if listeners else "sasl.enabled.mechanisms" in texts,
         tls=tls or None,
     )
@@ -101,8 +111,32 @@ def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
         raise OptionError(f"a listener of SSL needs a certificate; the listeners are {named}")
     if made.tls is not None and not any(one.needs_tls for one in listeners):
         raise OptionError(f"a certificate, but the listeners are {named}")
-    if (made.users or made.check_token) and not any(one.needs_sasl for one in listeners):
-        raise OptionError(f"users or tokens for SASL, but the listeners are {named}")
+    if (made.users or made.check_token or made.kerberos) and not any(one.needs_sasl for one in listeners):
+        raise OptionError(f"users, tokens or tickets for SASL, but the listeners are {named}")
+
+
+def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
+    """Return how tickets are taken.
+
+    Raises:
+        OptionError: settings of Kerberos without a login, two logins, or one by another module.
+    """
+    if not logins:
+        if RULES in texts:
+            raise OptionError(f"{RULES}, but no listener.name.NAME.gssapi.sasl.jaas.config")
+        return None
+    if len(logins) > 1:
+        raise OptionError("listeners have different logins by Kerberos; here all have one")
+    login = jaas.parse(*logins)
+    if login.module != jaas.KERBEROS:
+        raise OptionError(f"sasl.jaas.config of GSSAPI names {login.module}, not {jaas.KERBEROS}")
+    principal = login.options.get("principal", "*")
+    return Kerberos(
+        keytab=login.keytab,
+        principal=None if principal == "*" else principal,
+        service=login.service_name(texts.get(_SERVICE)),
+        rules=_list(texts.get(RULES, "")),
+    )
 
 
 def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:

@@ -1,4 +1,4 @@
-"""SASL mechanisms on the server's side: PLAIN (RFC 4616), SCRAM, OAUTHBEARER (RFC 7628)."""
+"""SASL mechanisms on the server's side: PLAIN (RFC 4616), SCRAM, OAUTHBEARER (RFC 7628), GSSAPI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kafkaframes.broker.api import Later
 from kafkaframes.broker.security.delegation import DelegationTokens
+from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange
+from kafkaframes.broker.security.local_names import LocalNames
 from kafkaframes.broker.security.scram import (
     HASHES,
     LEAST_ITERATIONS,
@@ -22,9 +25,9 @@ from kafkaframes.broker.security.scram import (
 )
 from kafkaframes.broker.security.tokens import expiry_ms
 
-PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"
 PASSWORD_MECHANISMS = (PLAIN, *HASHES)
-MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
+MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
 _BEARER = re.compile(
     r"[ny],(?:a=(?P<acting_for>[^,]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
     r"auth=Bearer +(?P<token>[^\x01\s]+)\x01(?:[^\x01]*\x01)*"
@@ -130,6 +133,9 @@ class Credentials:
         scram: credentials by (user, mechanism) that clients have set.
         mechanisms: that are offered.
         check_token: for OAUTHBEARER.
+        kerberos: for GSSAPI: how tickets are taken, and users' names.
+        in_thread: does what may wait for files and other machines in a thread, and completes an answer on the loop when
+            it is done; None: it is done here.
         tokens: delegation tokens, which SCRAM takes.
         secret: what salts follow from; of a data directory, or of this process.
     """
@@ -138,6 +144,8 @@ class Credentials:
     scram: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
     check_token: CheckToken | None = field(default=None, repr=False)
+    kerberos: tuple[Kerberos, LocalNames] | None = None
+    in_thread: Callable[[Callable[[], None]], Later] | None = field(default=None, repr=False)
     tokens: DelegationTokens = field(default_factory=DelegationTokens, repr=False)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _made: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
@@ -149,6 +157,9 @@ class Credentials:
         if mechanism == OAUTHBEARER:
             assert self.check_token is not None
             return BearerExchange(self.check_token, now_ms)
+        if mechanism == GSSAPI:
+            assert self.kerberos is not None
+            return KerberosExchange(*self.kerberos)
         return ScramExchange(
             mechanism,
             lambda user: self.find_scram(user, mechanism),

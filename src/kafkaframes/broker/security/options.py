@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.security.acls import Acl, AclAccess
+from kafkaframes.broker.security.kerberos import Kerberos
 from kafkaframes.broker.security.mechanisms import (
+    GSSAPI,
     MECHANISMS,
     OAUTHBEARER,
     PASSWORD_MECHANISMS,
@@ -30,6 +32,7 @@ class Security:
         check_token: for OAUTHBEARER, which needs it: a token and the time in milliseconds to a user, or an
             ``AuthenticationError``. ``jwks.SignedTokens`` verifies signatures; ``tokens.unsecured_token`` takes what
             anybody can write, for tests.
+        kerberos: for GSSAPI, which needs it: the keytab, and rules from principals to users.
         tls: a server's ``ssl.SSLContext``, see ``security.tls.server_context``.
         authorizer: refuse what no rule allows; by default what no rule is about is allowed. A setting
             ``authorizer.class.name`` means the same; empty, it switches rules off: SECURITY_DISABLED.
@@ -40,6 +43,7 @@ class Security:
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
     needs_sasl: bool = False
     check_token: CheckToken | None = field(default=None, repr=False)
+    kerberos: Kerberos | None = None
     tls: ssl.SSLContext | None = None
     authorizer: bool = False
     acls: Iterable[Acl] = ()
@@ -54,6 +58,11 @@ class Security:
                 "sasl.oauthbearer.jwks.endpoint.url, of unsecured ones, which anybody can write, by "
                 "kafkaframes.sasl.oauthbearer.allow.unsecured=true; in Python by check_token"
             )
+        if (GSSAPI in self.mechanisms) != (self.kerberos is not None):
+            raise OptionError(
+                "GSSAPI among the mechanisms and a login by Kerberos go together: "
+                "listener.name.NAME.gssapi.sasl.jaas.config with Krb5LoginModule; in Python kerberos=Kerberos(...)"
+            )
         if self.users:
             object.__setattr__(self, "needs_sasl", True)
 
@@ -63,8 +72,13 @@ class Security:
         return ("SASL_" if self.needs_sasl else "") + ("SSL" if self.tls is not None else "PLAINTEXT")
 
     def credentials(self) -> Credentials:
-        """Return the users, as a broker keeps them."""
-        return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token)
+        """Return the users, as a broker keeps them.
+
+        Raises:
+            OptionError, MissingExtraError: as of ``Kerberos.names``.
+        """
+        kerberos = None if self.kerberos is None else (self.kerberos, self.kerberos.names())
+        return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token, kerberos)
 
     def access(self, settings: BrokerSettings) -> Access:
         """Return the authorizer."""

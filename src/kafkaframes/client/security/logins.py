@@ -1,21 +1,20 @@
-"""From what Java's clients are told about a login to a name and password, or to what gives bearer tokens."""
+"""From what Java's clients are told about a login to a name and password, what gives bearer tokens, or a principal."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any, Final
 
-from kafkaframes.client.sasl import unsecured_token
-from kafkaframes.client.security import jaas
+from kafkaframes.client.sasl import Exchange, oauthbearer, plain, scram, unsecured_token
+from kafkaframes.client.security.kerberos import gssapi
 from kafkaframes.client.security.msk import iam_token, is_iam
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol import jaas
 
+_DEFAULT: Final = "PLAIN"
 _CLAIM: Final = "unsecuredLoginStringClaim_"
 _HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
-KERBEROS: Final = (
-    "GSSAPI (Kerberos) is not supported; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are. Brokers can have a "
-    "listener for one of these beside the one for Kerberos"
-)
 
 
 def resolved(settings: Any) -> dict[str, Any]:
@@ -24,11 +23,11 @@ def resolved(settings: Any) -> dict[str, Any]:
     Raises:
         OptionError: they do not fit each other; no secret is shown.
     """
-    if settings.sasl_mechanism == "GSSAPI" or settings.sasl_kerberos_service_name is not None:
-        raise OptionError(f"sasl.mechanism: {KERBEROS}")
     if not is_iam(settings):
         _check_handler(settings.sasl_login_callback_handler_class)
     login = None if settings.sasl_jaas_config is None else jaas.parse(settings.sasl_jaas_config)
+    if _is_kerberos(settings, login):
+        return _kerberos(settings, login)
     if login is not None and settings.uses_sasl and settings.sasl_mechanism not in login.mechanisms:
         requested = " or ".join(login.mechanisms)
         raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {requested}")
@@ -41,12 +40,51 @@ def resolved(settings: Any) -> dict[str, Any]:
         return {} if provider is None else {"sasl_oauthbearer_token": provider}
     if login is None:
         return {}
-    if options.get("tokenauth", "false").lower() == "true":
-        raise OptionError("sasl.jaas.config: delegation tokens (tokenauth) are not supported")
-    result = {f"sasl_{name}": options[name] for name in ("username", "password") if name in options}
-    if len(result) < 2:
+    if any(name not in options for name in ("username", "password")):
         raise OptionError(f"sasl.jaas.config: {login.module} needs username and password")
-    return result
+    is_token = login.has("tokenauth") or settings.sasl_tokenauth
+    return {"sasl_username": options["username"], "sasl_password": options["password"], "sasl_tokenauth": is_token}
+
+
+def _is_kerberos(settings: Any, login: jaas.Login | None) -> bool:
+    """Return whether settings ask for GSSAPI; it is the mechanism of Java's clients where none is named."""
+    if settings.sasl_mechanism != _DEFAULT or settings.sasl_username is not None:
+        return bool(settings.sasl_mechanism == "GSSAPI")
+    return settings.sasl_kerberos_service_name is not None if login is None else login.module == jaas.KERBEROS
+
+
+def _kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
+    if login is None:
+        login = jaas.Login(jaas.KERBEROS, {})
+    if login.module != jaas.KERBEROS:
+        raise OptionError(f"sasl.mechanism is GSSAPI; {login.module} wants {' or '.join(login.mechanisms)}")
+    service = login.service_name(settings.sasl_kerberos_service_name)
+    if service is None:
+        raise OptionError("GSSAPI needs sasl.kerberos.service.name, or serviceName in sasl.jaas.config")
+    return {
+        "sasl_mechanism": "GSSAPI",
+        "sasl_kerberos_service_name": service,
+        "sasl_kerberos_principal": login.options.get("principal") or settings.sasl_kerberos_principal,
+        "sasl_kerberos_keytab": login.keytab or settings.sasl_kerberos_keytab,
+        "sasl_kerberos_ticket_cache": login.options.get("ticketCache") or settings.sasl_kerberos_ticket_cache,
+    }
+
+
+def exchange_for(settings: Any, host: str, token: str) -> Exchange:
+    """Return the exchange of the mechanism that resolved settings name.
+
+    Args:
+        host: of the broker; it counts for GSSAPI only.
+        token: a bearer token; it counts for OAUTHBEARER only.
+    """
+    mechanism, name, password = settings.sasl_mechanism, settings.sasl_username or "", settings.sasl_password or ""
+    if mechanism == "GSSAPI":
+        return gssapi(settings, host)
+    if mechanism == "OAUTHBEARER":
+        return oauthbearer(token)
+    if mechanism == _DEFAULT:
+        return plain(name, password)
+    return scram(mechanism, name, password, nonce=secrets.token_urlsafe(24), is_token=settings.sasl_tokenauth)
 
 
 def _token_provider(settings: Any, options: dict[str, str]) -> Any:
@@ -107,4 +145,4 @@ class UnsecuredToken:
         return unsecured_token(self.principal, now_s=time.time())
 
 
-__all__ = ["KERBEROS", "UnsecuredToken", "resolved"]
+__all__ = ["UnsecuredToken", "exchange_for", "resolved"]

@@ -16,15 +16,14 @@ from kafkaframes.errors import OptionError
 _WORD: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"=;]+)|([=;]))', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+KERBEROS: Final = "Krb5LoginModule"
 # login module -> the mechanisms that it is for
 MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
     "IAMLoginModule": ("AWS_MSK_IAM",),
-}
-_REFUSED: Final[Mapping[str, str]] = {
-    "Krb5LoginModule": "Kerberos (GSSAPI) is not supported; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are",
+    KERBEROS: ("GSSAPI",),
 }
 
 
@@ -34,6 +33,26 @@ class Login:
 
     module: str
     options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def keytab(self) -> str | None:
+        """The file with a principal's keys, of a login by Kerberos."""
+        return self.options.get("keyTab") if self.has("useKeyTab") else None
+
+    def has(self, option: str) -> bool:
+        """Return whether an option is true."""
+        return self.options.get(option, "false").lower() == "true"
+
+    def service_name(self, configured: str | None) -> str | None:
+        """Return the service that brokers are for Kerberos, which both the login and ``configured`` may name.
+
+        Raises:
+            OptionError: they name two.
+        """
+        own = self.options.get("serviceName")
+        if own is not None and configured not in (None, own):
+            raise _bad(f"serviceName is {own}, and sasl.kerberos.service.name {configured}")
+        return own or configured
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -55,8 +74,6 @@ def parse(text: str) -> Login:
     if len(words) < 3 or words[-1] != (";", False):
         raise _bad("a login module, a control flag, options and a semicolon at the end are required")
     module = words[0][0].rpartition(".")[2]
-    if module in _REFUSED:
-        raise _bad(_REFUSED[module])
     if module not in MODULES:
         raise _bad(f"no login module {module}; there are {', '.join(MODULES)}")
     if words[1][0].lower() not in _FLAGS:
@@ -91,4 +108,4 @@ def _bad(reason: str) -> OptionError:
     return OptionError(f"sasl.jaas.config: {reason}")
 
 
-__all__ = ["MODULES", "Login", "parse"]
+__all__ = ["KERBEROS", "MODULES", "Login", "parse"]

@@ -1,0 +1,366 @@
+"""GSSAPI on both sides, beside a KDC: who comes in, as whom, and what is said to everybody else."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests import kdc as kdcs
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.broker.security.from_settings import security_of
+from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.scram import AuthenticationError
+from kafkaframes.client import Admin, Consumer, Producer
+from kafkaframes.client.sasl import advance
+from kafkaframes.client.security.logins import exchange_for
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.errors import KafkaframesError, MissingExtraError, NetworkError, OptionError
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+LISTENERS = (ListenerOptions(protocol="SASL_PLAINTEXT", host="localhost"),)
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory):
+    pytest.importorskip("gssapi", reason="the extra kerberos is not installed: pip install gssapi")
+    if kdcs.missing():
+        pytest.skip(f"no KDC: {kdcs.missing()} not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user)")
+    before = dict(os.environ)
+    with kdcs.Kdc(tmp_path_factory.mktemp("kdc")) as kdc:
+        os.environ.update(kdc.environment)
+        yield kdc
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def service(kdc):
+    return kdc.keytab("kafka/localhost")
+
+
+@pytest.fixture(scope="module")
+def alice(kdc):
+    return kdc.keytab("alice")
+
+
+def security(keytab: str, **more: str) -> Security:
+    login = (
+        f'{MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/localhost@EXAMPLE.TEST";'
+    )
+    return security_of(
+        {
+            "sasl.enabled.mechanisms": "GSSAPI,PLAIN",
+            "sasl.kerberos.service.name": "kafka",
+            "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": login,
+            **{name.replace("_", "."): value for name, value in more.items()},
+        },
+        listeners=LISTENERS,
+        users=["bob=secret"],
+    )
+
+
+@pytest.fixture(scope="module")
+def broker(service):
+    rules = "RULE:[2:$1@$0](reports@.*)s/@.*//U,DEFAULT"
+    made = security(service, sasl_kerberos_principal_to_local_rules=rules)
+    with Broker(security=made, listeners=LISTENERS) as broker:
+        yield broker
+
+
+def properties(broker: Broker, keytab: str, principal: str = "alice@EXAMPLE.TEST") -> dict[str, str]:
+    """Return what a Java client would be told; it names no mechanism, for GSSAPI is Java's default."""
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="{keytab}" principal="{principal}";',
+        "default.api.timeout.ms": "20000",
+    }
+
+
+def principals(broker: Broker) -> set[str]:
+    return {connection.session.principal for connection in broker.connections()}
+
+
+def test_a_principal_of_a_keytab_writes_reads_and_is_known_by_its_short_name(broker, alice):
+    told = properties(broker, alice)
+    with Producer(told) as producer:
+        producer.send("orders", b"one").result(20)
+    with Consumer(told, group_id="readers", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["orders"])
+        records = []
+        while not records:
+            records = consumer.poll(timeout_ms=500)
+    with Admin(told) as admin:
+        assert admin.list_topics() == ["orders"]
+        assert "User:alice" in principals(broker)
+
+
+def test_a_ticket_of_a_cache_and_names_of_librdkafka_come_in(broker, kdc, alice):
+    told = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+    }
+    with Admin({**told, "sasl.kerberos.keytab": alice, "sasl.kerberos.principal": "alice@EXAMPLE.TEST"}) as admin:
+        admin.list_topics()
+    with Admin({**told, "sasl_kerberos_ticket_cache": kdc.fill_cache("alice", alice)}) as admin:
+        admin.list_topics()
+
+
+def test_rules_give_the_name(broker, kdc):
+    keytab = kdc.keytab("reports/host.example")
+    with Admin(properties(broker, keytab, "reports/host.example@EXAMPLE.TEST")) as admin:
+        admin.list_topics()
+        assert "User:REPORTS" in principals(broker)
+
+
+def test_a_principal_without_a_name_stays_out(broker, kdc):
+    keytab = kdc.keytab("unruly/host.example")
+    told = properties(broker, keytab, "unruly/host.example@EXAMPLE.TEST")
+    with Admin(told) as admin:
+        admin.list_topics()  # DEFAULT takes the first component
+        assert "User:unruly" in principals(broker)
+    made = security(str(kdc.folder / "kafka-localhost.keytab"), sasl_kerberos_principal_to_local_rules="RULE:[1:$1]")
+    with (
+        Broker(security=made, listeners=LISTENERS) as strict,
+        Admin({**told, "bootstrap.servers": strict.bootstrap_servers}) as admin,
+        pytest.raises(KafkaframesError, match="have none for the principal"),
+    ):
+        admin.list_topics()
+
+
+def bob(broker: Broker) -> dict[str, str]:
+    own = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"}
+    return {**own, "sasl.username": "bob", "sasl.password": "secret"}
+
+
+def test_another_mechanism_of_the_same_listener_goes_on(broker):
+    with Admin(bob(broker)) as admin:
+        admin.list_topics()
+        assert "User:bob" in principals(broker)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"sasl.kerberos.service.name": "http"}, OptionError, "GSSAPI: .*not found in Kerberos database"),
+        ({"sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="/nowhere";'}, OptionError, "GSSAPI: "),
+        ({"sasl.jaas.config": f"{MODULE} required useTicketCache=true;"}, OptionError, "No Kerberos credentials"),
+        (
+            {"sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="NOWHERE" principal="a@NOWHERE.TEST";'},
+            NetworkError,
+            "Cannot contact any KDC",
+        ),
+    ],
+)
+def test_without_a_ticket_it_is_said_why(broker, kdc, alice, changed, error, message):
+    if "NOWHERE" in str(changed):
+        keytab = kdc.folder / "nowhere.keytab"
+        keytab.write_bytes(
+            Path(alice).read_bytes().replace(b"EXAMPLE.TEST", b"NOWHERE.TEST").replace(b"alice", b"a    ")
+        )
+        pytest.importorskip("gssapi")
+        changed = {
+            name: value.replace('"NOWHERE"', f'"{keytab}"').replace("a@", "a    @") for name, value in changed.items()
+        }
+    told = {**properties(broker, alice), **changed, "default.api.timeout.ms": "1000"}
+    with pytest.raises(error, match=message), Admin(told) as admin:
+        admin.list_topics()
+
+
+def test_a_ticket_for_other_keys_is_refused_and_the_connection_closed(broker, kdc, tmp_path, alice):
+    other = kdc.keytab("kafka/127.0.0.1")
+    login = f'{MODULE} required useKeyTab=true keyTab="{other}";'
+    key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
+    made = security_of({"sasl.enabled.mechanisms": "GSSAPI", key: login}, listeners=LISTENERS)
+    with Broker(security=made, listeners=LISTENERS) as stranger:
+        told = {**properties(stranger, alice), "default.api.timeout.ms": "3000"}
+        with (
+            pytest.raises(KafkaframesError, match="invalid credentials with SASL mechanism GSSAPI"),
+            Admin(told) as admin,
+        ):
+            admin.list_topics()
+
+
+def test_a_session_ends_and_is_authenticated_anew(service, alice):
+    with Broker(security=security(service), listeners=LISTENERS, config={"connections.max.reauth.ms": "300"}) as broker:
+        with Producer(properties(broker, alice)) as producer:
+            numbers = set()
+            for _ in range(30):
+                producer.send("orders", b"x").result(20)
+                numbers |= {connection.session.number for connection in broker.connections()}
+                threading.Event().wait(0.03)
+        assert len(numbers) > 3  # the bootstrap's, and one after the other
+
+
+def test_clients_before_sasl_authenticate_send_bare_tokens(broker, alice):
+    settings = ClientSettings.of({**properties(broker, alice), "api.version": "0.10.2"})
+    with Admin({**properties(broker, alice), "api.version": "0.10.2"}) as admin:
+        admin.list_topics()
+    assert settings.sasl_mechanism == "GSSAPI"
+
+
+def test_a_broker_that_waits_for_a_thread_answers_others(broker, alice, monkeypatch):
+    entered, go = threading.Event(), threading.Event()
+    respond = KerberosExchange.respond
+
+    def slow(self, message):
+        entered.set()
+        assert go.wait(20)
+        return respond(self, message)
+
+    monkeypatch.setattr(KerberosExchange, "respond", slow)
+    told = properties(broker, alice)
+    with Admin(told) as admin:
+        asking = threading.Thread(target=admin.list_topics)
+        asking.start()
+        assert entered.wait(20)
+        try:
+            with Admin(bob(broker)) as other:
+                other.list_topics()
+            assert asking.is_alive()
+        finally:
+            go.set()
+        asking.join(20)
+        assert not asking.is_alive()
+
+
+# ------------------------------------------------------------------------------------------------ hostile tokens
+
+
+def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
+    """Return the server's side of an exchange that nobody has begun, and the client's first token."""
+    kerberos = Kerberos(keytab=service, principal="kafka/localhost@EXAMPLE.TEST")
+    settings = ClientSettings.of(
+        {"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"} | {"sasl.kerberos.keytab": alice}
+    )
+    client = exchange_for(settings, "localhost", "")
+    return KerberosExchange(kerberos, kerberos.names()), client
+
+
+def without_mutual_authentication(gssapi, keytab):
+    """Return a client's context that is complete with its first token, as Java's are."""
+    name = gssapi.Name("kafka@localhost", gssapi.NameType.hostbased_service)
+    held = gssapi.Credentials(usage="initiate", store={"client_keytab": keytab, "ccache": "MEMORY:layers"})
+    return gssapi.SecurityContext(name=name, creds=held, flags=[gssapi.RequirementFlag.integrity])
+
+
+CHANGES = st.tuples(
+    st.floats(0, 1), st.binary(max_size=40), st.integers(0, 3)
+)  # where, what is put in, what is left out
+
+
+@given(st.dictionaries(st.integers(0, 2), CHANGES, max_size=2))
+def test_a_token_that_was_changed_is_refused(service, alice, changes):
+    server, client = exchanges(service, alice)
+    token, is_whole, step = advance(client, None), True, 0
+    while server.user is None:
+        if step in changes:
+            where, put_in, left_out = changes[step]
+            position = int(where * len(token))
+            changed = token[:position] + put_in + token[position + left_out :]
+            token, is_whole = changed, is_whole and changed == token
+        step += 1
+        try:
+            answer = server.respond(token)
+        except AuthenticationError:
+            assert not is_whole
+            assert server.user is None
+            return
+        if server.user is None:
+            token = advance(client, answer)
+            assert token is not None
+    assert server.user == "alice"
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
+def test_any_bytes_are_refused(service, alice, messages):
+    server, _ = exchanges(service, alice)
+    for message in messages:
+        with pytest.raises(AuthenticationError):
+            server.respond(message)
+        assert server.user is None
+
+
+@pytest.mark.parametrize("chosen", [b"", b"\x01", b"\x02\0\0\0", b"\x04\xff\xff\xff", b"\x03\0\0\0alice"])
+def test_no_other_layer_is_taken(service, alice, chosen):
+    server, _ = exchanges(service, alice)
+    gssapi = pytest.importorskip("gssapi")
+    context = without_mutual_authentication(gssapi, alice)
+    token = context.step(None)  # without mutual authentication: the layers come at once
+    offered = context.unwrap(server.respond(token)).message
+    assert (context.complete, offered) == (True, b"\x01\0\0\0")
+    with pytest.raises(AuthenticationError, match="layer"):
+        server.respond(context.wrap(chosen, False).message)
+    assert server.user is None
+
+
+def test_who_a_client_asks_to_be_is_not_looked_at(service, alice):
+    """As in Kafka: kafka-python sends the broker's name there."""
+    gssapi = pytest.importorskip("gssapi")
+    server, _ = exchanges(service, alice)
+    context = without_mutual_authentication(gssapi, alice)
+    server.respond(context.step(None))
+    assert server.respond(context.wrap(b"\x01\0\0\0root@EXAMPLE.TEST", False).message) == b""
+    assert server.user == "alice"
+
+
+def test_a_long_token_ends_the_connection(broker):
+    host, port = broker.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), 20) as raw:
+        raw.sendall((600_000).to_bytes(4, "big"))
+        assert raw.recv(1) == b""
+
+
+# ------------------------------------------------------------------------------------------------ settings
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI among the mechanisms and a login by Kerberos go together"),
+        ({"listener.name.a.gssapi.sasl.jaas.config": f"{MODULE} required;"}, "go together"),
+        ({"sasl.kerberos.principal.to.local.rules": "DEFAULT"}, "but no listener.name.NAME.gssapi"),
+        ({"listener.name.a.gssapi.sasl.jaas.config": 'PlainLoginModule required username="a";'}, "not Krb5LoginModule"),
+        (
+            {
+                "listener.name.a.gssapi.sasl.jaas.config": f'{MODULE} required serviceName="a";',
+                "sasl.kerberos.service.name": "b",
+            },
+            "serviceName is a, and sasl.kerberos.service.name b",
+        ),
+        (
+            {
+                f"listener.name.{name}.gssapi.sasl.jaas.config": f'{MODULE} required principal="{name}";'
+                for name in "ab"
+            },
+            "all have one",
+        ),
+    ],
+)
+def test_settings_of_a_broker_that_do_not_fit_are_refused(known, message):
+    with pytest.raises(OptionError, match=message):
+        security_of(dict(known))
+
+
+def test_a_keytab_that_is_none_is_said_at_the_start(kdc, tmp_path):
+    made = security(str(tmp_path / "none"))
+    with pytest.raises(OptionError, match="GSSAPI: the keytab cannot be used"):
+        Broker(security=made, listeners=LISTENERS).start()
+
+
+def test_without_the_extra_both_sides_name_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "gssapi", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[kerberos\]'"):
+        Broker(security=security("/none"), listeners=LISTENERS).start()
+    settings = ClientSettings.of({"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"})
+    with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[kerberos\]'"):
+        advance(exchange_for(settings, "localhost", ""), None)

@@ -1,0 +1,92 @@
+"""``sasl.kerberos.principal.to.local.rules``: examples of every part of a rule, and any text at all."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.broker.security.local_names import LocalNames
+from kafkaframes.broker.security.scram import AuthenticationError
+from kafkaframes.errors import OptionError
+
+REALM = "NEW"
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal", "user"),
+    [
+        ([], "alice@NEW", "alice"),
+        ([], "kafka/host@NEW", "kafka"),
+        ([], "alice@OLD", None),
+        (["RULE:[1:$1]"], "alice@OLD", "alice"),
+        (["RULE:[1:$1]"], "kafka/host@OLD", None),
+        (["RULE:[2:$1.$2]"], "kafka/host@OLD", "kafka.host"),
+        (["RULE:[2:$1@$0]"], "kafka/host@OLD", None),  # no simple name, and no other rule is tried
+        (["RULE:[2:$1@$0]", "DEFAULT"], "kafka/host@NEW", None),
+        (["RULE:[1:$1@$0](.*@OLD)s/@.*//"], "alice@OLD", "alice"),
+        (["RULE:[1:$1@$0](.*@OLD)s/@.*//", "DEFAULT"], "bob@NEW", "bob"),
+        (["RULE:[1:$1](al)"], "alice@OLD", None),  # the whole has to fit
+        (["RULE:[1:$1]s/a/o/"], "anna@OLD", "onna"),
+        (["RULE:[1:$1]s/a/o/g"], "anna@OLD", "onno"),
+        (["RULE:[1:$1]s/(a)(n+)/$2$1/"], "anna@OLD", "nnaa"),
+        (["RULE:[1:$1]s/(a)n/$12/"], "anna@OLD", "a2na"),  # there is no group 12
+        (["RULE:[1:$1]s/a/\\$1\\\\/"], "anna@OLD", "$1\\nna"),
+        (["RULE:[1:$1]s/(x)?a/[$1]/"], "anna@OLD", "[]nna"),
+        (["RULE:[1:$1]/L"], "ALICE@OLD", "alice"),
+        (["RULE:[1:$1]s/i/I/U"], "alice@OLD", "ALICE"),
+        (["RULE:[1:$1]s/i/I//U"], "alice@OLD", "ALICE"),
+        (["RULE:[1:$1]L"], "ALICE@OLD", "alice"),
+        ([], "a/b/c@NEW", None),
+        ([], "a\\@b@NEW", None),
+        ([], "alice", None),
+        ([], "@NEW", None),
+        ([], "", None),
+    ],
+)
+def test_rules_name_principals(rules, principal, user):
+    names = LocalNames(rules, REALM)
+    if user is None:
+        with pytest.raises(AuthenticationError):
+            names.user(principal)
+    else:
+        assert names.user(principal) == user
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "", "default", "DEFAULT ", "RULE:", "RULE:[:$1]", "RULE:[1:$]", "RULE:[1:$2]", "RULE:[1:$99999999999]",
+        "RULE:[1:$1](()", "RULE:[1:$1](*)", "RULE:[1:$1]s/(/x/", "RULE:[1:$1]s/a/$1/", "RULE:[1:$1]s/a/\\/",
+        "RULE:[1:$1]s/a/$/", "RULE:[1:$1]s/a/b/gx", "RULE:[1:$1]s/a", "RULE:[1:$1]LU",
+    ],
+)  # fmt: skip
+def test_what_is_no_rule_is_refused_at_once(rule):
+    with pytest.raises(OptionError, match=r"sasl\.kerberos\.principal\.to\.local\.rules"):
+        LocalNames([rule], REALM)
+
+
+WORDS = st.text("ab$\\@/[]():12gLURE*.+?", max_size=12)
+RULES = st.one_of(
+    st.just("DEFAULT"),
+    WORDS.map("RULE:".__add__),
+    st.builds(
+        "RULE:[{}:{}]{}{}{}".format,
+        st.integers(0, 3),
+        st.text("ab$@012", max_size=6),
+        st.one_of(st.just(""), st.text("ab.*@|", max_size=6).map("({})".format)),
+        st.one_of(
+            st.just(""),
+            st.builds("s/{}/{}/{}".format, *[st.text("ab.+$1(\\", max_size=5)] * 2, st.sampled_from(["", "g"])),
+        ),
+        st.sampled_from(["", "/L", "/U", "L"]),
+    ),
+)
+
+
+@given(st.lists(RULES, max_size=3), st.one_of(st.text(max_size=20), st.from_regex(r"[ab]{0,3}(/[ab]{0,3})?@(NEW|OLD)")))
+def test_any_rules_and_any_principal_give_a_simple_name_or_a_refusal(rules, principal):
+    try:
+        user = LocalNames(rules, REALM).user(principal)
+    except (OptionError, AuthenticationError):
+        return
+    assert user
+    assert not set(user) & set("/@")

@@ -1,0 +1,124 @@
+"""A key distribution centre of Kerberos on the loopback interface, of Debian's packages, for as long as tests need it.
+
+``apt-get install krb5-kdc krb5-admin-server``, and for Python's side ``krb5-user libkrb5-dev gcc`` and the extra
+``kerberos``. Everything stands in one folder; nothing of the machine's own settings is read or changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+REALM = "EXAMPLE.TEST"
+PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
+_FOLDERS = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+_SETTINGS = """[libdefaults]
+ default_realm = {realm}
+ dns_lookup_kdc = false
+ dns_lookup_realm = false
+ dns_canonicalize_hostname = false
+ rdns = false
+ udp_preference_limit = 1
+[realms]
+ {realm} = {{
+  kdc = 127.0.0.1:{port}
+ }}
+ NOWHERE.TEST = {{
+  kdc = 127.0.0.1:{nobody}
+ }}
+"""
+_KDC_SETTINGS = """[kdcdefaults]
+ kdc_listen = 127.0.0.1:{port}
+ kdc_tcp_listen = 127.0.0.1:{port}
+[realms]
+ {realm} = {{
+  database_name = {folder}/principals
+  key_stash_file = {folder}/stash
+  max_life = 1h
+ }}
+[logging]
+ kdc = FILE:{folder}/kdc.log
+"""
+
+
+def missing() -> str:
+    """Return which program of a KDC is not installed; empty if all are."""
+    return ", ".join(name for name in PROGRAMS if shutil.which(name, path=_FOLDERS) is None)
+
+
+class Kdc:
+    """``with Kdc(folder) as kdc``: a running KDC; ``environment`` makes programs use it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            "KRB5_CONFIG": str(folder / "krb5.conf"),
+            "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
+            "KRB5CCNAME": f"FILE:{folder}/cache",
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def settings(self) -> Path:
+        """The ``krb5.conf``."""
+        return self.folder / "krb5.conf"
+
+    def __enter__(self) -> Kdc:
+        values = {"realm": REALM, "folder": self.folder, "port": _free_port(), "nobody": _free_port()}
+        self.settings.write_text(_SETTINGS.format(**values))
+        (self.folder / "kdc.conf").write_text(_KDC_SETTINGS.format(**values))
+        self._run("kdb5_util", "create", "-s", "-P", "master")
+        self._process = subprocess.Popen([self._path("krb5kdc"), "-n"], env=os.environ | self.environment)
+        deadline = time.monotonic() + 30
+        while not _answers(values["port"]):
+            assert self._process.poll() is None, (self.folder / "kdc.log").read_text()
+            assert time.monotonic() < deadline, "the KDC does not listen"
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+    def keytab(self, *principals: str) -> str:
+        """Make principals; return the path of a keytab with their keys."""
+        path = self.folder / f"{principals[0].replace('/', '-')}.keytab"
+        for name in principals:
+            self._run("kadmin.local", "-q", f"addprinc -randkey {name}")
+            self._run("kadmin.local", "-q", f"ktadd -k {path} {name}")
+        return str(path)
+
+    def fill_cache(self, principal: str, keytab: str) -> str:
+        """Get a ticket as ``kinit`` does; return the cache."""
+        cache = f"FILE:{self.folder}/{principal.replace('/', '-')}.cache"
+        self._run("kinit", "-k", "-t", keytab, "-c", cache, principal)
+        return cache
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [self._path(program), *arguments]
+        done = subprocess.run(command, env=os.environ | self.environment, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+
+    @staticmethod
+    def _path(program: str) -> str:
+        path = shutil.which(program, path=_FOLDERS)
+        assert path is not None, program
+        return path
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
