@@ -30,6 +30,7 @@ from totals import Totals
 
 OLD_CLIENTS_SEND = 20_000
 PARTITIONS = 3
+Reports = dict[str, tuple[Path, str]]  # title -> page, and what it shows
 # Compacted, but not by the broker while the story goes on: kafkaframes compact shows how, afterwards.
 PLANES = {"cleanup.policy": "compact", "segment.bytes": "2097152", "min.compaction.lag.ms": "86400000"}
 
@@ -48,6 +49,7 @@ def main() -> None:
     print()
     for number, line in enumerate(lines, 1):
         print(f"{number:2}. {line}")
+    print(f"\nThe page with all of it: {written}")
     if not given.no_page and sys.stdout.isatty():
         webbrowser.open(written.absolute().as_uri())
 
@@ -136,13 +138,14 @@ def _chapters(
     totals.stop()
     stack.callback(spark.stop)
     lines = [
-        f"librdkafka sent {len(data.rows):,} flights into a topic, and news of {len(data.planes):,} planes.",
+        f"A producer (librdkafka) sent {len(data.rows):,} flights to a topic, "
+        f"and news of {len(data.planes):,} planes to another.",
         f"A streaming query counted them by airline into a Delta table, in {totals.commits} micro-batches.",
-        "The broker was killed with kill -9 in the middle and came back with its data."
+        "In the middle, kill -9 ended the broker; it came back with its data."
         if broker is not None
-        else "It is your cluster, so nobody killed it.",
-        "No flight is lost and none is counted twice: "
-        f"all {len(data.totals)} airlines have the flights and minutes of the file.",
+        else "The cluster is yours, so no broker was killed.",
+        "No flight was lost and none was counted twice: "
+        f"the counts of all {len(data.totals)} airlines are those of the file.",
         f"{_latest(data)}.",
     ]
     if old is not None:
@@ -151,9 +154,11 @@ def _chapters(
         broken = looking.audit(capture, "4.0")
         saved, responses = looking.kip_636(capture)
     whom = " and ".join(broken) or "none of these clients"
-    lines.append(f"An upgrade to Kafka 4.0 would break {whom}, says the recorded traffic.")
-    lines.append(f"KIP-636, errors as tagged fields, would save {saved:,} bytes in {responses:,} responses.")
-    reports = {"The traffic": out / "traffic.html"}
+    lines.append(f"The recorded traffic shows that an upgrade to Kafka 4.0 breaks {whom}.")
+    lines.append(f"With KIP-636 (errors as tagged fields), {responses:,} responses would be {saved:,} bytes smaller.")
+    reports: Reports = {
+        "The traffic": (out / "traffic.html", "which clients an upgrade breaks, calls, latency, errors")
+    }
     if broker is not None:
         broker.stop()
         lines.append(_look_at_log(out, broker.data_dir, planes, data, reports))
@@ -164,8 +169,8 @@ def _chapters(
             "Your brokers' log directories were not looked at: kafkaframes verify, compact and export do that."
         )
     with step("writing the page"):
-        looking.command("report", capture, "-o", reports["The traffic"])
-        lines.append(f"It took {seconds():.0f} s, and the page with all of it is {out}/report.html.")
+        looking.command("report", capture, "-o", out / "traffic.html")
+        lines.append(f"All of it took {seconds():.0f} seconds.")
         counted = totals.read()
         missing = [count - counted.get(name, (0, 0))[0] for name, (count, _) in data.totals.items()]
         tiles = {
@@ -176,7 +181,14 @@ def _chapters(
             "micro-batches": str(totals.commits),
             "seconds": f"{seconds():.0f}",
         }
-        written = page.write(out, tiles=tiles, lines=lines, events=EVENTS, airlines=data.totals, reports=reports)
+        written = page.write(
+            out,
+            tiles=tiles,
+            lines=lines,
+            events=EVENTS,
+            airlines={data.airlines.get(name, name): total for name, total in data.totals.items()},
+            reports=reports,
+        )
     return lines, written
 
 
@@ -195,9 +207,7 @@ def _count(
         totals.wait_for(1)
     sender.send(data.rows[half:more])
     if broker is not None:
-        words = (
-            f"kill -9 to the broker, while {more - half:,} more are on their way ({sender.acknowledged:,} acknowledged)"
-        )
+        words = f"kill -9 to the broker, while {more - half:,} more flights are on their way"
         with step(words, "kill"):
             broker.kill()
             sender.send(data.rows[more:])
@@ -215,7 +225,7 @@ def _count(
 
 def _latest(data: flights.Flights) -> str:
     name, (count, minutes) = max(data.totals.items(), key=lambda item: item[1][1] / item[1][0])
-    return f"The most delayed airline was {name}, {minutes / count:.0f} minutes a flight"
+    return f"{data.airlines.get(name, name)} was latest: {minutes / count:.0f} minutes a flight"
 
 
 def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBroker, topic: str) -> migration.Costs:
@@ -228,19 +238,19 @@ def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBrok
 
 def _saved(costs: migration.Costs) -> str:
     return (
-        f"An old client (format 0) made the broker recompress {costs.before / 1e6:.1f} MB; "
-        f"a newer one (format 1, KIP-31) {costs.after / 1e6:.1f} MB."
+        f"A client of Kafka 0.9 (record format 0) made the broker recompress {costs.before / 1e6:.1f} MB; "
+        f"one of 0.10 (format 1, KIP-31) {costs.after / 1e6:.1f} MB."
     )
 
 
-def _look_at_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, reports: dict[str, Path]) -> str:
+def _look_at_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, reports: Reports) -> str:
     with step("the broker has stopped; verifying, compacting and exporting its log directory"):
         counts = looking.log(data_dir, planes, out, expected=len(data.planes))
-        reports["The log"] = out / "log.html"
-        looking.command("report", data_dir, "-o", reports["The log"])
+        reports["The log"] = (out / "log.html", "sizes, records over time, record formats, damage")
+        looking.command("report", data_dir, "-o", out / "log.html")
     return (
-        f"The log is sound after the kill; compaction keeps {counts['records_kept']:,} of "
-        f"{counts['records_read']:,} records of {planes}, and {counts['exported']:,} records are Parquet now."
+        f"The log is sound after the kill. Compaction keeps {counts['records_kept']:,} of "
+        f"{counts['records_read']:,} records of {planes}; all {counts['exported']:,} records were exported to Parquet."
     )
 
 

@@ -10,6 +10,7 @@ import csv
 import importlib.util
 import io
 import json
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,11 +31,13 @@ class Flights:
         rows: (airline, plane, JSON) of each flight, in the order of the year.
         totals: airline -> (flights, sum of the minutes that they left late).
         planes: tail number -> JSON of its last flight.
+        airlines: code -> name.
     """
 
     rows: list[tuple[bytes, bytes, bytes]]
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
     planes: dict[bytes, bytes] = field(default_factory=dict)
+    airlines: dict[str, str] = field(default_factory=dict)
 
 
 def load(limit: int | None = None) -> Flights:
@@ -54,6 +57,10 @@ def load(limit: int | None = None) -> Flights:
         if plane:
             found.planes[plane] = text
     found.totals = {name: (counts[name], minutes[name]) for name in counts}
+    with open(place() / "airlines.csv", encoding="utf-8") as file:
+        found.airlines = {
+            row["carrier"]: re.sub(r" (Inc|Co|Corporation)\.?$", "", row["name"]) for row in csv.DictReader(file)
+        }
     return found
 
 
@@ -82,12 +89,11 @@ def _csv() -> Iterator[dict[str, str]]:
 
 
 class Sender:
-    """A librdkafka producer that counts what brokers have acknowledged."""
+    """A librdkafka producer."""
 
     def __init__(self, servers: str, *, flights: str, planes: str, batch_bytes: int = 1_000_000) -> None:
         from confluent_kafka import Producer
 
-        self.acknowledged = 0
         self._topics = flights, planes
         self._producer = Producer(
             {
@@ -108,7 +114,6 @@ class Sender:
     def _delivered(self, error: Any, _: Any) -> None:
         if error is not None:
             raise SystemExit(f"a record was not delivered: {error}")
-        self.acknowledged += 1
 
     def send(self, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
         """Hand rows over; librdkafka sends them in the background, again where it has to."""

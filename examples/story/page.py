@@ -9,13 +9,13 @@ from pathlib import Path
 STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#182030, #e5e9f1); --soft: light-dark(#5d6980, #98a4b8);
   --card: light-dark(#fff, #171c25); --back: light-dark(#f5f6f8, #0f131a); --line: light-dark(#d9dee6, #2a3240);
-  --blue: light-dark(#2b62d9, #5b93f5); --red: light-dark(#d64343, #ee6b6b); --green: light-dark(#1c9467, #41bd8b); }
-* { box-sizing: border-box; }
+  --blue: light-dark(#2b62d9, #5b93f5); --red: light-dark(#c23030, #ee6b6b); --green: light-dark(#12764f, #41bd8b); }
+*, ::before { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 60rem; background: var(--back); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 0 0 .8rem; }
 p { margin: 0; color: var(--soft); } a { color: var(--blue); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .7rem; margin: 1.2rem 0; }
+.tiles { display: grid; grid-template-columns: repeat(6, minmax(0, 1fr)); gap: .7rem; margin: 1.2rem 0; }
 .tile, section { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: .8rem 1.1rem; }
 .tile b { display: block; font-size: 1.5rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: .85rem; } .tile.good b { color: var(--green); }
@@ -27,10 +27,19 @@ section { margin: 1rem 0; padding: 1.1rem 1.3rem; } ol { margin: 0; padding-left
   border-radius: 50%; background: var(--blue); }
 .time .kill::before { background: var(--red); } .time .kill { color: var(--red); font-weight: 650; }
 .time .batch::before { background: var(--card); border: 2px solid var(--blue); } .time .batch { color: var(--soft); }
-.bar { display: grid; grid-template-columns: 3rem 1fr 11rem; gap: .7rem; align-items: center; font-size: .9rem; }
+.bar { display: grid; grid-template-columns: 12rem 1fr 10.5rem; gap: .7rem; align-items: center; font-size: .9rem; }
 .bar i { display: block; height: .95rem; border-radius: 3px; background: var(--blue); min-width: 2px; }
 .bar small { color: var(--soft); font-variant-numeric: tabular-nums; }
-@media (max-width: 36rem) { .bar { grid-template-columns: 2.2rem 1fr 8rem; } .bar small { font-size: .75rem; } }
+li + li { margin-top: .2rem; }
+@media (max-width: 50rem) { .tiles { grid-template-columns: repeat(3, minmax(0, 1fr)); }
+  .bar { grid-template-columns: 1fr auto; gap: 0 .7rem; padding-bottom: .45rem; }
+  .bar i { grid-row: 2; grid-column: 1 / -1; } }
+@media (max-width: 28rem) { .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
+@media print { html { font-size: 11px; } body { max-width: none; padding: 0; font-size: 1rem; background: none; }
+  * { print-color-adjust: exact; } section, .tile { break-inside: avoid; } .tile { padding: .5rem .7rem; }
+  .tiles { grid-template-columns: repeat(6, minmax(0, 1fr)); }
+  .bar { grid-template-columns: 12rem 1fr 10.5rem; }
+  .bar i { grid-row: auto; grid-column: auto; } }
 """
 
 
@@ -41,7 +50,7 @@ def write(
     lines: Sequence[str],
     events: Sequence[tuple[float, str, str]],
     airlines: Mapping[str, tuple[int, int]],
-    reports: Mapping[str, Path],
+    reports: Mapping[str, tuple[Path, str]],
 ) -> Path:
     """Write ``report.html`` into ``out``.
 
@@ -50,13 +59,16 @@ def write(
         tiles: what each number counts -> the number.
         lines: the story in sentences.
         events: seconds since the start, what it was (``step``, ``batch``, ``kill``), and in words.
-        airlines: flights, and minutes of delay in all, by airline.
-        reports: title -> page.
+        airlines: flights, and minutes of delay in all, by the airline's name.
+        reports: title -> page, and what it shows.
     """
-    links = "".join(f'<li><a href="{_text(path.name)}">{_text(title)}</a></li>' for title, path in reports.items())
+    links = "".join(
+        f'<li><a href="{_text(path.name)}">{_text(title)}</a>: {_text(shows)}</li>'
+        for title, (path, shows) in reports.items()
+    )
     body = [
         "<h1>Flights through Kafka</h1>",
-        "<p>A year of flights from New York City, a broker that is killed, and nothing lost.</p>",
+        "<p>A year of flights from New York City. The broker was killed in the middle; nothing was lost.</p>",
         f'<div class="tiles">{"".join(_tile(name, number) for name, number in tiles.items())}</div>',
         _section("What happened", f"<ol>{''.join(f'<li>{_text(line)}</li>' for line in lines)}</ol>"),
         _section("When", f'<dl class="time">{"".join(_event(*event) for event in events)}</dl>'),

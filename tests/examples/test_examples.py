@@ -111,11 +111,11 @@ def test_the_page_has_numbers_times_bars_and_links(story, tmp_path):
         lines=["one < two"],
         events=events,
         airlines={"UA": (10, 50), "AA": (5, 100)},
-        reports={"The log": tmp_path / "log.html"},
+        reports={"The log": (tmp_path / "log.html", "its sizes")},
     )
     text = page.read_text()
     assert "one &lt; two" in text
     assert '<dd class="kill">kill -9</dd>' in text
     assert text.index("10 flights, 5 min") < text.index("5 flights, 20 min")
-    assert '<a href="log.html">The log</a>' in text
+    assert '<a href="log.html">The log</a>: its sizes' in text
     assert "<iframe" not in text

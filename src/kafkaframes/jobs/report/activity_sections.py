@@ -59,7 +59,7 @@ def transactions(report: Report) -> Markup:
     """Draw how transactions ended, how long they took, and list the open ones."""
     result, title = report.transactions, "Transactions"
     if not result.count:
-        return card("transactions", title, empty("No batch belongs to a transaction."))
+        return card("transactions", title, empty("No batch belongs to a transaction."), wide=True)
     topics = sorted(
         (one for one in report.topics if one.transactions.count),
         key=lambda entry: (-entry.transactions.count, entry.name),

@@ -22,10 +22,15 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     cards = [
         _clients(audit),
-        card("disk", "Record formats on disk", _table(audit.disk) if audit.disk else empty("No log was given.")),
+        card(
+            "disk",
+            "Record formats on disk",
+            _table(audit.disk) if audit.disk else empty("No log was looked at."),
+            wide=True,
+        ),
     ]
     if said := notes(audit):
-        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in said))))
+        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in said)), wide=True))
     title = f"Upgrade to Kafka {audit.target.name}"
     where = (tag("code", names), more)
     made = f"Made by kafkaframes {version}"
@@ -46,9 +51,9 @@ def _tile(verdict: str, audit: Audit) -> Markup:
 
 def _clients(audit: Audit) -> Markup:
     if not audit.clients:
-        return card("clients", "Clients", empty("No traffic was given."))
+        return card("clients", "Clients", empty("No traffic was looked at."), wide=True)
     names = ("Client", "Library", "Host", "Verdict", "What to do")
-    head = tag("thead", tag("tr", (tag("th", name) for name in names)))
+    head = tag("thead", tag("tr", (tag("th", name, scope="col") for name in names)))
     rows = (_client_rows(judged, audit) for judged in audit.clients)
     return card("clients", "Clients", tag("table", head, tag("tbody", rows), class_="audit stacked"), wide=True)
 
@@ -88,5 +93,5 @@ def _table(findings: Sequence[Finding]) -> Markup:
         )
         for finding in findings
     )
-    head = tag("thead", tag("tr", (tag("th", name) for name in names)))
+    head = tag("thead", tag("tr", (tag("th", name, scope="col") for name in names)))
     return tag("table", head, tag("tbody", rows), class_="audit stacked")

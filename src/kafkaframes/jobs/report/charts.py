@@ -18,7 +18,7 @@ _SPARK_COLUMNS = 40
 
 
 class Part(NamedTuple):
-    """One coloured piece of a bar or a column."""
+    """One coloured part of a bar or a column."""
 
     color: str
     value: float

@@ -170,7 +170,7 @@ def source(report: Report) -> Markup:
         number("Broker", "node_id", str),
         Field("Cluster", lambda entry: entry.cluster_id or NONE, is_minor=True),
         Field("Stopped cleanly", lambda entry: "yes" if entry.clean_shutdown else "no, or running", is_minor=True),
-        number("Partitions", "partitions"),
+        number("Partitions", "partitions", is_minor=True),
         number("Size", "size_bytes", size_text),
     ]
     left = [

@@ -149,7 +149,7 @@ def ticks(edges: list[int], *, about: int = 8) -> list[Tick]:
     for step in _STEPS:
         if (high - low) / step <= about:
             result = list(range(-(-low // step) * step, high + 1, step))
-            return _labelled(result, _days if step >= DAY else _seconds if step >= SECOND else _millis)
+            return _labelled(result, next(label for least, label in _LABELS if step >= least))
     for months in _MONTHS:
         result = [one for one in _months(low, high, months) if low <= one <= min(high, LAST_MS)]
         if len(result) <= about + 1:
@@ -164,12 +164,19 @@ def _days(time: datetime) -> tuple[str, str]:
     return f"{time.day} {time:%b}", f"{time.year}"
 
 
+def _minutes(time: datetime) -> tuple[str, str]:
+    return f"{time:%H:%M}", f"{time.day} {time:%b} {time.year}"
+
+
 def _seconds(time: datetime) -> tuple[str, str]:
-    return f"{time:%H:%M:%S}" if time.second else f"{time:%H:%M}", f"{time.day} {time:%b} {time.year}"
+    return f"{time:%H:%M:%S}", f"{time.day} {time:%b} {time.year}"
 
 
 def _millis(time: datetime) -> tuple[str, str]:
     return f"{time:%H:%M:%S}.{time.microsecond // 1000:03}", f"{time.day} {time:%b} {time.year}"
+
+
+_LABELS = ((DAY, _days), (MINUTE, _minutes), (SECOND, _seconds), (1, _millis))
 
 
 def _of_months(time: datetime) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
+from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
 from kafkaframes.jobs.audit.audit import REMOVED
 from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text
 from kafkaframes.jobs.report import charts
@@ -17,6 +18,11 @@ from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport, error_tex
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text, time_text
 
 _MOST_BARS: Final = 20
+_KIP_636: Final = {
+    FLEXIBLE: "flexible",
+    INFLEXIBLE: "not flexible",
+    RAISED: "raised to a flexible version",
+}
 _SECTIONS: Final = {
     "clients": "Upgrade",
     "bytes": "Bytes",
@@ -61,9 +67,9 @@ def _tiles(report: TrafficReport) -> Markup:
     broken = [] if report.audit is None else [one for one in report.audit.clients if one.verdict == REMOVED]
     tiles = (
         ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
-        ("Requests", size_text(requested), "after their size prefixes", ""),
-        ("Responses", size_text(answered), "likewise", ""),
-        ("Errors", f"{sum(report.error_codes.values()):,}", "error codes in answers", ""),
+        ("Requests", size_text(requested), "without size prefixes", ""),
+        ("Responses", size_text(answered), "without size prefixes", ""),
+        ("Errors", f"{sum(report.error_codes.values()):,}", "error codes in responses", ""),
         (
             "Gaps",
             f"{sum(report.gaps.values()):,}",
@@ -128,7 +134,7 @@ def _times(report: TrafficReport) -> Markup:
     ]
     label = f"calls per {unit}"
     drawn = charts.columns(columns, time_ticks(edges), x_name="time, UTC", y_name=label, label=label)
-    return card("time", "Calls over time", drawn)
+    return card("time", "Calls over time", drawn, wide=not report.error_codes)  # else beside the errors
 
 
 def _milliseconds(value: float | None) -> str:
@@ -137,7 +143,12 @@ def _milliseconds(value: float | None) -> str:
 
 def _quantile(share: float) -> Field:
     name = "Median" if share == 0.5 else f"{share:.0%}"
-    return Field(name, lambda entry: _milliseconds(entry.quantile(share)), lambda entry: entry.quantile(share) or -1.0)
+    return Field(
+        name,
+        lambda entry: _milliseconds(entry.quantile(share)),
+        lambda entry: entry.quantile(share) or -1.0,
+        share == 0.5,
+    )
 
 
 def _apis(report: TrafficReport) -> Markup:
@@ -158,7 +169,7 @@ def _apis(report: TrafficReport) -> Markup:
 
 def _errors(report: TrafficReport) -> Markup:
     if not report.error_codes:
-        return card("errors", "Errors", empty("No answer has an error code."))
+        return card("errors", "Errors", empty("No response has an error code."), wide=True)
     rows = report.error_codes.most_common(40)
     fields = [
         Field("API", lambda row: row[0][0]),
@@ -181,24 +192,28 @@ def _clients(report: TrafficReport) -> Markup:
         Field("What to do", lambda judged: action_text(judged, result.target) or NONE, wide=True),
     ]
     title = f"What an upgrade to Kafka {result.target.name} would break"
-    note = "kafkaframes audit has the details, and other releases."
+    note = "For the details, and for other releases: kafkaframes audit."
     return card(
-        "clients", title, table(result.clients[:200], fields, name="clients", searchable=True), note=note, wide=True
+        "clients",
+        title,
+        table(result.clients[:200], fields, name="clients", searchable=True, stacked=True),
+        note=note,
+        wide=True,
     )
 
 
 def _kip_636(report: TrafficReport) -> Markup:
-    rows = [(kind, weight) for (kind,), weight in report.kip_636.by("kind").items() if weight.messages]
+    rows = [(_KIP_636[kind], weight) for (kind,), weight in report.kip_636.by("kind").items() if weight.messages]
     if not rows:
         return card("kip-636", "KIP-636", empty("There is no response."))
     fields = [
-        Field("Responses", lambda row: tag("b", row[0])),
+        Field("Responses", lambda row: tag("b", row[0]), wide=True),
         Field("Count", lambda row: f"{row[1].messages:,}", lambda row: float(row[1].messages)),
-        Field("Before", lambda row: size_text(row[1].before), lambda row: float(row[1].before)),
+        Field("Before", lambda row: size_text(row[1].before), lambda row: float(row[1].before), True),
         Field("After", lambda row: size_text(row[1].after), lambda row: float(row[1].after)),
         Field("Saved", lambda row: f"{row[1].saved:,} B", lambda row: float(row[1].saved)),
     ]
-    note = "Error codes and messages as tagged fields, each response encoded again (docs/kip-636.md)."
+    note = "KIP-636 makes error codes and messages tagged fields. Each response was encoded again in that form."
     return card("kip-636", "What KIP-636 would save", table(rows, fields, name="KIP-636"), note=note)
 
 

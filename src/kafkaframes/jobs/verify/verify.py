@@ -275,6 +275,7 @@ _OF_DIRECTORIES = frozenset(
         names.BROKER_LOCK,
         *names.OFFSET_CHECKPOINTS,
         "bootstrap.checkpoint",
+        "kafkaframes.broker.json",  # FILE_NAME of broker/metadata_file.py
         *_OURS,
     )
 )

@@ -1,0 +1,82 @@
+"""axe-core finds no barrier on the pages and the site, on desk and phone, light and dark; nothing sticks out."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.interop.browser import find_chromium, open_browser
+from tests.interop.pages import OVERFLOW, PAGES, ROOT, WIDTHS, make_pages
+from tests.interop.test_other_clients import fetched
+
+AXE = ["npm", "install", "--silent", "--no-audit", "--no-fund", "axe-core@4.10.3"]
+RUN = """axe.run({resultTypes: ["violations"]}).then(done => done.violations.map(one =>
+  `${one.id}: ${one.nodes.slice(0, 3).map(node => node.target + " " + (node.any[0] || {}).message).join("; ")}`))"""
+SITE = (
+    "index.html", "start/test-a-client/index.html", "start/read-a-backup/index.html",
+    "start/upgrade-a-cluster/index.html", "reading-logs/index.html", "reference/commands/index.html",
+    "reference/python/index.html", "about/changelog/index.html", "benchmarks/index.html",
+)  # fmt: skip
+LOOKS = [(width, dark) for width in WIDTHS for dark in (False, True)]
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    folder = fetched("axe", "npm", lambda _: [AXE])
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("no Chromium on the PATH (Debian: chromium)")
+    with open_browser(chromium) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pages(browser, tmp_path_factory) -> dict[str, Path]:
+    return make_pages(tmp_path_factory.mktemp("pages") / "story", flights=40_000)
+
+
+@pytest.fixture(scope="module")
+def site(browser, tmp_path_factory) -> Path:
+    mkdocs = shutil.which("mkdocs", path=str(Path(sys.executable).parent)) or shutil.which("mkdocs")
+    if mkdocs is None:
+        pytest.skip("no MkDocs here: make docs installs it")
+    out = tmp_path_factory.mktemp("site")
+    subprocess.run([mkdocs, "build", "--quiet", "--site-dir", out], cwd=ROOT, check=True, timeout=300)
+    return out
+
+
+def check(browser, axe: str, page: Path) -> None:
+    for width, dark in LOOKS:
+        browser.open(page.as_uri(), width=width, dark=dark)
+        assert browser.evaluate(OVERFLOW) == [], (width, dark)
+        browser.evaluate(f"{axe};0")
+        assert browser.evaluate(RUN) == [], (width, dark)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_that_commands_make(browser, axe, pages, name):
+    check(browser, axe, pages[name])
+
+
+@pytest.mark.parametrize("name", SITE)
+def test_the_site(browser, axe, site, name):
+    check(browser, axe, site / name)
+
+
+def test_a_barrier_is_seen(browser, axe, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<!doctype html><html lang='en'><title>t</title><main style='width:3000px'><img src='a.png'></main>"
+    )
+    with pytest.raises(AssertionError):
+        check(browser, axe, page)
+    browser.evaluate(f"{axe};0")
+    assert any("image-alt" in one for one in browser.evaluate(RUN))
