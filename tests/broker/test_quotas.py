@@ -6,6 +6,8 @@ import socket
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.quotas import Quotas, Rate
@@ -184,3 +186,63 @@ def test_a_rate_is_that_of_kafka():
     assert {waits[number] for number in range(19)} == {0}
     for number, milliseconds in measured.items():
         assert abs(waits[number] - milliseconds) < 150, number
+
+
+# ------------------------------------------------------------------------------------------------ new connections
+
+
+def of_addresses(**rates):
+    quotas = Quotas()
+    names = {"every": None, "own": "10.0.0.1", "six": "0::1"}
+    quotas.take_over(
+        {"entity": {"ip": names[name]}, "values": {"connection_creation_rate": rate}} for name, rate in rates.items()
+    )
+    return quotas
+
+
+def test_connections_of_an_address_are_counted_in_a_window_and_those_refused_are_not():
+    quotas = of_addresses(every=1)
+    assert [quotas.refused_ms("10.0.0.2", 0) for _ in range(13)] == [0] * 10 + [1000] * 3
+    assert quotas.refused_ms("10.0.0.3", 0) == 0
+    assert quotas.refused_ms("10.0.0.2", 10_500) == 500  # 11 in 10.5 seconds
+    assert quotas.refused_ms("10.0.0.2", 11_000) == 0
+
+
+def test_an_address_has_its_own_quota_or_the_default_or_none():
+    quotas = of_addresses(every=1, own=2, six=3)
+    counts = {
+        name: sum(not quotas.refused_ms(name, 0) for _ in range(40))
+        for name in ("10.0.0.1", "::ffff:10.0.0.1", "::1", "10.9.9.9")
+    }
+    assert counts == {"10.0.0.1": 20, "::ffff:10.0.0.1": 0, "::1": 30, "10.9.9.9": 10}
+    assert not any(of_addresses(own=1).refused_ms("10.0.0.2", 0) for _ in range(40))
+
+
+def test_a_connection_above_the_quota_is_closed_unheard_and_others_go_on(broker):
+    with Client(broker.port) as admin:
+        admin.limit({"ip": "127.0.0.1"}, connection_creation_rate=1)
+        connect_often(broker.port, 10)
+        with pytest.raises(AssertionError, match="closed the connection"):
+            connect_often(broker.port, 2)  # the first may come when a sample of a second ends
+        admin.limit({"ip": "127.0.0.1"}, connection_creation_rate=None)
+    connect_often(broker.port, 1)
+
+
+def connect_often(port, times):
+    for _ in range(times):
+        with Client(port) as client:
+            client.ask("ApiVersions", 0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 3000), st.integers(1, 5)), max_size=80), st.integers(1, 5))
+def test_no_window_has_more_connections_than_its_quota(steps, limit):
+    quotas, now, served = of_addresses(every=limit), 0.0, []
+    for pause_ms, count in steps:
+        now += pause_ms
+        for _ in range(count):
+            refused_ms = quotas.refused_ms("10.0.0.2", now)
+            assert 0 <= refused_ms <= 1000
+            if not refused_ms:
+                served.append(now)
+    for end in served:
+        assert sum(end - 10_000 < at <= end for at in served) <= limit * 11

@@ -1,8 +1,9 @@
-"""Quotas in force: who is over one, and for how long its connection is not heard (KIP-13, KIP-124, KIP-219, KIP-599).
+"""Quotas in force: who is over one, and for how long its connection is not heard (KIP-13, 124, 219, 599, 612).
 
 As Kafka's ClientQuotaManager and Rate count: what was used in the last eleven samples of a second each. Who uses more
 than its quota waits as long as it takes until the mean is at the quota again. The answer says so in
-``throttle_time_ms``, and the connection's next request is read after that time.
+``throttle_time_ms``, and the connection's next request is read after that time. A new connection above the quota of its
+address is closed after that time, unheard.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any, TypeAlias, TypeVar
 
 from kafkaframes.broker.request import Request, Session
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
+CONNECTION = "connection_creation_rate"
 _SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
-_LONGEST_MS = 1000  # for request_percentage: one sample
+_LONGEST_MS = 1000  # for request_percentage and connections: one sample
 _STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 _NOT_COUNTED = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
 _USER = "User:"
@@ -94,10 +97,26 @@ class Quotas:
         self.limits.clear()
         for entity_quotas in stored:
             for key, value in entity_quotas["values"].items():
-                self.limits.setdefault(key, {})[frozenset(entity_quotas["entity"].items())] = float(value)
+                self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = float(value)
         if not self.limits:
             self._rates.clear()
             self._buckets.clear()
+
+    def refused_ms(self, address: str, now_ms: float) -> int:
+        """Count a new connection; return after how many milliseconds it is to be closed unheard, 0 if it may stay."""
+        limits = self.limits.get(CONNECTION)
+        if not limits:
+            return 0
+        address = _canonical(address)
+        limit = limits.get(frozenset({("ip", address)}), limits.get(frozenset({("ip", None)})))
+        if limit is None:
+            return 0
+        rate = _kept(self._rates, (CONNECTION, address, ""), Rate)
+        rate.add(1, now_ms)
+        over_ms = min(rate.over_ms(limit, now_ms), _LONGEST_MS)
+        if over_ms:  # those that are refused are not counted
+            rate.add(-1, now_ms)
+        return over_ms
 
     def most_bytes(self, request: Request) -> float:
         """Return how many bytes one Fetch may have: what its quota allows in a window."""
@@ -157,6 +176,20 @@ def _kept(counted: dict[_Payer, _Counted], payer: _Payer, new: Callable[[], _Cou
             del counted[next(iter(counted))]
         counted[payer] = new()
     return counted[payer]
+
+
+def _entity(names: Mapping[str, str | None]) -> _Entity:
+    return frozenset((kind, _canonical(name) if kind == "ip" and name else name) for kind, name in names.items())
+
+
+def _canonical(address: str) -> str:
+    """Return an address in its one form; one of IPv4 as such, where IPv6 carries it.
+
+    >>> _canonical("0:0::1"), _canonical("::ffff:10.0.0.1"), _canonical("fe80::1%eth0")
+    ('::1', '10.0.0.1', 'fe80::1')
+    """
+    parsed = ip_address(address.partition("%")[0])
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
 def is_counted(request: Request) -> bool:

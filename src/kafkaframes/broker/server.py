@@ -96,6 +96,13 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._server.loop.time()
         if not self._server.admit(self):
             transport.abort()
+            return
+        broker = self._server.dispatcher.broker
+        refused_ms = broker.quotas.refused_ms(str(peer[0]), broker.waits.now_ms)
+        if refused_ms:
+            self._server.closed(self.session, "too many new connections of its address")
+            self._is_muted = True
+            self._server.loop.call_later(refused_ms / 1000, self.close)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End."""

@@ -101,10 +101,13 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
 @Api(
     name="AlterClientQuotas",
     tier="T3",
-    behaviour="Sets and removes quotas: who exceeds one is not heard for the throttle time of the answer.",
+    behaviour=(
+        "Sets and removes quotas: who exceeds one is not heard for the throttle time of the answer; a new connection "
+        "above connection_creation_rate is closed unheard, after a second at most."
+    ),
     gaps=(
         "request_percentage counts the time of the handler, in one thread",
-        "connection_creation_rate is stored, not enforced",
+        "connection_creation_rate counts a connection with TLS after its handshake",
     ),
     rights=(Right("ALTER_CONFIGS", "CLUSTER"),),
     refuse=_refuse_changes,

@@ -1,0 +1,96 @@
+"""The quota of new connections of an address: which are served and which are closed unserved, as by Kafka 4.3.1."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from tests.interop import brokers
+
+from kafkaframes.broker import Broker
+from kafkaframes.protocol.framing import ClientConnection
+from kafkaframes.protocol.messages import message
+
+VERSION = "4.3.1"
+CONNECTIONS, AT_ONCE = 16, 10  # a connection a second, in a window of ten
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = ClientConnection(client_id="app")
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
+
+    def ask(self, name: str, version: int, **fields: object) -> object:
+        """Return an answer, None where the connection is closed instead."""
+        self._connection.send_request(message(f"{name}Request")(**fields), version)
+        try:
+            self.socket.sendall(self._connection.data_to_send())
+            while (frame := self._connection.next_response()) is None:
+                data = self.socket.recv(65536)
+                if not data:
+                    return None
+                self._connection.receive_data(data)
+        except ConnectionError:
+            return None
+        return frame.body
+
+
+def limit(client: Client, address: str | None, rate: float | None) -> None:
+    types = message("AlterClientQuotasRequest")
+    rows = [types.EntityData(entity_type="ip", entity_name=address)]
+    ops = [types.OpData(key="connection_creation_rate", value=rate or 0, remove=rate is None)]
+    answer = client.ask("AlterClientQuotas", 1, entries=[types.EntryData(entity=rows, ops=ops)])
+    assert answer.entries[0].error_code == 0
+
+
+def served(port: int) -> list[bool]:
+    """Open connections at once; return which were served."""
+    clients = [Client(port) for _ in range(CONNECTIONS)]
+    answers = [client.ask("ApiVersions", 0) is not None for client in clients]
+    for client in clients:
+        client.socket.close()
+    return answers
+
+
+@pytest.fixture(params=["ours", "theirs"])
+def port(request: pytest.FixtureRequest, oracle: Path, tmp_path: Path) -> int:
+    """Our broker's, then a real Kafka's."""
+    if request.param == "ours":
+        with Broker() as broker:
+            yield broker.port
+    else:
+        with brokers.Kafka(brokers.real_kafka(oracle), VERSION)(tmp_path) as node:
+            yield node.port
+
+
+def test_an_address_has_so_many_connections_in_a_window_and_more_are_closed(port):
+    admin = Client(port)
+    assert served(port) == [True] * CONNECTIONS
+    limit(admin, None, 1)
+    in_force(admin, "1")
+    answers = served(port)
+    assert all(answers[:AT_ONCE])
+    assert not all(answers[AT_ONCE:])
+    limit(admin, "127.0.0.1", 100)
+    in_force(admin, "100")
+    assert served(port) == [True] * CONNECTIONS
+    limit(admin, None, None)
+    limit(admin, "127.0.0.1", None)
+    admin.socket.close()
+
+
+def in_force(admin: Client, value: str) -> None:
+    """Wait until the broker has a quota from its controller."""
+    types = message("DescribeClientQuotasRequest")
+    component = types.ComponentData(entity_type="ip", match_type=2, match=None)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        answer = admin.ask("DescribeClientQuotas", 1, components=[component], strict=True)
+        if float(value) in [one.value for entry in answer.entries for one in entry.values]:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"the quota {value} is not in force")
