@@ -76,6 +76,15 @@ def test_a_table_goes_in_and_comes_out(servers, topic, codec, record_format):
     assert sorted(values) == sorted(TABLE["value"].to_pylist())
 
 
+def test_tables_that_are_queued_are_written_in_that_order(servers):
+    with Producer(servers, batch_size=200) as producer:
+        tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(20)]
+        written = [producer.queue_arrow(table, topic="made-by-the-first") for table in tables]
+        assert sum(sum(one.result()["count"].to_pylist()) for one in written) == 20 * 99
+    values = [value.decode() for value in read_all(servers, "made-by-the-first")["value"].to_pylist()]
+    assert values == [f"{n}-{m}" for n in range(20) for m in range(99)]
+
+
 def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
     with Producer(servers, linger_ms=0) as producer:
         sent = [producer.send(topic, b"%d" % n, partition=1, headers=[("h", b"x"), ("n", None)]) for n in range(5)]

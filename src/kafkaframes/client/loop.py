@@ -56,15 +56,23 @@ class LoopThread:
         Raises:
             NetworkError: the loop has ended: the client was closed.
         """
-        if self._loop.is_closed() or not self._thread.is_alive():
-            coroutine.close()
-            raise NetworkError("this client was closed")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self.begin(coroutine)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
+        """Begin a coroutine on the loop; return a future of its result.
+
+        Raises:
+            NetworkError: the loop has ended: the client was closed.
+        """
+        if self._loop.is_closed() or not self._thread.is_alive():
+            coroutine.close()
+            raise NetworkError("this client was closed")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop, without waiting; not at all if the loop has ended."""

@@ -79,6 +79,7 @@ class AsyncProducer:
         self._gather_task: asyncio.Task[None] | None = None
         self._format = self.settings.record_format
         self._is_started = self._is_closed = False
+        self._queueing = asyncio.Lock()  # tables go out in the order of the calls
         self.transactions = Transactions(self._cluster, self._sender, self.settings)
         self._accumulator.may_open = self.transactions.takes
 
@@ -283,6 +284,8 @@ class AsyncProducer:
     async def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
         """Write a table's rows, and wait until the broker has them.
 
+        What is called first is sent first; rows without partition and key are shared out in runs of ``batch_size``.
+
         Args:
             table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
                 struct<key, value>), ``timestamp`` (ms, or an Arrow timestamp, rounded down to ms; null and absent are
@@ -297,6 +300,12 @@ class AsyncProducer:
             BrokerError, NetworkError: the first batch that was refused; others may have been written.
         """
         await self.start()
+        async with self._queueing:
+            batches = await self._queued_table(table, topic)
+        return written(batches, [base for base, _ in await results_of(batches)])
+
+    async def _queued_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> list[Batch]:
+        """Build a table's batches, and queue them."""
         batches: list[Batch] = []
         whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         topics = topics_of(whole, topic)
@@ -304,11 +313,11 @@ class AsyncProducer:
             await self._cluster.topic(name, create=True)
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
-        for target, rows in routed(whole, topics, self._cluster.cluster):
+        for target, rows in routed(whole, topics, self._cluster.cluster, self.settings.batch_size):
             await self.transactions.before_batch(target)
             for data, count, stamp in self._cut(rows, self._sender.sequencer.next_stamp(target)):
                 batches.append(await self._put(target, data, count, stamp))
-        return written(batches, [base for base, _ in await results_of(batches)])
+        return batches
 
     async def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
         """Write format 2 batches as they are (offsets and, with a producer id, sequences are given anew); wait.

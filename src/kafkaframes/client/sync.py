@@ -6,6 +6,7 @@ Every method does what the twin's does and raises what it raises; its docstring 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -115,6 +116,10 @@ class Producer:
     def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
         """Write a table's rows and wait; see ``AsyncProducer.send_arrow``."""
         return self._loop.call(self._twin.send_arrow(table, topic=topic))
+
+    def queue_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> Future[pa.Table]:
+        """Begin to write a table's rows behind those of earlier calls; return a future of what ``send_arrow`` does."""
+        return self._loop.begin(self._twin.send_arrow(table, topic=topic))
 
     def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
         """Write whole batches and wait; see ``AsyncProducer.send_batches``."""

@@ -73,14 +73,13 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
 
 
 def by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each partition, in their order; nothing is copied where all rows are of one."""
-    if len(partitions) and (partitions == partitions[0]).all():
-        yield int(partitions[0]), rows
-        return
+    """Yield the rows of each partition, in their order; rows of one that follow each other are not copied."""
     order = np.argsort(partitions, kind="stable")
     edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
     for first, end in pairwise(edges.tolist()):
-        yield int(partitions[order[first]]), rows.take(numbers(order[first:end], pa.int64()))
+        number, mine = int(partitions[order[first]]), order[first:end]
+        in_a_row = mine[-1] - mine[0] + 1 == len(mine)
+        yield number, rows.slice(mine[0], len(mine)) if in_a_row else rows.take(numbers(mine, pa.int64()))
 
 
 def _int64s(column: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,7 +37,7 @@ COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 DEFAULT_BATCH: Final = 1 << 18  # batch.size where none is asked for
 _SEND_BYTES: Final = 8 << 20  # of rows that are sent together
-_MOST_UNDER_WAY: Final = 1  # beside those that are gathered
+_MOST_UNDER_WAY: Final = 2  # beside those that are gathered
 _BATCH: Final = {"batch_size": DEFAULT_BATCH}
 
 
@@ -122,20 +122,19 @@ def send_all(
 ) -> dict[tuple[str, int], int]:
     """Send rows through a producer; return how many records each topic partition got.
 
-    While brokers answer for some rows, the next are taken from Spark: a thread of its own sends, in the rows' order.
+    While brokers answer for some rows, the next are taken from Spark and built, in the rows' order.
     """
     from kafkaframes.jobs.write_topic.packing import gathered
 
     counts: dict[tuple[str, int], int] = {}
     written = (_written_columns(batch, options) for batch in rows if batch.num_rows)
-    with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send") as pool:
-        under_way: deque[Future[pa.Table]] = deque()
-        for batch in gathered(written, _SEND_BYTES):
-            under_way.append(pool.submit(producer.send_arrow, batch, topic=options.topic))
-            while len(under_way) > _MOST_UNDER_WAY:
-                _count(under_way.popleft().result(), counts)
-        for sent in under_way:
-            _count(sent.result(), counts)
+    under_way: deque[Future[pa.Table]] = deque()
+    for batch in gathered(written, _SEND_BYTES):
+        under_way.append(producer.queue_arrow(batch, topic=options.topic))
+        while len(under_way) > _MOST_UNDER_WAY:
+            _count(under_way.popleft().result(), counts)
+    for sent in under_way:
+        _count(sent.result(), counts)
     return counts
 
 

@@ -115,3 +115,10 @@ def test_small_batches_are_put_together_and_empty_ones_left_out():
     parts = [rows(10), rows(0), rows(10), rows(10)]
     assert [one.num_rows for one in gathered(parts, parts[0].nbytes + 1)] == [20, 10]
     assert list(gathered([rows(0)], 100)) == []
+
+
+def test_a_batch_larger_than_what_is_put_together_is_cut():
+    whole = rows(1000)
+    parts = list(gathered([whole], whole.nbytes // 4 - 100))
+    assert [one.num_rows for one in parts] == [250, 250, 250, 250]
+    assert pa.Table.from_batches(parts).combine_chunks().to_batches() == [whole]

@@ -7,6 +7,7 @@ held only while finished batches are sent (``sequence_ledger.py``). Sequences ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -120,18 +121,23 @@ def check_topics(names: pa.Array) -> None:
 
 
 def gathered(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Put batches together until they are ``most_bytes`` large."""
+    """Put batches together, and cut them, until they are about ``most_bytes`` large."""
     waiting: list[pa.RecordBatch] = []
     size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
+    for batch in chain.from_iterable(_sliced(batch, most_bytes) for batch in batches):
         waiting.append(batch)
         size += batch.nbytes
         if size >= most_bytes:
             yield from _joined(waiting)
             waiting, size = [], 0
     yield from _joined(waiting)
+
+
+def _sliced(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch: Spark's may be of 10,000 rows, however large these are."""
+    rows = -(-batch.num_rows // max(batch.nbytes // most_bytes, 1))
+    for first in range(0, batch.num_rows, rows or 1):
+        yield batch.slice(first, rows)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

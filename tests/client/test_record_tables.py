@@ -1,0 +1,47 @@
+"""Rows of a table find their partitions: by their own column, by key, and in runs where they have neither."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.client.metadata import Broker, Cluster, PartitionMetadata, TopicMetadata
+from kafkaframes.client.record_tables import routed
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.records.partitioner import partition_of
+
+KEYS = st.none() | st.binary(max_size=3)
+
+
+def cluster(count: int) -> Cluster:
+    partitions = {n: PartitionMetadata(n, 1, 0, (1,), (1,), ErrorCode.NONE) for n in range(count)}
+    return Cluster(
+        brokers={1: Broker(1, "h", 9092)}, topics={"t": TopicMetadata("t", NIL_UUID, False, partitions, ErrorCode.NONE)}
+    )
+
+
+@given(st.integers(1, 7), st.lists(st.tuples(KEYS, st.none() | st.integers(0, 0)), max_size=50), st.integers(1, 400))
+def test_each_row_goes_to_one_partition_in_its_order_and_keys_to_their_own(count, rows, batch_bytes):
+    columns = {
+        "key": pa.array([key for key, _ in rows], pa.binary()),
+        "partition": pa.array([at for _, at in rows], pa.int32()),
+        "value": pa.array([b"%03d" % n for n in range(len(rows))], pa.binary()),
+    }
+    parts = routed(pa.table(columns), ["t"], cluster(count), batch_bytes)
+    assert len({target for target, _ in parts}) == len(parts)
+    found = {target.partition: [int(value) for value in part["value"].to_pylist()] for target, part in parts}
+    assert sorted(row for values in found.values() for row in values) == list(range(len(rows)))
+    for partition, values in found.items():
+        assert values == sorted(values)
+        for key, own in (rows[value] for value in values):
+            assert own in (None, partition)
+            assert own is not None or key is None or partition_of(key, count) == partition
+
+
+@pytest.mark.parametrize(("rows", "partitions"), [(1, 1), (99, 1), (100, 2), (1000, 4)])
+def test_rows_that_may_go_anywhere_fill_a_batch_of_each_partition_that_they_go_to(rows, partitions):
+    table = pa.table({"value": [b"v" * 96] * rows})  # 100 bytes each with its place
+    parts = routed(table, ["t"], cluster(4), batch_bytes=5_000)
+    assert len(parts) == partitions
+    assert max(part.num_rows for _, part in parts) - min(part.num_rows for _, part in parts) <= 1
