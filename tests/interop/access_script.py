@@ -55,6 +55,7 @@ USERS: dict[str, tuple[Rule, ...]] = {
     "prefixed": (*_OTHERS, Rule("TOPIC", name="op", pattern=PREFIXED)),
     "deny-literal": (*EVERYTHING, Rule("TOPIC", permission=DENY, name="secret")),
     "deny-prefixed": (*EVERYTHING, Rule("TOPIC", permission=DENY, name="se", pattern=PREFIXED)),
+    "makes-no-topics": (*EVERYTHING, Rule("TOPIC", "CREATE", DENY), Rule("CLUSTER", "CREATE", DENY)),
     "read-one": (*_OTHERS, Rule("TOPIC", "READ", name="open")),
     "write-one": (Rule("TOPIC", "WRITE", name="open"),),
     "write-none": (Rule("TOPIC", "WRITE", name="open"), Rule("TOPIC", "WRITE", DENY, "op", PREFIXED)),
@@ -173,6 +174,10 @@ class Cluster:
         if "ConsumerGroupHeartbeat" in served:
             newest = served["ConsumerGroupHeartbeat"][1]
             self.do("ConsumerGroupHeartbeat", newest, group_id="g-new", member_id=str(uuid4()), member_epoch=0, **beat)
+        if "StreamsGroupHeartbeat" in served:
+            for group, log in (("g-streams", ""), ("g-streams-log", "tmp-log")):
+                fields = joining_streams(TOPICS, log)
+                self.do("StreamsGroupHeartbeat", 0, group_id=group, member_id="m", member_epoch=0, **fields)
         if "ShareGroupHeartbeat" not in served:
             return
         for group in ("g-share", "g-share-left"):
@@ -421,6 +426,24 @@ def beat(api: str, *, pattern: str | None = None) -> Make:
         if pattern is not None:
             return fields | {"subscribed_topic_regex": pattern}
         return fields | {"subscribed_topic_names": list(TOPICS)}
+
+    return make
+
+
+def joining_streams(sources: tuple[str, ...], log: str = "") -> dict[str, Any]:
+    """Return the fields of a StreamsGroupHeartbeat that joins; of its topology, the sources and a changelog."""
+    types = message("StreamsGroupHeartbeatRequest")
+    logs = [types.TopicInfo(name=log)] if log else []
+    part = types.Subtopology(subtopology_id="0", source_topics=list(sources), state_changelog_topics=logs)
+    nothing = {key: [] for key in ("active_tasks", "standby_tasks", "warmup_tasks", "client_tags")}
+    topology = types.Topology(epoch=0, subtopologies=[part])
+    return nothing | {"rebalance_timeout_ms": 600_000, "process_id": "p", "topology": topology}
+
+
+def streams_beat(sources: tuple[str, ...], *, has_log: bool = False) -> Make:
+    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+        log = f"tmp-{fresh}-log" if has_log else ""
+        return {"group_id": f"tmp-{fresh}", "member_id": "m", "member_epoch": 0} | joining_streams(sources, log)
 
     return make
 
@@ -708,6 +731,13 @@ CASES: Mapping[str, tuple[Case, ...]] = {
             response_partition_limit=2000,
         ),
     ),
+    "StreamsGroupHeartbeat": (
+        Case(streams_beat(TOPICS)),
+        Case(streams_beat(("open",)), "one"),
+        Case(streams_beat(ANY), "unknown"),
+        Case(streams_beat(("open",), has_log=True), "creates"),
+    ),
+    "StreamsGroupDescribe": (case(group_ids=["g-streams", "g-streams-log", "none"], **_OPERATIONS),),
     "ShareGroupHeartbeat": (Case(beat("ShareGroupHeartbeat"), only_rights=True),),
     "ShareGroupDescribe": (case(group_ids=["g-share", "none"], only_rights=True, **_OPERATIONS),),
     "ShareFetch": (Case(share_fetch("ShareFetch"), only_rights=True),),

@@ -21,10 +21,13 @@ SHARED = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "1800000",
     "group.share.session.timeout.ms": "1800000",
+    "group.streams.session.timeout.ms": "1800000",
+    "group.streams.heartbeat.interval.ms": "5000",
+    "group.streams.initial.rebalance.delay.ms": "0",
 }
 AS = {"4.3.1": None, "3.9.1": "3.9"}
 OF = {"4.3.1": {}, "3.9.1": {"group.coordinator.rebalance.protocols": "classic,consumer"}}
-MOST = {"group.consumer.max.session.timeout.ms": "1800000", "group.share.max.session.timeout.ms": "1800000"}
+MOST = {f"group.{kind}.max.session.timeout.ms": "1800000" for kind in ("consumer", "share", "streams")}
 
 
 def sasl(node, port):
