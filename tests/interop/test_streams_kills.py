@@ -1,0 +1,175 @@
+"""Kafka Streams 4.3.1 with group.protocol=streams, exactly_once_v2 counts exactly while it and brokers are killed."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.interop.releases import JAVA, SLF4J, fetch
+
+import kafkaframes
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer
+
+WORDS, ROUND, PARTITIONS = 20, 2_000, 4
+_LIBRARIES = (
+    "org.apache.kafka:kafka-streams:4.3.1",
+    "org.apache.kafka:kafka-clients:4.3.1",
+    "org.rocksdb:rocksdbjni:10.1.3",
+    "com.fasterxml.jackson.core:jackson-databind:2.21.2",
+    "com.fasterxml.jackson.core:jackson-core:2.21.2",
+    "com.fasterxml.jackson.core:jackson-annotations:2.21",
+    SLF4J,
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+# An application that is killed is given up soon; members have their tasks soon.
+SETTINGS = {
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.heartbeat.interval.ms": "1000",
+    "group.streams.num.standby.replicas": "1",
+}
+_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that runs the application, but for its arguments."""
+    classes = tmp_path_factory.mktemp("classes")
+    classpath = ":".join([str(classes), *(str(fetch(one)) for one in _LIBRARIES)])
+    source = JAVA / "streams" / "CountWords.java"
+    subprocess.run(["javac", "-cp", classpath, "-d", classes, source], check=True, timeout=300)
+    return ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, "CountWords"]
+
+
+class Applications:
+    """Instances of the application, each with a state directory of its own."""
+
+    def __init__(self, command: list[str], folder: Path, bootstrap: str) -> None:
+        self._command, self._folder, self._bootstrap = command, folder, bootstrap
+        self._numbers = count()
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        folder = self._folder / f"app-{next(self._numbers)}"
+        folder.mkdir()
+        with (folder / "said").open("wb") as said:
+            words = [*self._command, self._bootstrap, str(folder), "streams"]
+            started = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT)
+        self._running.append(started)
+        return started
+
+    def end(self) -> None:
+        for one in self._running:
+            one.kill()
+            one.wait()
+
+
+@contextmanager
+def applications(command: list[str], folder: Path, bootstrap: str) -> Iterator[Applications]:
+    made = Applications(command, folder, bootstrap)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+class Words:
+    """What is counted: rounds of words, and what is to come out."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self.sent = 0
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic(name, num_partitions=PARTITIONS) for name in ("in", "out")])
+
+    def send(self) -> None:
+        with Producer(self._bootstrap) as producer:
+            for number in range(self.sent, self.sent + ROUND):
+                producer.send("in", f"w{number % WORDS}", key=str(number))
+        self.sent += ROUND
+
+    def counted(self) -> dict[str, list[int]]:
+        """Return the counts that were committed, by word, in their order."""
+        rows = kafkaframes.scan_topic(self._bootstrap, "out").select("key", "value").to_arrow().to_pylist()
+        found: dict[str, list[int]] = {}
+        for row in rows:
+            found.setdefault(row["key"].decode(), []).append(int(row["value"]))
+        return found
+
+    def wait(self, at_least: int) -> dict[str, list[int]]:
+        """Wait until so many counts have come out."""
+        end = time.monotonic() + _SECONDS
+        while sum(map(len, found := self.counted().values())) < at_least:
+            assert time.monotonic() < end, f"{sum(map(len, found))} of {at_least}"
+            time.sleep(0.5)
+        return self.counted()
+
+    def check(self) -> None:
+        """Every word was counted once each time, and in order."""
+        each = list(range(1, self.sent // WORDS + 1))
+        assert self.wait(self.sent) == {f"w{number}": each for number in range(WORDS)}
+
+
+def test_applications_and_the_broker_are_killed(java, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = tmp_path / "server.properties"
+    settings.write_text("".join(f"{key}={value}\n" for key, value in SETTINGS.items()))
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", str(port), "--config", str(settings)]
+    command += ["--data-dir", str(tmp_path / "data")]
+    broker = _started(command, tmp_path / "broker-1")
+    try:
+        with applications(java, tmp_path, bootstrap := f"127.0.0.1:{port}") as apps:
+            words = Words(bootstrap)
+            first, _ = apps.start(), apps.start()
+            words.send()
+            words.wait(ROUND // 2)
+            first.kill()
+            words.send()
+            words.wait(ROUND)
+            broker.send_signal(signal.SIGKILL)
+            broker.wait()
+            broker = _started(command, tmp_path / "broker-2")
+            words.send()
+            apps.start()
+            words.check()
+    finally:
+        broker.kill()
+        broker.wait()
+
+
+def _started(command: list[str], said: Path) -> subprocess.Popen[bytes]:
+    """Start a broker; return when it listens."""
+    with said.open("wb") as file:
+        broker = subprocess.Popen(command, stderr=file)
+    while "listen" not in said.read_text():
+        assert broker.poll() is None, said.read_text()
+        time.sleep(0.05)
+    return broker
+
+
+def test_the_node_that_coordinates_the_group_is_killed(java, tmp_path):
+    with (
+        Broker(nodes=3, data_dir=tmp_path / "data", config=SETTINGS, journal=False) as broker,
+        applications(java, tmp_path, broker.bootstrap_servers) as apps,
+    ):
+        words = Words(broker.bootstrap_servers)
+        apps.start()
+        words.send()
+        words.wait(ROUND // 2)
+        for _ in range(2):
+            coordinator = broker.call(lambda state: state.nodes.coordinator_of(0, "count").node_id)
+            broker.kill(node=coordinator)
+            words.send()
+            words.wait(words.sent - ROUND // 2)
+            broker.start_node(coordinator)
+        words.check()
