@@ -253,19 +253,17 @@ def _tell(line: str) -> None:
 
 
 def _nature(broker: Broker, flags: dict[str, Any]) -> list[str]:
-    served = ", ".join(flags["serve"])
-    kept = f"serving {served}: only read" if served else f"data in {flags['data_dir']}"
     meanings = {
-        "memory": "in memory: gone when it stops",
         "log": "an acknowledged record is written: it survives kill -9, not a power cut",
         "fsync": "an acknowledged record is on the disk",
     }
+    ends = "for development and tests; SIGTERM or Ctrl-C stops it"
+    if flags["serve"]:
+        return [f"serving {', '.join(flags['serve'])}: only read", "consumers may commit, in memory", ends]
     durability = broker.durability
-    return [
-        meanings["memory"] if durability == "memory" and not flags["serve"] else kept,
-        f"durability {durability}: {meanings[durability]}" if not flags["serve"] else "consumers may commit, in memory",
-        "for development and tests; SIGTERM or Ctrl-C stops it",
-    ]
+    if durability == "memory":
+        return ["data in memory: gone when it stops", ends]
+    return [f"data in {flags['data_dir']}", f"durability {durability}: {meanings[durability]}", ends]
 
 
 def _remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:

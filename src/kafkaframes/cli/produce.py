@@ -64,7 +64,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                 table = _in_partition(table, flags["partition"])
             producer.send_arrow(table, topic=topic)
             count += table.num_rows
-    say(f"{count:,} records written to {topic}", err=True)
+    say(f"{count:,} {'record' if count == 1 else 'records'} written to {topic}", err=True)
 
 
 def _tables(file: str | None, flags: dict[str, Any]) -> Iterator[pa.Table]:
