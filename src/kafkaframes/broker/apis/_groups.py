@@ -11,7 +11,7 @@ from kafkaframes.broker.api import Answer
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.commits import Offset
-from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 from kafkaframes.storage.files.names import TopicPartition
 
 GROUP, TRANSACTION = 0, 1
@@ -37,6 +37,13 @@ def error_of(error: KafkaframesError) -> ErrorCode:
     """Return the code of a coordinator's refusal, or of a log that did not take its records."""
     code = code_of(error)
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
+
+
+def refusal_of(request: Request, error: KafkaframesError) -> Answer:
+    """Answer a heartbeat that a coordinator refuses; an error that Kafka did not expect has no reason."""
+    reason = error.reason if isinstance(error, RefusedError) and error.code > 0 else None
+    answer: Answer = request.response(error_code=error_of(error), error_message=reason)
+    return answer
 
 
 def client_host(request: Request) -> str:

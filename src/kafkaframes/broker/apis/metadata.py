@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.changes import Steps, each
+from kafkaframes.broker.apis.topics import making_all
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
+from kafkaframes.errors import ErrorCode, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
 
@@ -73,27 +75,18 @@ def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[s
 
 
 def _made_first(request: _Metadata, broker: BrokerState, names: list[str], failed: dict[str, int]) -> Steps[Answer]:
-    made = [topic for topic in (yield from each(_making(broker, name, failed) for name in names)) if topic is not None]
-    try:
-        if made:
-            broker.keep(made)
-    except KafkaframesError as error:
-        failed |= {topic.name: code_of(error) for topic in made}
-    return _answer(request, broker, failed)
+    errors = yield from making_all(broker, {name: partial(_making, broker, name) for name in names})
+    return _answer(request, broker, failed | {name: code_of(error) for name, error in errors.items()})
 
 
-def _making(broker: BrokerState, name: str, failed: dict[str, int]) -> Steps[Topic | None]:
-    """Make a topic as the broker's settings say, internal ones as their coordinator wants; None if it is not made."""
+def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
+    """Make a topic as the broker's settings say, internal ones as their coordinator wants; None if it is there."""
     if name in broker.topics:  # somebody has made it meanwhile
         return None
-    try:
-        if broker.is_internal(name):
-            return broker.create_internal(name)
-        replicas = broker.assignment(name, broker.settings.number("num.partitions"), broker.default_factor)
-        return (yield from broker.making_topic(name, replicas))
-    except KafkaframesError as error:
-        failed[name] = code_of(error)
-        return None
+    if broker.is_internal(name):
+        return broker.create_internal(name)
+    replicas = broker.assignment(name, broker.settings.number("num.partitions"), broker.default_factor)
+    return (yield from broker.making_topic(name, replicas))
 
 
 def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Message:

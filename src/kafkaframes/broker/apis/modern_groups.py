@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkaframes.broker.access import all_denied, denied, viewer_of
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
+from kafkaframes.broker.apis._groups import GROUP, authorized_operations, client_host, elsewhere, refusal_of, refused
 from kafkaframes.broker.apis._share import is_member_id
 from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps
 from kafkaframes.broker.request import Request, RequestOf
@@ -18,7 +18,7 @@ from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Consumer
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
-from kafkaframes.coordination.groups.streams import StreamsGroup
+from kafkaframes.coordination.groups.streams import StreamsGroup, StreamsMember
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 if TYPE_CHECKING:
@@ -129,19 +129,16 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
 def _beaten(request: Request, beat: Callable[[], Beaten]) -> Answer:
     """Answer a heartbeat with the member's epoch, and its assignment where it has changed."""
     types = request.response
-    answer: Answer
     try:
         beaten = beat()
     except KafkaframesError as error:
-        reason = error.reason if isinstance(error, RefusedError) else None
-        answer = types(error_code=error_of(error), error_message=reason)
-        return answer
+        return refusal_of(request, error)
     assignment = None
     if beaten.assignment is not None:
         rows = by_topic(beaten.assignment).items()
         partitions = [types.TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in rows]
         assignment = types.Assignment(topic_partitions=partitions)
-    answer = types(
+    answer: Answer = types(
         member_id=beaten.member_id,
         member_epoch=beaten.epoch,
         heartbeat_interval_ms=beaten.interval_ms,
@@ -167,7 +164,7 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
     def members(group: ConsumerGroup) -> Iterator[_MemberRow]:
         for member in tuple(group.members.values()):
             yield request.response.Member(
-                **_member_fields(request, broker, member),
+                **_reader_fields(request, broker, member),
                 instance_id=member.instance_id,
                 subscribed_topic_regex=member.regex or "",
                 target_assignment=_assignment(request, broker, group.targets.get(member.member_id, NOTHING)),
@@ -192,7 +189,7 @@ def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answe
 
     def members(group: ShareGroup) -> Iterator[_MemberRow]:
         for member in tuple(group.members.values()):
-            yield request.response.Member(**_member_fields(request, broker, member))
+            yield request.response.Member(**_reader_fields(request, broker, member))
 
     return descriptions(request, broker, broker.groups.share_group, members, _topics_of)
 
@@ -254,13 +251,19 @@ def descriptions(
     return broker.changes.beside(answering())
 
 
-def _member_fields(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
+def member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[str, Any]:
+    """Return the fields of a member that descriptions of every type have."""
     return {
         "member_id": member.member_id,
         "rack_id": member.rack_id,
         "member_epoch": member.epoch,
         "client_id": member.client_id,
         "client_host": member.client_host,
+    }
+
+
+def _reader_fields(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
+    return member_fields(member) | {
         "subscribed_topic_names": list(member.topics),
         "assignment": _assignment(request, broker, member.assigned),
     }

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkaframes.broker.access import all_denied, may
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
-from kafkaframes.broker.apis.modern_groups import descriptions
-from kafkaframes.broker.apis.topics import making_as_requested
+from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, refusal_of
+from kafkaframes.broker.apis.modern_groups import descriptions, member_fields
+from kafkaframes.broker.apis.topics import making_all, making_as_requested
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
 from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, TaskRole, Tasks
 from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
 from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, subtopology_fields, task_rows, topology_of
 from kafkaframes.coordination.groups.streams_topology import InternalTopic, StatusCode
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import message
 
 if TYPE_CHECKING:
@@ -54,8 +56,7 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
         check(beat, broker.is_internal)
         beaten = broker.groups.streams_heartbeat(beat)
     except KafkaframesError as error:
-        reason = error.reason if isinstance(error, RefusedError) and error.code > 0 else None
-        return request.response(error_code=error_of(error), error_message=reason)
+        return refusal_of(request, error)
     forbidden = [one.name for one in beaten.missing if not may(request, broker.access, "TOPIC", one.name, "CREATE")]
     answer = _answer(request, broker, beat, beaten, forbidden)
     missing = [one for one in beaten.missing if one.name not in forbidden]
@@ -126,9 +127,8 @@ def _answer(
         warmup_tasks=None,
         partitions_by_user_endpoint=None,
     )
-    for status in answer.status or ():
-        if forbidden and status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
-            status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
+    if forbidden:
+        _say(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden)}.")
     if beaten.tasks is not None:
         for role, name in TASK_FIELDS.items():
             setattr(answer, name, task_rows(types, beaten.tasks, role))
@@ -161,30 +161,25 @@ def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: Stre
 
 def _made_first(broker: BrokerState, missing: list[InternalTopic], answer: Answer) -> Steps[Answer]:
     """Make internal topics; one that cannot be made is missing in the next heartbeat, too."""
-    made = []
-    types: Any = message("CreateTopicsRequest")
-    for topic in missing:
-        configs = [types.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs]
-        row = types.CreatableTopic(
-            name=topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor or _DEFAULT,
-            configs=configs,
-        )
-        try:
-            made.append((yield from making_as_requested(broker, row)))
-        except KafkaframesError as error:
-            _say(answer, f"; Creation of {topic.name} failed: {error}")
-    try:
-        if made:
-            broker.keep(made)
-    except KafkaframesError as error:
-        _say(answer, f"; Creation failed: {error}")
+    failed = yield from making_all(broker, {topic.name: partial(_making, broker, topic) for topic in missing})
+    for name, error in failed.items():
+        _say(answer, f"; Creation of {name} failed: {error}")
     return answer
 
 
+def _making(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
+    types: Any = message("CreateTopicsRequest")
+    row = types.CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor or _DEFAULT,
+        configs=[types.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs],
+    )
+    return None if topic.name in broker.topics else (yield from making_as_requested(broker, row))
+
+
 def _say(answer: Any, text: str) -> None:
-    for status in answer.status:
+    for status in answer.status or ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
             status.status_detail += text
 
@@ -207,12 +202,8 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
         for member in tuple(group.members.values()):
             endpoint = member.user_endpoint
             yield types.Member(
-                member_id=member.member_id,
-                member_epoch=member.epoch,
+                **member_fields(member),
                 instance_id=None,
-                rack_id=member.rack_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
                 topology_epoch=member.topology_epoch,
                 process_id=member.process_id,
                 user_endpoint=None if endpoint is None else types.Endpoint(host=endpoint[0], port=endpoint[1]),

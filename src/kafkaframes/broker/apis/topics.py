@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
@@ -126,6 +127,32 @@ def making_as_requested(broker: BrokerState, row: Any) -> Steps[Topic]:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} is there already")
     configs, replicas = _configs(broker, row), broker.assignment(row.name, *_counts(broker, row))
     return (yield from broker.making_topic(row.name, replicas, configs))
+
+
+def making_all(
+    broker: BrokerState, makers: Mapping[str, Callable[[], Steps[Topic | None]]]
+) -> Steps[dict[str, KafkaframesError]]:
+    """Make topics and keep them, for an answer that tells of them; return by name why one could not be made.
+
+    Args:
+        makers: what makes each of them; None where there is nothing to make.
+    """
+    failed: dict[str, KafkaframesError] = {}
+
+    def making(name: str) -> Steps[Topic | None]:
+        try:
+            return (yield from makers[name]())
+        except KafkaframesError as error:
+            failed[name] = error
+            return None
+
+    made = [topic for topic in (yield from each(map(making, makers))) if topic is not None]
+    try:
+        if made:
+            broker.keep(made)
+    except KafkaframesError as error:
+        failed |= {topic.name: error for topic in made}
+    return failed
 
 
 def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
