@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import fields
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -63,12 +64,16 @@ def test_results_print_and_are_values(tmp_path):
     for name, result in results.items():
         json.dumps(result.to_dict())
         assert len(str(result).splitlines()[-1]) > 10, name
+        assert repr(result) == str(result)
+        assert result._repr_html_() == f"<pre>{escape(str(result))}</pre>"
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html")
     assert "records read" in str(results["convert"])
     assert "records read" in str(results["restore"])
     assert results["export"].report.records_read == results["export"].to_dict()["records"]
     assert repr(results["verify"]).startswith("sound: ")
-    assert results["verify"]._repr_html_().startswith("<pre>sound: ")
+    assert (
+        repr(kafkaframes.read_records(SHOP, columns=["offset"])) == "Arrow batches of offset; read_all() gives a table"
+    )
 
 
 def test_they_say_what_the_commands_say(tmp_path):

@@ -106,6 +106,34 @@ def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as
         translated({"fetch.min.byte": 1}, names, "consumer")
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("error_cb", "errors are raised"),
+        ("dr_cb", "`send` takes `on_delivery`"),
+        ("oauth_cb", "a function that gives a token"),
+        ("on_commit", "`commit` raises"),
+        ("enable.partition.eof", "`end_offsets`"),
+        ("default.topic.config", "stand among the others"),
+    ],
+)
+def test_what_confluents_dict_holds_beside_settings_is_refused_with_what_is_here_instead(name, reason):
+    with pytest.raises(OptionError, match=rf"{name}: .*{reason}"):
+        ConsumerSettings.of({"bootstrap.servers": "a:1", name: print})
+
+
+def test_confluents_settings_of_producers_and_of_its_library_are_passed_over_by_a_consumer():
+    given = {"max.in.flight": 1, "message.max.bytes": 5, "log_level": 7, "debug": "all", "socket.max.fails": 2}
+    settings = ConsumerSettings.of({"bootstrap.servers": "a:1", **given, "receive.message.max.bytes": 1_000_000})
+    assert settings.max_response_bytes == 1_000_000
+
+
+def test_a_name_that_is_like_none_has_no_long_list():
+    with pytest.raises(OptionError) as caught:
+        ConsumerSettings.of({"bootstrap.servers": "a:1", "zzz": 1})
+    assert str(caught.value) == "no setting 'zzz' of a consumer"
+
+
 def test_what_has_no_meaning_is_said_once(caplog):
     module._say_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):

@@ -80,8 +80,8 @@ class AsyncProducer:
         self._format = self.settings.record_format
         self._is_started = self._is_closed = False
         self._queueing = asyncio.Lock()  # tables go out in the order of the calls
-        self.transactions = Transactions(self._cluster, self._sender, self.settings)
-        self._accumulator.may_open = self.transactions.takes
+        self._transactions = Transactions(self._cluster, self._sender, self.settings)
+        self._accumulator.may_open = self._transactions.takes
 
     async def __aenter__(self) -> AsyncProducer:
         await self.start()
@@ -113,12 +113,12 @@ class AsyncProducer:
         is_idempotent = self.settings.enable_idempotence
         if (is_idempotent or self.settings.transactional_id is not None) and not can_number:
             raise OptionError("idempotence and transactions need brokers of 0.11 or later and record format 2")
-        if self.transactions.has_joined:
+        if self._transactions.has_joined:
             pass
         elif self.settings.transactional_id is not None or (
             is_idempotent is not False and can_number and self.settings.required_acks == -1
         ):
-            await self.transactions.init_producer_id()
+            await self._transactions.init_producer_id()
         self._sender.start()
         self._gather_task = background(self._gather())
         self._is_started = True
@@ -207,7 +207,7 @@ class AsyncProducer:
             reason = f"topic {topic} has no partition {partition}, it has {count}"
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         try:
-            await self.transactions.before_batch(target)
+            await self._transactions.before_batch(target)
         except KafkaframesError as error:
             self._sender.sequencer.spoil()
             raise TransactionRefused(error) from None
@@ -314,7 +314,7 @@ class AsyncProducer:
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
         for target, rows in routed(whole, topics, self._cluster.cluster, self.settings.batch_size):
-            await self.transactions.before_batch(target)
+            await self._transactions.before_batch(target)
             for data, count, stamp in self._cut(rows, self._sender.sequencer.next_stamp(target)):
                 batches.append(await self._put(target, data, count, stamp))
         return batches
@@ -366,7 +366,7 @@ class AsyncProducer:
 
     async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         await self._sender.space(len(data))
-        await self.transactions.before_batch(target)
+        await self._transactions.before_batch(target)
         self._build_all()  # what was sent before stays before it
         return self._queued(target, data, count, stamp)
 
@@ -404,7 +404,7 @@ class AsyncProducer:
     async def begin_transaction(self) -> None:
         """Begin a transaction (KIP-98)."""
         await self.start()
-        self.transactions.begin()
+        self._transactions.begin()
 
     async def commit_transaction(self) -> None:
         """Send what waits and commit.
@@ -413,7 +413,7 @@ class AsyncProducer:
             BrokerError: the transaction must be aborted, or (fenced) this producer is of no more use.
         """
         await self.flush()
-        await self.transactions.end(commit=True)
+        await self._transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
         """Abort: what was written in this transaction is never read with read_committed."""
@@ -421,7 +421,7 @@ class AsyncProducer:
         self._drop_gathered(reason)
         self._sender.end_waiting(reason)
         await self._sender.flush()
-        await self.transactions.end(commit=False)
+        await self._transactions.end(commit=False)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: Any) -> None:
         """Commit a group's offsets with this transaction (KIP-447).
@@ -430,7 +430,7 @@ class AsyncProducer:
             offsets: the next offset to read of each partition.
             group: a group id, or a consumer's ``group_metadata()``.
         """
-        await self.transactions.send_offsets(offsets, group)
+        await self._transactions.send_offsets(offsets, group)
 
 
 async def results_of(batches: list[Batch]) -> list[tuple[int, int]]:

@@ -145,12 +145,24 @@ _IGNORED: Final = {
         sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
     """,
     "memory is bounded by buffer.memory, and fetched bytes by fetch.max.bytes": """
-        queue.buffering.max.messages queued.min.messages queued.max.messages.kbytes batch.num.messages
+        queue.buffering.max.messages queue.buffering.max.kbytes queued.min.messages queued.max.messages.kbytes
+        batch.num.messages
     """,
     "this client's loop and sockets are its own": """
         selector sock.chunk.bytes api.version.auto.timeout.ms api.version.request log.connection.close
-        socket.keepalive.enable socket.nagle.disable
+        socket.keepalive.enable socket.nagle.disable socket.max.fails broker.address.ttl reconnect.backoff.jitter.ms
+        coordinator.query.interval.ms topic.metadata.refresh.sparse sticky.partitioning.linger.ms
+        fetch.error.backoff.ms fetch.queue.backoff.ms consume.callback.max.messages message.copy.max.bytes
+        queue.buffering.backpressure.threshold
     """,
+    "what happens is told to Python's logging, by the logger kafkaframes.client": """
+        debug logger log.level log.queue log.thread.name
+    """,
+    "`on_delivery` is called for every record": "delivery.report.only.error",
+    "certificates are verified, unless an ssl.SSLContext as ssl_context says otherwise": """
+        enable.ssl.certificate.verification
+    """,
+    "sasl.oauthbearer.token.endpoint.url says it": "sasl.oauthbearer.method",
 }
 _REFUSED: Final = {
     "give bytes or text: encode before `send`, decode what is read": """
@@ -176,7 +188,12 @@ _REFUSED: Final = {
         sasl.oauthbearer.assertion.template.file
     """,
     "`poll` and `fetch_arrow` take `timeout_ms`": "consumer.timeout.ms",
-    "`send` takes `on_delivery`, and errors are raised": "on.delivery dr_cb error_cb stats_cb throttle_cb",
+    "`send` takes `on_delivery`, and errors are raised": "on.delivery dr.cb error.cb stats.cb throttle.cb",
+    "`commit` raises what goes wrong": "on.commit",
+    "`end_offsets` says where a partition ends": "enable.partition.eof",
+    "settings of topics stand among the others": "default.topic.config",
+    "sasl.oauthbearer.token.provider is a function that gives a token": "oauth.cb sasl.oauth.token.provider",
+    "give an ssl.SSLContext as ssl_context": "ssl.crl.location ssl.crlfile ssl.engine.location ssl.providers",
     "a position is stored when a record is handed out": "enable.auto.offset.store",
 }
 # Other names for our settings: of librdkafka (confluent-kafka), of kafka-python, and of older releases of Kafka.
@@ -196,6 +213,12 @@ _OTHER_NAMES: Final = {
     "compression.gzip.level": "compression_level",
     "compression.lz4.level": "compression_level",
     "compression.zstd.level": "compression_level",
+    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
+    "socket.send.buffer.bytes": "send_buffer_bytes",
+    "socket.receive.buffer.bytes": "receive_buffer_bytes",
+    "receive.message.max.bytes": "max_response_bytes",
+    "message.max.bytes": "max_request_size",
+    "auto.commit.enable": "enable_auto_commit",
     "request.required.acks": "acks",
     "message.send.max.retries": "retries",
     "message.timeout.ms": "delivery_timeout_ms",
@@ -252,12 +275,13 @@ def honoured(options: Mapping[str, Any], names: Collection[str], client: str) ->
         if key in names:
             keys[name] = key
         else:
-            _refuse(name, dotted, value, names, client)
+            _refuse(name, key, value, names, client)
     return keys
 
 
-def _refuse(name: str, dotted: str, value: Any, names: Collection[str], client: str) -> None:
+def _refuse(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise for a name that may not be ignored; what is refused may be there if it is off."""
+    dotted = key.replace("_", ".")
     if dotted in _rows(_IGNORED):
         return
     known = java_properties().get(dotted)
@@ -270,6 +294,7 @@ def _refuse(name: str, dotted: str, value: Any, names: Collection[str], client: 
         raise OptionError(f"{name}: {reason}")
 
 
+_FEW: Final = 12  # of names that an error lists
 _CALLED: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
 _HARMLESS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
@@ -288,11 +313,13 @@ def _say_once(names: frozenset[str]) -> None:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Return what to say of a name that is not known: the one that is most like it, in its spelling, or all.
+    """Return what to say of a name that is not known: the one that is most like it, in its spelling, or a few.
 
-    >>> nearest("linger.sm", ["acks", "linger_ms"])
-    '; did you mean linger.ms?'
+    >>> nearest("linger.sm", ["acks", "linger_ms"]), nearest("key", ["acks", "linger_ms"])
+    ('; did you mean linger.ms?', '; there are acks, linger_ms')
     """
     close = difflib.get_close_matches(name.replace(".", "_"), known, 1)
     spelled = close[0].replace("_", ".") if close and "." in name else "".join(close)
-    return f"; did you mean {spelled}?" if close else f"; there are {', '.join(known)}"
+    if close:
+        return f"; did you mean {spelled}?"
+    return f"; there are {', '.join(known)}" if len(known) <= _FEW else ""

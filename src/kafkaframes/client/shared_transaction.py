@@ -34,7 +34,7 @@ def share(driver: Producer) -> ProducerIdentity:
     Raises:
         OptionError: none is open.
     """
-    return driver._twin.transactions.share()
+    return driver._twin._transactions.share()
 
 
 def add_partitions(driver: Producer, partitions: Iterable[TopicPartition]) -> None:
@@ -44,7 +44,7 @@ def add_partitions(driver: Producer, partitions: Iterable[TopicPartition]) -> No
         OptionError: none is open.
         BrokerError: the driver was fenced off, or there is no such partition.
     """
-    driver._loop.call(driver._twin.transactions.add(partitions))
+    driver._loop.call(driver._twin._transactions.add(partitions))
 
 
 def join(task: Producer, identity: ProducerIdentity) -> None:
@@ -57,7 +57,7 @@ def join(task: Producer, identity: ProducerIdentity) -> None:
     Raises:
         NetworkError, BrokerError: no broker can be reached, or it refuses us.
     """
-    task._twin.transactions.join(identity)
+    task._twin._transactions.join(identity)
     task._loop.call(task._twin.start())
 
 

@@ -49,6 +49,18 @@ class Values:
         return cls(**{name: _typed(kinds[name], value) for name, value in values.items()})
 
 
+class Shown:
+    """A result that is shown as its text, in notebooks, too."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(one) for one in value]
@@ -136,7 +148,7 @@ def _earlier(target: Path, report: Done) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JobResult(Generic[Report]):
+class JobResult(Shown, Generic[Report]):
     """The outcome of a job over a log. Its text is a summary for people.
 
     Attributes:
@@ -152,12 +164,6 @@ class JobResult(Generic[Report]):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return self.values
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

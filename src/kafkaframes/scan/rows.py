@@ -51,6 +51,9 @@ class RecordBatches(Iterator[pa.RecordBatch]):
     def __next__(self) -> pa.RecordBatch:
         return next(self._batches)
 
+    def __repr__(self) -> str:
+        return f"Arrow batches of {', '.join(self.schema.names)}; read_all() gives a table"
+
     def read_all(self) -> pa.Table:
         """Return what is left as one table: all of it in memory."""
         return pa.Table.from_batches(list(self), schema=self.schema)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.job import Values
+from kafkaframes.jobs.job import Shown, Values
 from kafkaframes.storage.files.row_counts import check_row_counts, row_counts_text
 
 
@@ -64,8 +64,8 @@ class PartitionReport(Values):
             raise LogDirError(f"{reason}, which does not add up; please report this", file=partition)
 
 
-@dataclass(slots=True)
-class MirrorReport(Values):
+@dataclass(slots=True, repr=False)
+class MirrorReport(Shown, Values):
     """What a mirror did, or with ``is_dry_run`` would do.
 
     Attributes:

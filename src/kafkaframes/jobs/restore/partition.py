@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.job import Done, Values, counts_text
+from kafkaframes.jobs.job import Done, Shown, Values, counts_text
 from kafkaframes.jobs.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.jobs.restore.batches import Renumbering, Translation
 from kafkaframes.jobs.restore.cluster import Ends
@@ -240,8 +240,8 @@ class _Restoring:
         return {one: min(max(one, report.log_start_offset), report.log_end_offset) for one in set(self._task.committed)}
 
 
-@dataclass(slots=True)
-class RestoreReport(Done):
+@dataclass(slots=True, repr=False)
+class RestoreReport(Shown, Done):
     """What a restore did, or (``dry_run``) would do.
 
     Attributes:
