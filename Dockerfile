@@ -5,8 +5,9 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src src
-RUN python -m venv /opt/kafkaframes && /opt/kafkaframes/bin/pip install --no-cache-dir . \
- && KAFKAFRAMES_CACHE_DIR=/tmp/cache /opt/kafkaframes/bin/kafkaframes kernels pack /opt/kafkaframes/kernels
+RUN python -m venv /opt/kafkaframes && /opt/kafkaframes/bin/pip install --no-cache-dir '.[compile]' \
+ && KAFKAFRAMES_CACHE_DIR=/tmp/cache /opt/kafkaframes/bin/kafkaframes kernels pack /opt/kafkaframes/kernels \
+ && /opt/kafkaframes/bin/pip uninstall --yes numba llvmlite
 
 FROM python:3.13-slim
 COPY --from=build /opt/kafkaframes /opt/kafkaframes

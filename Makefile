@@ -5,6 +5,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 DIR ?= ../shared
+MATRIX ?=
 export PYTHONPATH := $(CURDIR)/src
 # Where the surroundings forbid compiled Python files, each of the suite's hundreds of processes compiles all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -16,7 +17,7 @@ help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 # What is installed stands in uv.lock, to the byte: nothing is searched for, and every machine gets the same.
-SYNC := UV_PROJECT_ENVIRONMENT="$(abspath $(VENV))" $(VENV)/bin/uv sync --quiet --frozen --inexact --no-default-groups --extra spark
+SYNC := UV_PROJECT_ENVIRONMENT="$(abspath $(VENV))" $(VENV)/bin/uv sync --quiet --frozen --inexact --no-default-groups --extra compile --extra spark
 
 $(VENV)/bin/uv:
 	@echo "setting up $(VENV) (once; a minute or two beside the downloads)"
@@ -71,8 +72,8 @@ bench: setup ## each script in benchmarks/: both sides in a run, a ratio
 interop: setup ## real Kafka, its classes, real clients; skipped where missing
 	$(PY) -m tests.interop
 
-matrix: setup ## the tests on every Python (3.11 to 3.14) and PySpark (4.0 to 4.3) that can be had here
-	$(PY) tools/matrix.py
+matrix: setup ## the tests on every Python (3.11 to 3.14) and PySpark (4.0 to 4.3) that can be had here; MATRIX=--short for a part
+	$(PY) tools/matrix.py $(MATRIX)
 
 docs: $(READY) ## the site, in out/site; a link that leads nowhere is an error
 	@$(SYNC) --group docs

@@ -3,7 +3,8 @@
     python tools/matrix.py --python 3.12 3.13 --spark 4.0 --tests tests/records
 
 For each Python an environment is made as `make setup` makes it, from uv.lock, in build/matrix; the tests of Spark run
-again for each release of PySpark. A Python that is not on this machine is named and left out.
+again for each release of PySpark. Then come kernels as plain Python, in an environment without numba, and wheels in
+empty ones. A Python that is not on this machine is named and left out.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 TOP = Path(__file__).parent.parent
+THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SPARKS = ("4.0", "4.1", "4.2", "4.3")
 # What touches bytes, processes and the system most, and what differs between releases of Spark.
@@ -29,6 +32,15 @@ TESTS = (
     "tests/client",
     "tests/broker",
 )
+# What runs kernels as plain Python in minutes: their twins, every format and codec, messages.
+PLAIN_TESTS = (
+    "tests/wire",
+    "tests/kernels/test_plain.py",
+    "tests/records/test_twins.py",
+    "tests/records/test_build.py",
+    "tests/records/test_arrays.py",
+    "tests/records/test_codecs.py",
+)
 SPARK_TESTS = ("tests/spark/test_kafka_log.py", "tests/spark/test_kafka_topic.py", "tests/spark/test_kafka_capture.py")
 
 
@@ -38,7 +50,10 @@ def main() -> int:
     parser.add_argument("--python", nargs="+", default=PYTHONS, metavar="X.Y")
     parser.add_argument("--spark", nargs="*", default=SPARKS, metavar="X.Y")
     parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
+    parser.add_argument("--short", action="store_true", help="the oldest and newest PySpark, one Python: this one")
     options = parser.parse_args()
+    if options.short:
+        options.python, options.spark = [THIS], [SPARKS[0], SPARKS[-1]]
     results: list[tuple[str, str, float]] = []
     for version in options.python:
         interpreter = interpreter_of(version)
@@ -53,6 +68,8 @@ def main() -> int:
                 results.append(run(name, python, SPARK_TESTS))
             else:
                 results.append((name, "cannot be installed", 0.0))
+    results.append(run_plain())
+    results.append(run_wheels())
     width = max(len(name) for name, _, _ in results)
     for name, outcome, seconds in results:
         print(f"{name:{width}}  {outcome}{f' ({seconds:.0f} s)' if seconds else ''}")
@@ -61,15 +78,15 @@ def main() -> int:
 
 def interpreter_of(version: str) -> str | None:
     """Return the path of an interpreter: this one, of pyenv's, or on PATH."""
-    if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
+    if version == THIS:
         return sys.executable
     newest = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     return str(newest[-1]) if newest else shutil.which(f"python{version}")
 
 
-def environment(version: str, interpreter: str) -> Path:
-    """Make the environment of a Python, with the tools of tests; return its interpreter."""
-    folder = TOP / "build" / "matrix" / version
+def environment(name: str, interpreter: str, *extras: str) -> Path:
+    """Make an environment of a Python, with the tools of tests; return its interpreter."""
+    folder = TOP / "build" / "matrix" / name
     variables = os.environ | {"UV_PROJECT_ENVIRONMENT": str(folder)}
     sync = [
         uv(),
@@ -81,8 +98,7 @@ def environment(version: str, interpreter: str) -> Path:
         "--no-default-groups",
         "--group",
         "dev",
-        "--extra",
-        "spark",
+        *(extras or ("--extra", "compile", "--extra", "spark")),
     ]
     subprocess.run(sync, cwd=TOP, env=variables, check=True)
     return folder / "bin" / "python"
@@ -100,12 +116,27 @@ def uv() -> str:
     return str(beside) if beside.exists() else "uv"
 
 
-def run(name: str, python: Path, tests: tuple[str, ...]) -> tuple[str, str, float]:
+def run_plain() -> tuple[str, str, float]:
+    """Run kernels as plain Python: without numba, and where no compiled ones are found."""
+    python = environment("plain", sys.executable, "--extra", "spark")
+    with tempfile.TemporaryDirectory(prefix="kafkaframes-") as empty:
+        return run("without numba", python, PLAIN_TESTS, {"KAFKAFRAMES_CACHE_DIR": empty})
+
+
+def run_wheels() -> tuple[str, str, float]:
+    """Try the wheels of `make dist`, or else one that this machine's C compiler makes."""
+    if not list((TOP / "dist").glob("*.whl")) and shutil.which("cc") is None:
+        return "wheels, without numba", "no dist/ (make dist), and no C compiler to make one", 0.0
+    made = {"KAFKAFRAMES_DIST": str(TOP / "dist")} if list((TOP / "dist").glob("*.whl")) else {}
+    return run("wheels, without numba", Path(sys.executable), ("tests/interop/test_wheels.py",), made)
+
+
+def run(name: str, python: Path, tests: tuple[str, ...], more: dict[str, str] | None = None) -> tuple[str, str, float]:
     """Run tests in two processes; return the name, pytest's last line and the seconds."""
     print(f"== {name}", flush=True)
     started = time.monotonic()
     command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *tests]
-    variables = os.environ | {"PYTHONPATH": str(TOP / "src")}
+    variables = os.environ | {"PYTHONPATH": str(TOP / "src")} | (more or {})
     done = subprocess.run(command, cwd=TOP, env=variables, capture_output=True, text=True, check=False)
     lines = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["no output"]
     if done.returncode:

@@ -47,6 +47,7 @@ def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_p
     subprocess.run([interpreter, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
     pip = [str(tmp_path / "venv/bin/python"), "-m", "pip", "install", "--quiet", str(wheel)]
     subprocess.run(pip, check=True, timeout=600)
+    assert not list((tmp_path / "venv").glob("lib/*/site-packages/numba"))
     home = tmp_path / "home"
     home.mkdir()
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
@@ -64,3 +65,15 @@ def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_p
     assert not [path for path in home.rglob("*") if path.is_file()]
     assert seconds < FIRST_ANSWER_SECONDS  # of CPU time, one thread's: what else runs on the machine does not count
     assert ask("kernels", "status").returncode == 0
+
+
+def test_the_pure_wheel_runs_as_plain_python_and_says_so_once(wheel: Path, tmp_path: Path) -> None:
+    (pure,) = wheel.parent.glob("*-none-any.whl")
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    pip = [str(tmp_path / "venv/bin/python"), "-m", "pip", "install", "--quiet", str(pure)]
+    subprocess.run(pip, check=True, timeout=600)
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    command = [str(tmp_path / "venv/bin/kafkaframes"), "dump-log", "--print-data-log", str(LOG)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert "payload:" in done.stdout
+    assert done.stderr.count("kafkaframes[compile]") == 1

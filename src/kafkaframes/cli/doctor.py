@@ -116,7 +116,7 @@ def check_workers() -> Iterator[Finding]:
 
 def check_kernels() -> Iterator[Finding]:
     """Are the kernels compiled, and is there a folder for those that are not? Which folders are refused, and why?"""
-    from kafkaframes.kernels import directories, stock
+    from kafkaframes.kernels import directories, stock, workers
 
     units = stock.units()
     ready = [unit for unit in units if unit.file is not None]
@@ -126,6 +126,8 @@ def check_kernels() -> Iterator[Finding]:
         yield Finding("kernels", "ok", f"{result}, in {', '.join(where)}")
     else:
         advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
+        if not workers.has_numba():
+            advice = f"the others run as plain Python, several hundred times slower; {workers.HOW_TO_GET_NUMBA}"
         yield Finding("kernels", "note", result, advice)
     for entry in directories.folders():
         if entry.refused:

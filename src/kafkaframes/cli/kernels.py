@@ -22,7 +22,8 @@ from kafkaframes.storage.files.atomic import named_file, new_file
 def command() -> None:
     """The compiled parts of this package: which are ready, where they lie, how other machines get them.
 
-    A wheel brings them compiled. Elsewhere the first use compiles what it needs, once for a machine and a version.
+    A wheel brings them compiled. Elsewhere the first use compiles what it needs, once for a machine and a version, if
+    the extra `compile` is installed; without it they run as plain Python, several hundred times slower.
     """
 
 
@@ -69,6 +70,8 @@ def status() -> None:
         click.echo(f"C compiler: {' '.join(link.compiler())}")
     except link.LinkError as error:
         click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
+    if not workers.has_numba():
+        click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.HOW_TO_GET_NUMBA})")
     units = stock.units()
     for unit in units:
         click.echo(f"{unit.module.removeprefix('kafkaframes.')}: {unit.file or 'not compiled'}")

@@ -5,7 +5,7 @@ are those of the command at hand. One process at a time compiles (a lock in the 
 then find its work. The compiling itself is done by processes of its own (``workers.py``).
 
 With a C compiler the result is a library for each module, as in a wheel. Without one it is numba's own cache: the same
-kernels, but numba has to be imported to load them.
+kernels, but numba has to be imported to load them. Without numba, nothing is compiled: kernels run as plain Python.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
     forget()
     if run := ready.entry(module, kernel.__name__):
         return run
+    if not workers.has_numba():
+        return without_library(kernel)
     folder = directories.cache_folder()
     if folder is None or not sys.executable:
         tell(f"compiling {kernel.__name__}, for this process only: no folder for kernels (kafkaframes kernels status)")
@@ -45,7 +48,25 @@ def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
         make([name for name in DECLARED if not is_compiled(name)], folder=folder, say=tell)
     except KafkaframesError as error:
         tell(str(error))
-    return ready.entry(module, kernel.__name__) or by_numba(kernel)
+    return ready.entry(module, kernel.__name__) or without_library(kernel)
+
+
+def without_library(kernel: Kernel) -> Callable[..., Any]:
+    """Return what runs a kernel that is in no library: numba's, or, without numba, plain Python, said once."""
+    if workers.has_numba():
+        return by_numba(kernel)
+    from kafkaframes.kernels import plain  # numpy, which a command's help can do without
+
+    _say_that_it_is_slow()
+    return plain.run(kernel)
+
+
+@cache
+def _say_that_it_is_slow() -> None:
+    tell(
+        "no compiled kernels for this machine and no numba to compile them: they run as plain Python, "
+        f"several hundred times slower; {workers.HOW_TO_GET_NUMBA}"
+    )
 
 
 def make(
@@ -84,8 +105,8 @@ def complete() -> str:
 
 
 def numba_folder(module: str) -> Path | None:
-    """Return numba's cache for the kernels of a module; ``None`` where there is no folder to be trusted."""
-    base = directories.cache_folder()
+    """Return numba's cache for the kernels of a module; ``None`` without a folder to be trusted, or without numba."""
+    base = directories.cache_folder() if workers.has_numba() else None
     return None if base is None else base / numba_name(module)
 
 

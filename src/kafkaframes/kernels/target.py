@@ -102,8 +102,10 @@ def _has(flag: str, feature: str) -> bool:
         return flag in chosen.flags
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
-    import llvmlite.binding as llvm
-
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:  # nothing is compiled without it
+        return False
     return bool(llvm.get_host_cpu_features().get(feature, False))
 
 

@@ -6,6 +6,7 @@ This module is what each process runs, too: a job a line on its input, an answer
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,10 +14,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from kafkaframes.errors import KafkaframesError
 
 Job = tuple[str, ...]
+HOW_TO_GET_NUMBA: Final = "pip install 'kafkaframes[compile]'"
 
 
 def cores() -> int:
@@ -24,12 +27,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def has_numba() -> bool:
+    """Tell whether anything can be compiled: numba is an extra."""
+    return importlib.util.find_spec("numba") is not None
+
+
 def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) -> None:
     """Run jobs, each process taking the next one when it is through with one; ``done`` is called with each.
 
     Raises:
-        KafkaframesError: with the last line of a job that failed, when the others are through.
+        KafkaframesError: with the last line of a job that failed, when the others are through; or without numba.
     """
+    if not has_numba():
+        raise KafkaframesError(f"kernels are compiled by numba, which is not installed: {HOW_TO_GET_NUMBA}")
     waiting, failures = deque(jobs), []
     count = min(cores(), len(jobs))
 

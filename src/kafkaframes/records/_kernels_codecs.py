@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from cramjam import DecompressionError, snappy
 
 from kafkaframes.records._kernels_index import SKIPPED
 from kafkaframes.records._kernels_scan import (
@@ -34,10 +35,12 @@ from kafkaframes.wire._jit import (
     OUT_INT64S,
     TABLE,
     device,
+    device_beside,
     inlined,
     intrinsic,
     ir,
     kernel,
+    plain,
     types,
 )
 from kafkaframes.wire._kernels import (
@@ -110,7 +113,7 @@ def call(name: str, count: int, bits: int) -> Any:
 
     typed = {1: just_one, 2: two, 3: three, 4: four, 5: five, 6: six, 7: seven}[count]
     typed.__name__ = name
-    return intrinsic(typed)
+    return intrinsic(plain.call(bits))(typed)
 
 
 _call_2, _call_3, _call_5 = (call(f"call_{count}", count, 64) for count in (2, 3, 5))
@@ -184,7 +187,20 @@ def _unsnappy_block(data, position, end, out, size):
     return to if to == size else UNUSUAL
 
 
-@device
+def _plain_unsnappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: Any) -> Any:
+    block = plain.bytes_of(data, position, end)
+    try:
+        size = snappy.decompress_raw_len(block)
+        if size > capacity or size > len(block) * SNAPPY_RATIO:
+            return UNUSUAL
+        content = bytes(snappy.decompress_raw(block))
+    except DecompressionError:
+        return UNUSUAL
+    plain.put_bytes(out, content)
+    return np.int64(size)
+
+
+@device_beside(_plain_unsnappy_raw)
 def _unsnappy_raw(data, position, end, out, capacity):
     """Decode one raw block with its length in front; the length is believed only if it is possible."""
     start, size = position, np.int64(0)

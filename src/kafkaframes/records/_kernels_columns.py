@@ -54,6 +54,7 @@ from kafkaframes.wire._jit import (
     intrinsic,
     ir,
     kernel,
+    plain,
     types,
 )
 from kafkaframes.wire._kernels import (
@@ -127,7 +128,7 @@ OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE, OUTCOME_CRC = range(4)
 INDEX_BYTES = 3 * (8 + 4)  # of ``scratch``, for each record of the largest batch
 
 
-def _array_at(name: str, kind: Any) -> Any:
+def _array_at(name: str, kind: Any, dtype: Any) -> Any:
     """Make an intrinsic that views memory at an address as an array."""
 
     def typed(typingctx: Any, address: Any, size: Any) -> Any:
@@ -148,13 +149,14 @@ def _array_at(name: str, kind: Any) -> Any:
         return kind(I64, I64), code
 
     typed.__name__ = name
-    return intrinsic(typed)
+    return intrinsic(plain.array_at(dtype))(typed)
 
 
-int64s_at, int32s_at = _array_at("int64s_at", OUT_INT64S), _array_at("int32s_at", OUT_INT32S)
+int64s_at = _array_at("int64s_at", OUT_INT64S, np.int64)
+int32s_at = _array_at("int32s_at", OUT_INT32S, np.int32)
 
 
-@intrinsic
+@intrinsic(plain.nothing)
 def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
     """Ask for the line of memory at a place, which may be any; it is read only, and wanted in the second cache."""
 

@@ -38,7 +38,7 @@ from kafkaframes.records._kernels_scan import (
     V2_PRODUCER_EPOCH,
     V2_PRODUCER_ID,
 )
-from kafkaframes.wire._jit import device, intrinsic, ir, types
+from kafkaframes.wire._jit import device, intrinsic, ir, plain, types
 from kafkaframes.wire._kernels import copy_bytes, crc32_of, crc32c_of
 
 MOST_RECORD_OVERHEAD = 36  # five varints of 5 bytes (length, offset, key, value, headers), one of 10, the attributes
@@ -59,14 +59,14 @@ def _store(name: str, bits: int) -> Any:
         return types.none(types.int64, types.int64, types.int64), code
 
     typed.__name__ = name
-    return intrinsic(typed)
+    return intrinsic(plain.store(bits, big_endian=True))(typed)
 
 
 store_i8, store_i16 = _store("store_i8", 8), _store("store_i16", 16)
 store_i32, store_i64 = _store("store_i32", 32), _store("store_i64", 64)
 
 
-@intrinsic
+@intrinsic(lambda value: np.int64(max(int(value).bit_length(), 1)))
 def _significant_bits(typingctx: Any, value: Any) -> Any:
     """Count the bits up to the highest that is set; of 0 they are 1."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.records._kernels_scan import I64
-from kafkaframes.wire._jit import device, inlined, intrinsic, ir
+from kafkaframes.wire._jit import device, inlined, intrinsic, ir, plain
 from kafkaframes.wire._kernels import _address, load_u8
 
 _MASK = 0xFFFFFFFF
@@ -31,7 +31,7 @@ def _load_le(name: str, bits: int) -> Any:
         return I64(array, I64), code
 
     typed.__name__ = name
-    return intrinsic(typed)
+    return intrinsic(plain.load(bits, signed=False, big_endian=False))(typed)
 
 
 load_le16, load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)
@@ -42,7 +42,12 @@ def _rotate(value, bits):
     return ((value << bits) | (value >> (32 - bits))) & _MASK
 
 
-@intrinsic
+def _plain_round(lane: Any, word: Any) -> Any:
+    mixed = (int(lane) + int(word) * _P2) & _MASK
+    return np.int64((mixed << 13 | mixed >> 19) * _P1 & _MASK)
+
+
+@intrinsic(_plain_round)
 def _round(typingctx: Any, lane: Any, word: Any) -> Any:
     """Mix one word into a lane, in 32 bits: in 64 the masks took a third of the time."""
 

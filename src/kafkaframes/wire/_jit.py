@@ -3,7 +3,7 @@
 * ``@kernel(signature)`` makes an entry point with one explicit signature; the GIL is released while it runs. Arrays
   that a kernel only reads are declared with ``BYTES`` or another read-only type, which takes writable ones too.
 * ``@device`` makes a function that kernels call; it is compiled into them. ``@inlined`` is one without a call, and
-  ``@intrinsic`` one that writes LLVM's code.
+  ``@intrinsic(plain)`` one that writes LLVM's code, beside ``plain``, which does the same in Python.
 * ``types``, ``ir``, ``cgutils`` and ``arrayobj`` stand for numba's and llvmlite's modules, ``computed`` for a table:
   none is looked at before something is compiled (``kernels/deferred.py``).
 
@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kafkaframes.kernels import plain
 from kafkaframes.kernels.deferred import Device, Intrinsic, computed, module
 from kafkaframes.kernels.kernel import kernel
 from kafkaframes.kernels.target import has_carryless, has_crc32c
 
-__all__ = ["computed", "has_carryless", "has_crc32c", "kernel"]
+__all__ = ["computed", "has_carryless", "has_crc32c", "kernel", "plain"]
 
 types: Any = module("numba.types")
 ir: Any = module("llvmlite.ir")
@@ -50,6 +51,11 @@ def inlined(function: Callable[..., Any]) -> Any:
     return Device(function, forceinline=True)
 
 
-def intrinsic(function: Any) -> Any:
-    """Declare a function that writes LLVM's code."""
-    return Intrinsic(function)
+def intrinsic(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Declare a function that writes LLVM's code, and what it is where kernels run as plain Python."""
+    return lambda function: Intrinsic(function, in_python)
+
+
+def device_beside(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Declare a function that kernels call, and another one for where they run as plain Python."""
+    return lambda function: Device(function, in_python)

@@ -18,11 +18,13 @@ from kafkaframes.wire._jit import (
     cgutils,
     computed,
     device,
+    device_beside,
     has_carryless,
     has_crc32c,
     intrinsic,
     ir,
     kernel,
+    plain,
     types,
 )
 
@@ -61,7 +63,7 @@ def _load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
         return result(array, types.int64), code
 
     typed.__name__ = name
-    return intrinsic(typed)
+    return intrinsic(plain.load(bits, signed=signed))(typed)
 
 
 load_u8 = _load("load_u8", 8, types.int64, signed=False)
@@ -86,13 +88,13 @@ def _store_item(name: str, bits: int) -> Any:
         return types.none(array, types.int64, types.int64), code
 
     typed.__name__ = name
-    return intrinsic(typed)
+    return intrinsic(plain.store(bits, big_endian=False, element_bytes=bits // 8))(typed)
 
 
 store_item_8, store_item_32, store_item_64 = (_store_item(f"store_item_{bits}", bits) for bits in (8, 32, 64))
 
 
-@intrinsic
+@intrinsic(plain.address_of)
 def address_of(typingctx: Any, array: Any) -> Any:
     """Return where an array's data start, as an int64; the loads here take that in place of the array.
 
@@ -107,7 +109,7 @@ def address_of(typingctx: Any, array: Any) -> Any:
     return types.int64(array), code
 
 
-@intrinsic
+@intrinsic(plain.load_u64_le)
 def _load_u64_le(typingctx: Any, array: Any, position: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _address(context, builder, signature.args[0], args[0], args[1])
@@ -118,7 +120,7 @@ def _load_u64_le(typingctx: Any, array: Any, position: Any) -> Any:
     return types.uint64(array, types.int64), code
 
 
-@intrinsic
+@intrinsic(plain.copy)
 def copy_bytes(typingctx: Any, target: Any, to: Any, source: Any, start: Any, size: Any) -> Any:
     """Copy ``source[start:start + size]`` to ``target[to:]``: LLVM's memcpy, without numba's checks for overlap."""
 
@@ -147,7 +149,7 @@ def _copy(size: int) -> Any:
         return types.none(target, types.int64, source, types.int64), code
 
     typed.__name__ = f"copy_{size}"
-    return intrinsic(typed)
+    return intrinsic(lambda target, to, source, start: plain.copy(target, to, source, start, size))(typed)
 
 
 copy_16, copy_32 = _copy(16), _copy(32)
@@ -310,12 +312,24 @@ def _crc_by_tables(buf, start, end, tables):
     return _crc_go_on(buf, start, end, np.uint64(0xFFFFFFFF), tables)
 
 
-@device
+def _plain_crc32(buf: Any, start: Any, end: Any) -> Any:
+    from kafkaframes.wire import checksum
+
+    return np.int64(checksum.crc32(plain.bytes_of(buf, start, end)))
+
+
+def _plain_crc32c(buf: Any, start: Any, end: Any) -> Any:
+    from kafkaframes.wire import checksum
+
+    return np.int64(checksum.crc32c(plain.bytes_of(buf, start, end)))
+
+
+@device_beside(_plain_crc32)
 def _crc32_by_tables(buf, start, end):
     return _crc_by_tables(buf, start, end, _CRC32)
 
 
-@intrinsic
+@intrinsic(plain.missing)
 def _fold(typingctx: Any, low: Any, high: Any, by_low: Any, by_high: Any) -> Any:
     """Multiply two polynomials of 64 bits by two others without carries and add the products: 128 bits."""
 
@@ -350,7 +364,7 @@ def _power(bits: int) -> Any:
 _BY_64, _BY_64_HIGH, _BY_16, _BY_16_HIGH = (_power(bits) for bits in (512 + 32, 512 - 32, 128 + 32, 128 - 32))
 
 
-@device
+@device_beside(_plain_crc32)
 def _crc32_by_folding(buf, start, end):
     """Fold all but the last bytes onto 16 that have the same CRC, four strands at a time where there are many."""
     if end - start < 32:
@@ -405,7 +419,7 @@ def _crc_step(name: str, bits: int) -> Any:
         return types.uint64(types.uint64, types.uint64), code
 
     typed.__name__ = name
-    return intrinsic(typed)
+    return intrinsic(plain.missing)(typed)
 
 
 _crc_8_bytes, _crc_1_byte = _crc_step("crc_8_bytes", 64), _crc_step("crc_1_byte", 8)
@@ -436,7 +450,7 @@ def _three_streams(buf, position, end, value, size, tables):
     return position, value
 
 
-@device
+@device_beside(_plain_crc32c)
 def _crc32c_by_instruction(buf, start, end):
     position, value = _three_streams(buf, start, end, np.uint64(0xFFFFFFFF), _LONG, _OVER_LONG)
     position, value = _three_streams(buf, position, end, value, _SHORT, _OVER_SHORT)
@@ -449,7 +463,7 @@ def _crc32c_by_instruction(buf, start, end):
     return np.int64(value ^ np.uint64(0xFFFFFFFF))
 
 
-@device
+@device_beside(_plain_crc32c)
 def _crc32c_by_tables(buf, start, end):
     return _crc_by_tables(buf, start, end, _CRC32C)
 

@@ -14,6 +14,8 @@ operation reads is said in ``plan.py``. The plain twin is the interpreter of obj
 
 from __future__ import annotations
 
+import numpy as np
+
 from kafkaframes.protocol.messages._kernels_memory import at, get8, get32, get64, load_u16, put8, put16, put32, put64
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i8, load_i16, load_i32, load_i64, load_u8, load_u32
@@ -319,7 +321,7 @@ def decode(
         level = 0
         sp = 0
         pc = 0
-        failure = types.int64(status[i])
+        failure = np.int64(status[i])
         while failure == 0:
             entry = pc * 8
             op = at(ops, entry)

@@ -78,7 +78,7 @@ def is_compiled(program: Program) -> bool:
 def compile_decoder(program: Program) -> Any:
     """Return the compiled decoder of a program, the one that is ready if it is (seconds to compile otherwise)."""
     name, source = _named_source(program)
-    return ready.entry(__name__, name, _unit(name)) or demand.by_numba(_decoder(name, source))
+    return ready.entry(__name__, name, _unit(name)) or demand.without_library(_decoder(name, source))
 
 
 def _decoder(name: str, source: str) -> Kernel:

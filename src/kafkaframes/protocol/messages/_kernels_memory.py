@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.wire._jit import intrinsic, ir, types
+from kafkaframes.wire._jit import intrinsic, ir, plain, types
 from kafkaframes.wire._kernels import _address
 
 _I64 = ir.IntType(64)
@@ -34,7 +34,8 @@ def _loader(bits: int, *, big_endian: bool, signed: bool, element_bytes: int = 1
 
         return types.int64(array, types.int64), codegen
 
-    return intrinsic(load)
+    in_python = plain.load(bits, signed=signed, big_endian=big_endian, element_bytes=element_bytes)
+    return intrinsic(in_python)(load)
 
 
 def _storer(bits: int, *, big_endian: bool = False) -> Any:
@@ -50,7 +51,7 @@ def _storer(bits: int, *, big_endian: bool = False) -> Any:
 
         return types.void(array, types.int64, types.int64), codegen
 
-    return intrinsic(store)
+    return intrinsic(plain.store(bits, big_endian=big_endian))(store)
 
 
 load_u16 = _loader(16, big_endian=True, signed=False)

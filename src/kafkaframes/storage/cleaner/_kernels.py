@@ -25,6 +25,7 @@ from kafkaframes.wire._jit import (
     intrinsic,
     ir,
     kernel,
+    plain,
     types,
 )
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i64, load_u8
@@ -40,7 +41,7 @@ _SHIFT = np.uint64(29)
 _SLOTS_AHEAD, _KEYS_AHEAD = 24, 12
 
 
-@intrinsic
+@intrinsic(plain.nothing)
 def prefetch(typingctx: Any, address: Any) -> Any:
     """Ask for the cache line at an address; a wrong address does no harm."""
 

@@ -1,0 +1,118 @@
+"""Kernels as plain Python: the same results, with one line that says so, where there is no library and no numba."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.kernels import plain
+from kafkaframes.kernels.deferred import DECLARED
+from kafkaframes.records import _kernels_codecs, _kernels_partition
+from kafkaframes.wire import _kernels
+
+ROOT = Path(__file__).parents[2]
+LOGS = sorted(map(str, (ROOT / "examples" / "logs").glob("*/*/*.log")))
+READ_ALL = """
+import hashlib, sys
+import kafkaframes
+for path in sys.argv[1:]:
+    for batch in kafkaframes.scan_log(path).to_arrow().to_batches():
+        print(path, batch.num_rows, hashlib.sha256(repr(batch.to_pydict()).encode()).hexdigest())
+"""
+
+
+def in_python(module, name):
+    """Return what runs a kernel as plain Python."""
+    return next(plain.run(kernel) for kernel in DECLARED[module.__name__] if kernel.__name__ == name)
+
+
+@pytest.fixture
+def without_numba(tmp_path):
+    """The environment of a process that finds no compiled kernel and no numba."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['numba'] = sys.modules['llvmlite'] = None\n"
+    )
+    (tmp_path / "cache").mkdir(mode=0o700)
+    path = f"{tmp_path / 'site'}{os.pathsep}{ROOT / 'src'}"
+    return os.environ | {
+        "PYTHONPATH": path,
+        "KAFKAFRAMES_CACHE_DIR": str(tmp_path / "cache"),
+        "KAFKAFRAMES_KERNELS": "",
+    }
+
+
+def start(environment, *arguments):
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.parametrize("name", ["varint_at", "varlong_at"])
+@given(data=st.binary(min_size=1, max_size=12))
+def test_varints_of_any_bytes(name, data):
+    raw = np.frombuffer(data, np.uint8)
+    assert in_python(_kernels, name)(raw, 0, raw.size) == getattr(_kernels, name)(raw, 0, raw.size)
+
+
+@pytest.mark.parametrize("name", ["crc32", "crc32c"])
+@given(data=st.binary(max_size=300))
+def test_checksums_of_any_bytes(name, data):
+    raw = np.frombuffer(data, np.uint8)
+    assert in_python(_kernels, name)(raw, 0, raw.size) == getattr(_kernels, name)(raw, 0, raw.size)
+
+
+@given(keys=st.lists(st.binary(max_size=20), min_size=1, max_size=8))
+def test_words_wrap_as_machine_words_do(keys):
+    raw = np.frombuffer(b"".join(keys), np.uint8)
+    sizes = np.array([len(key) for key in keys], np.int64)
+    ways = [np.full(len(keys), -1), np.full(len(keys), -1)]
+    counts = np.full(len(keys), 2**31 - 1)
+    _kernels_partition.partition_keys(raw, np.cumsum(sizes) - sizes, sizes, counts, ways[0])
+    in_python(_kernels_partition, "partition_keys")(raw, np.cumsum(sizes) - sizes, sizes, counts, ways[1])
+    assert ways[0].tolist() == ways[1].tolist()
+
+
+@given(value=st.integers(-(2**70), 2**70), bits=st.sampled_from([8, 16, 32, 64]), big_endian=st.booleans())
+def test_a_store_keeps_the_lowest_bits_and_a_load_gives_them_back(value, bits, big_endian):
+    memory = plain.Array(np.zeros(16, np.uint8))
+    plain.store(bits, big_endian=big_endian)(memory, 3, value)
+    order = "big" if big_endian else "little"
+    wanted = int.from_bytes((value % 2**bits).to_bytes(bits // 8, order), order, signed=True)
+    assert plain.load(bits, signed=True, big_endian=big_endian)(memory.address, 3) == wanted
+    assert not any(memory[at] for at in (0, 1, 2, *range(3 + bits // 8, 16)))
+
+
+def test_arguments_of_other_types_are_refused():
+    run = in_python(_kernels_codecs, "decompress_into")
+    with pytest.raises(TypeError):
+        run(1, np.zeros(4, np.int64), np.zeros(4, np.uint8), 4, np.zeros(14, np.int64))
+    with pytest.raises(TypeError):
+        run(1, np.zeros(8, np.uint8)[::2], np.zeros(4, np.uint8), 4, np.zeros(14, np.int64))
+    with pytest.raises(TypeError):
+        run(1.0, np.zeros(4, np.uint8), np.zeros(4, np.uint8), 4, np.zeros(14, np.int64))
+
+
+def test_logs_of_every_format_and_codec_are_read_alike_and_one_line_says_why_it_is_slow(without_numba):
+    compiled, slow = start(os.environ, "-c", READ_ALL, *LOGS), start(without_numba, "-c", READ_ALL, *LOGS)
+    assert slow.stdout == compiled.stdout
+    assert len(slow.stdout.splitlines()) > 20
+    assert slow.stderr.count("kafkaframes[compile]") == 1, slow.stderr
+
+
+def test_the_twins_agree_without_numba(without_numba):
+    done = start(
+        without_numba, "-m", "pytest", "-q", "-n", "0", "tests/wire/test_kernels.py", "tests/records/test_twins.py"
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_compiling_names_the_extra(without_numba):
+    done = start(without_numba, "-m", "kafkaframes", "kernels", "warm", "wire")
+    assert done.returncode == 2
+    assert "pip install 'kafkaframes[compile]'" in done.stderr
+    assert start(without_numba, "-m", "kafkaframes", "kernels", "status").returncode == 1
