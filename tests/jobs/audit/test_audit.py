@@ -75,6 +75,15 @@ def test_a_client_is_a_line_with_its_library_and_what_to_do():
     assert len(list(lines(audit(uses, release("4.0.1")), verbose=True))) > 5
 
 
+def test_what_to_do_names_each_api_once():
+    uses = Uses()
+    for key, version in [(0, 0), (0, 1), (0, 2), (1, 2), (1, 3)]:
+        uses.add(Use(Client("raw", "10.0.0.7", "own", "1"), key, version), 3, None, None)
+    _, line, _ = lines(audit(uses, release("4.0.1")))
+    needs = "upgrade to a release that speaks Produce 3, Fetch 4 or later"
+    assert line.endswith(f"own 1  {needs} (Produce 0, Produce 1, Produce 2 and 2 more)")
+
+
 @pytest.mark.parametrize(
     ("target", "where", "magic", "verdict"),
     [

@@ -367,9 +367,9 @@ def advice(judged: ClientAudit, target: Release) -> str | None:
     )
     if name is not None and is_java:
         return f"kafka-clients {name} or later"
-    needs = ", ".join(
+    needs = dict.fromkeys(  # an API has a finding for each version
         f"{api_name(finding.api_key)} {finding.lowest}"
         for finding in removed
         if finding.api_key is not None and finding.lowest is not None
     )
-    return f"a release that speaks {needs} or later" if needs else None
+    return f"a release that speaks {', '.join(needs)} or later" if needs else None
