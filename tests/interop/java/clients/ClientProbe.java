@@ -155,6 +155,7 @@ public class ClientProbe {
         configs();
         rest();
         shareGroups();
+        shareRules();
         admin.close(Duration.ofSeconds(5));
         System.out.println(failed + " failed");
         System.exit(failed == 0 ? 0 : 1);
@@ -731,6 +732,105 @@ public class ClientProbe {
             get(admin.alterShareGroupOffsets("share", Map.of(new TopicPartition("shared", 0), 0L)).all());
             get(admin.deleteShareGroupOffsets("share", Set.of("shared")).all());
             get(admin.deleteShareGroups(List.of("share")).all());
+        });
+    }
+
+    static KafkaShareConsumer<String, String> sharing(String group, Object... pairs) {
+        Properties made = properties("group.id", group, "share.acknowledgement.mode", "explicit");
+        for (int index = 0; index < pairs.length; index += 2) made.put(pairs[index], String.valueOf(pairs[index + 1]));
+        return new KafkaShareConsumer<>(made, new StringDeserializer(), new StringDeserializer());
+    }
+
+    static void shareSetting(String group, String name, String value) throws Exception {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, group);
+        get(admin.incrementalAlterConfigs(Map.of(resource, List.of(new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET)))).all());
+    }
+
+    /** Poll until so many records came or time is over; each with how often it was delivered, all answered the same. */
+    static List<String> shared(KafkaShareConsumer<String, String> from, int count, int seconds, AcknowledgeType what) {
+        List<String> found = new ArrayList<>();
+        long end = System.nanoTime() + seconds * 1_000_000_000L;
+        while (found.size() < count && System.nanoTime() < end) {
+            for (ConsumerRecord<String, String> one : from.poll(Duration.ofMillis(300))) {
+                found.add(one.key() + " " + one.deliveryCount().orElse((short) 0));
+                if (what != null) from.acknowledge(one, what);
+            }
+            if (what != null) from.commitSync();
+        }
+        return found;
+    }
+
+    static void shareRules() throws Exception {
+        topic("shared-one", 1);
+        check("share group is made by its offsets", () -> {
+            get(admin.alterShareGroupOffsets("share-made", Map.of(new TopicPartition("shared-one", 0), 3L)).all());
+            var offsets = get(admin.listShareGroupOffsets(Map.of("share-made", new ListShareGroupOffsetsSpec())).all()).get("share-made");
+            same(offsets.get(new TopicPartition("shared-one", 0)).startOffset(), 3L);
+            want(get(admin.listGroups(new ListGroupsOptions().withTypes(Set.of(GroupType.SHARE))).all()).stream().anyMatch(one -> one.groupId().equals("share-made")), "not listed");
+        });
+        check("share group gives whole batches", () -> {
+            shareSetting("share-batch", "share.auto.offset.reset", "earliest");
+            try (KafkaProducer<String, String> to = producer("linger.ms", "500")) {
+                for (int number = 0; number < 60; number++) to.send(new ProducerRecord<>("shared-one", 0, "k" + number, "v"));
+            }
+            try (var from = sharing("share-batch", "max.poll.records", "10")) {
+                from.subscribe(List.of("shared-one"));
+                int first = 0;
+                for (int left = 60; left > 0 && first == 0; left--) {
+                    var records = from.poll(Duration.ofMillis(500));
+                    first = records.count();
+                    for (ConsumerRecord<String, String> one : records) from.acknowledge(one);
+                }
+                same(first, 60);
+            }
+        });
+        topic("shared-tx", 1);
+        check("share group reads committed records", () -> {
+            shareSetting("share-tx", "share.auto.offset.reset", "earliest");
+            shareSetting("share-tx", "share.isolation.level", "read_committed");
+            try (var to = producer("transactional.id", "share-tx"); var from = sharing("share-tx")) {
+                to.initTransactions();
+                for (String outcome : List.of("aborted", "committed", "open")) {
+                    to.beginTransaction();
+                    for (int number = 0; number < 3; number++) to.send(new ProducerRecord<>("shared-tx", outcome + number, "v"));
+                    to.flush();
+                    if (outcome.equals("aborted")) to.abortTransaction();
+                    if (outcome.equals("committed")) to.commitTransaction();
+                }
+                from.subscribe(List.of("shared-tx"));
+                same(shared(from, 3, 30, AcknowledgeType.ACCEPT), List.of("committed0 1", "committed1 1", "committed2 1"));
+                same(shared(from, 1, 2, AcknowledgeType.ACCEPT), List.of());
+                to.commitTransaction();
+                same(shared(from, 3, 30, AcknowledgeType.ACCEPT), List.of("open0 1", "open1 1", "open2 1"));
+            }
+        });
+        topic("shared-often", 1);
+        fill("shared-often", 2);
+        check("share group counts deliveries, up to its limit", () -> {
+            shareSetting("share-often", "share.auto.offset.reset", "earliest");
+            shareSetting("share-often", "share.delivery.count.limit", "3");
+            try (var from = sharing("share-often")) {
+                from.subscribe(List.of("shared-often"));
+                List<String> found = shared(from, 6, 30, AcknowledgeType.RELEASE);
+                found.sort(null);
+                same(found, List.of("k0 1", "k0 2", "k0 3", "k1 1", "k1 2", "k1 3"));
+                same(shared(from, 1, 2, AcknowledgeType.RELEASE), List.of());
+            }
+        });
+        topic("shared-locked", 1);
+        fill("shared-locked", 1);
+        check("share locks run out", () -> {
+            shareSetting("share-locked", "share.auto.offset.reset", "earliest");
+            shareSetting("share-locked", "share.record.lock.duration.ms", "15000");
+            try (var one = sharing("share-locked"); var other = sharing("share-locked")) {
+                one.subscribe(List.of("shared-locked"));
+                same(shared(one, 1, 30, null), List.of("k0 1"));
+                long began = System.nanoTime();
+                other.subscribe(List.of("shared-locked"));
+                same(shared(other, 1, 60, AcknowledgeType.ACCEPT), List.of("k0 2"));
+                long took = (System.nanoTime() - began) / 1_000_000;
+                want(took > 12_000, took + " ms");
+            }
         });
     }
 }
