@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR)/src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run look test check format agreement bench interop matrix docs dist fuzz deep soak soak-producer soak-broker soak-spark clean
+.PHONY: help setup lock run look test check format agreement bench interop clients matrix docs dist fuzz deep soak soak-producer soak-broker soak-spark clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,9 @@ bench: setup ## each script in benchmarks/: both sides in a run, a ratio
 
 interop: setup ## real Kafka, its classes, real clients; skipped where missing
 	$(PY) -m tests.interop
+
+clients: setup ## of make interop what writes docs/clients.md: other clients, frameworks, Kafka's tools (ten minutes)
+	$(PY) -m tests.interop --clients
 
 matrix: setup ## the tests on every Python (3.11 to 3.14) and PySpark (4.0 to 4.3) that can be had here; MATRIX=--short for a part
 	$(PY) tools/matrix.py $(MATRIX)

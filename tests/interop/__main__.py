@@ -3,6 +3,7 @@
 Brokers, Spark and their libraries write where they please: here that is one temporary directory, which goes when all is
 well and stays, named, when something failed. Every process that was started carries a mark in its environment. What
 still runs at the end is named, ended, and makes the run a failure: a broker that is left would hold its ports and data.
+A run of whole files writes what it tried of other clients into docs/clients.md; ``--clients`` stands for those files.
 """
 
 from __future__ import annotations
@@ -16,17 +17,26 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.interop import clients_page
+
 MARK = "KAFKAFRAMES_INTEROP"
 PATIENCE_SECONDS = 20  # for the JVMs of Spark, which end when they notice that Python has
 TIMEOUT_SECONDS = 1200  # of one test: several JVMs on a busy machine
 PROCESSES = Path("/proc")
+ROWS = "clients.json"
+CLIENTS = ("test_other_clients.py", "test_frameworks.py", "test_tools.py")
 
 
 def main(arguments: list[str]) -> int:
+    if "--clients" in arguments:
+        arguments.remove("--clients")
+        arguments += [str(Path(__file__).with_name(name)) for name in CLIENTS]
     place = Path(tempfile.mkdtemp(prefix="kafkaframes-interop-"))
     status = 1
     try:
         status = _pytest(place, arguments)
+        if not any(one.startswith("-k") or "::" in one for one in arguments):  # else only some of a client's trials
+            clients_page.write(place / ROWS)
     finally:
         left = _still_running(place)
         for process, command in left.items():
@@ -44,6 +54,7 @@ def _pytest(place: Path, arguments: list[str]) -> int:
     """Run pytest; interrupted, it still takes its fixtures down, which stop the brokers."""
     java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={place} -XX:-UsePerfData"
     environment = os.environ | {"TMPDIR": str(place), "JAVA_TOOL_OPTIONS": java.strip(), MARK: str(place)}
+    environment[clients_page.FILE] = str(place / ROWS)
     command = [
         sys.executable,
         "-m",

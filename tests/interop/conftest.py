@@ -7,14 +7,16 @@ read-only.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.interop import brokers, summary
+from tests.interop import brokers, clients_page, summary
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kafkaframes"
@@ -93,6 +95,14 @@ def kafka(request: pytest.FixtureRequest, oracle: Path) -> brokers.Kafka:
     return brokers.Kafka(module, request.param)
 
 
+@pytest.fixture
+def tried(request: pytest.FixtureRequest) -> clients_page.Tried:
+    """Note what is tried of a client, for docs/clients.md."""
+    noted = clients_page.Tried()
+    request.node.user_properties.append((clients_page.PROPERTY, noted.note))
+    return noted
+
+
 _SENTENCES: dict[str, str] = {}
 
 
@@ -115,3 +125,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("what was claimed, and what its judges say")
     for line in summary.lines(summary.claims_of(reports, _SENTENCES)):
         terminalreporter.write_line(line)
+    if clients_page.FILE in os.environ:
+        rows = clients_page.rows_of(reports, f"{datetime.now(UTC):%Y-%m-%d}")
+        Path(os.environ[clients_page.FILE]).write_text(json.dumps(rows))

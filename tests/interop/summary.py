@@ -37,7 +37,7 @@ def claims_of(reports: Iterable[tuple[str, Any]], sentences: dict[str, str]) -> 
         if outcome == 0 and report.when != "call":
             continue
         if outcome == 1 or report.nodeid not in worst:
-            worst[report.nodeid] = (outcome, _reason(report) if outcome == 2 else "")
+            worst[report.nodeid] = (outcome, reason_of(report) if outcome == 2 else "")
     for nodeid, (outcome, reason) in worst.items():
         file = nodeid.partition("::")[0]
         claim = claims.setdefault(file, Claim(sentences.get(file, file)))
@@ -48,7 +48,8 @@ def claims_of(reports: Iterable[tuple[str, Any]], sentences: dict[str, str]) -> 
     return claims
 
 
-def _reason(report: Any) -> str:
+def reason_of(report: Any) -> str:
+    """Return why a test was skipped."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return str(text).removeprefix("Skipped: ")
 

@@ -1,7 +1,8 @@
-"""Clients of other languages and other times beside the embedded broker: each writes ten records and reads them back.
+"""Clients of other languages and other times beside the embedded broker, each tried in all that it has.
 
 They are fetched by their registries' own clients, once, into ``~/.cache/kafkaframes/clients``; what is missing is
-skipped. ``@platformatic/kafka`` is one that Node 20 can run: 2.x needs Node 22.
+skipped by name. What is tried is in ``trials.py``. ``@platformatic/kafka`` is one that Node 20 can run.
+Clients from before 0.11 write ten records and read them back.
 """
 
 from __future__ import annotations
@@ -10,100 +11,173 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.interop.conftest import CACHE
-
-from kafkaframes.broker import Broker
+from tests.interop.clients_page import Tried
+from tests.interop.fetching import Commands, by_maven, compiled, fetched
+from tests.interop.trials import CODECS, Client, Served, run_trial, trials_of
 
 SOURCES = Path(__file__).parent / "other"
 VALUES = [f"value-{number}" for number in range(10)]
-POM = (
-    '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>local</groupId>'
-    "<artifactId>clients</artifactId><version>1</version><packaging>pom</packaging><dependencies><dependency>"
-    "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId><version>{version}</version>"
-    "</dependency></dependencies></project>"
+SIMPLE_LOG = "org.slf4j:slf4j-simple:1.7.36"
+
+FRAMEWORK = {"has_transactions": False, "has_admin": False}
+GROUPS = {"codecs": (), **FRAMEWORK}  # the rest is tried in another row
+PYTHON = (
+    Client("confluent-kafka (librdkafka)", "2.12.2", ("confluent-kafka",)),
+    Client("confluent-kafka, group.protocol=consumer", "2.12.2", ("confluent-kafka:consumer",), **GROUPS),
+    Client("kafka-python", "3.0.12", ("kafka-python",)),
+    Client("aiokafka", "0.14.0", ("aiokafka",)),
+    Client("quixstreams", "3.28.1", ("quixstreams",), **FRAMEWORK),
+    Client("faststream", "0.7.8", ("faststream",), **FRAMEWORK),
 )
-
-
-def fetched(name: str, tool: str, make: Callable[[Path], Sequence[Sequence[str | Path]]]) -> Path:
-    """Return a client's folder, made by commands the first time; skip where they cannot be run."""
-    if shutil.which(tool) is None:
-        pytest.skip(f"no {tool} on the PATH")
-    folder = CACHE / "clients" / name
-    if not (folder / ".complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for command in make(folder):
-            done = subprocess.run(
-                list(map(str, command)), cwd=folder, capture_output=True, text=True, timeout=600, check=False
-            )
-            if done.returncode:
-                pytest.skip(f"{name} cannot be had: {(done.stdout + done.stderr)[-300:]}")
-        (folder / ".complete").touch()
-    return folder
+GO = (
+    Client("franz-go", "1.22.2", ("franz-go",)),
+    Client("Sarama", "1.61.1", ("sarama",)),
+    Client("kafka-go", "0.4.51", ("kafka-go",), is_idempotent=False, has_transactions=False),
+)
+NODE = (
+    Client("kafkajs", "2.2.4", ("kafkajs",), codecs=("none", "gzip")),
+    Client("@platformatic/kafka", "1.35.0", ("platformatic",), codecs=CODECS[:-1], has_transactions=False),
+    Client("@confluentinc/kafka-javascript", "1.10.1", ("confluent",)),
+    Client("node-rdkafka", "3.6.1", ("node-rdkafka",), **FRAMEWORK),
+)
+JAVA = (
+    Client("Java client", "4.3.1", ("classic",)),
+    Client("Java client, group.protocol=consumer", "4.3.1", ("consumer",), **GROUPS),
+    Client("Java client", "3.9.1", ("classic",)),
+)
+OF_NODE = {"@confluentinc/kafka-javascript", "node-rdkafka"}  # bring native code: each in a folder of its own
+PYTHON_PACKAGES = [
+    *(f"{name}=={version}" for name, version in (("quixstreams", "3.28.1"), ("faststream[kafka]", "0.7.8"))),
+    *("kafka-python==3.0.12", "aiokafka==0.14.0", "confluent-kafka==2.12.2"),
+    *("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0"),
+]
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with Broker(data_dir=tmp_path_factory.mktemp("data"), journal=False) as running:
-        yield running
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    broker = Served(tmp_path_factory.mktemp("data"))
+    yield broker
+    broker.close()
 
 
-def check(broker: Broker, topic: str, *command: str | Path, cwd: Path | None = None) -> None:
-    """Run a client that is told the broker's address and a topic of its own."""
-    broker.create_topic(topic)
-    words = [str(word).format(servers=broker.bootstrap_servers, topic=topic) for word in command]
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a folder for the classes of a version, the same for every test."""
+
+    def folder(version: str) -> Path:
+        made = tmp_path_factory.getbasetemp() / f"classes-{version}"
+        made.mkdir(exist_ok=True)
+        return made
+
+    return folder
+
+
+def each(clients: Sequence[Client]) -> pytest.MarkDecorator:
+    """Run a test for every client with every trial of what it has."""
+    found = trials_of(clients)
+    return pytest.mark.parametrize(("client", "trial"), found, ids=[f"{one.id}-{trial}" for one, trial in found])
+
+
+def attempt(
+    tried: Tried, served: Served, client: Client, trial: str, program: Callable[[], Sequence[str | Path]]
+) -> None:
+    """Fetch a client's program, and run a trial; what comes of it goes to docs/clients.md."""
+    tried.begin(client.name, client.version, trial)
+    tried.saw(run_trial(served, replace(client, command=(*program(), *client.command)), trial))
+
+
+@each(PYTHON)
+def test_clients_of_python(tried, served, client, trial):
+    def make(folder: Path) -> Commands:
+        pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        return [[sys.executable, "-m", "venv", folder / "venv"], [*pip, *PYTHON_PACKAGES]]
+
+    def program() -> Sequence[str | Path]:
+        return fetched("python", sys.executable, make) / "venv" / "bin" / "python", SOURCES / "clients.py"
+
+    attempt(tried, served, client, trial, program)
+
+
+@each(GO)
+def test_clients_of_go(tried, served, client, trial):
+    def make(folder: Path) -> Commands:
+        shutil.copyfile(SOURCES / "go.mod", folder / "go.mod")
+        shutil.copyfile(SOURCES / "clients.go", folder / "clients.go")
+        return [["go", "build", "-mod=mod", "-o", "clients", "clients.go"]]
+
+    attempt(tried, served, client, trial, lambda: [fetched("go", "go", make) / "clients"])
+
+
+@each(NODE)
+def test_clients_of_node(tried, served, client, trial):
+    def make(folder: Path) -> Commands:
+        install = ["npm", "install", "--silent", "--no-audit", "--no-fund"]
+        if client.name in OF_NODE:
+            return [[*install, f"{client.name}@{client.version}"]]
+        shutil.copyfile(SOURCES / "package.json", folder / "package.json")
+        return [install]
+
+    def program() -> Sequence[str | Path]:
+        folder = fetched(client.command[0] if client.name in OF_NODE else "node", "npm", make)
+        return "node", shutil.copyfile(SOURCES / "clients.js", folder / "clients.js")
+
+    attempt(tried, served, client, trial, program)
+
+
+@each(JAVA)
+def test_clients_of_java(tried, served, classes, client, trial):
+    def program() -> Sequence[str | Path]:
+        libraries = by_maven(f"java-{client.version}", f"org.apache.kafka:kafka-clients:{client.version}", SIMPLE_LOG)
+        return compiled(SOURCES / "Client.java", libraries, classes(client.version))
+
+    attempt(tried, served, client, trial, program)
+
+
+def ten(tried: Tried, served: Served, client: Client, *command: str | Path, cwd: Path | None = None) -> None:
+    """Run a client that writes ten records to a topic and reads them back."""
+    topic = f"ten-{client.id}"
+    served.create(topic, 1)
+    words = [str(word).format(servers=served.bootstrap, topic=topic) for word in command]
     done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     last = done.stdout.strip().splitlines()[-1]
     assert json.loads(last) == VALUES
-    assert sorted(one.value.decode() for one in broker.records(topic)) == VALUES
+    assert sorted(served.values(topic)) == VALUES
+    tried.saw("ten records")
 
 
-@pytest.mark.parametrize("name", ["kafkajs", "platformatic", "kafka-node", "no-kafka"])
-def test_clients_of_node(broker, name):
-    def make(folder: Path) -> Sequence[Sequence[str]]:
-        for source in ("package.json", "clients.js"):
-            shutil.copyfile(SOURCES / source, folder / source)
+TEN = "write and read"
+
+
+@pytest.mark.parametrize(("name", "version"), [("kafka-node", "5.0.0"), ("no-kafka", "3.4.4")])
+def test_old_clients_of_node(tried, served, name, version):
+    def make(folder: Path) -> Commands:
+        shutil.copyfile(SOURCES / "package.json", folder / "package.json")
         return [["npm", "install", "--silent", "--no-audit", "--no-fund"]]
 
+    tried.begin(name, version, TEN)
     folder = fetched("node", "npm", make)
-    shutil.copyfile(SOURCES / "clients.js", folder / "clients.js")
-    check(broker, f"node-{name}", "node", "clients.js", name, "{servers}", "{topic}", cwd=folder)
-
-
-@pytest.mark.parametrize("name", ["franz-go", "sarama"])
-def test_clients_of_go(broker, name):
-    def make(folder: Path) -> Sequence[Sequence[str]]:
-        for source in ("go.mod", "clients.go"):
-            shutil.copyfile(SOURCES / source, folder / source)
-        return [["go", "build", "-mod=mod", "-o", "clients", "clients.go"]]
-
-    folder = fetched("go", "go", make)
-    check(broker, f"go-{name}", folder / "clients", name, "{servers}", "{topic}")
+    shutil.copyfile(SOURCES / "old_clients.js", folder / "old_clients.js")
+    ten(tried, served, Client(name, version), "node", "old_clients.js", name, "{servers}", "{topic}", cwd=folder)
 
 
 @pytest.mark.parametrize("version", ["2.4.1", "0.10.2.2"])
-def test_java_clients_of_other_times(broker, version):
-    def make(folder: Path) -> Sequence[Sequence[str | Path]]:
-        (folder / "pom.xml").write_text(POM.format(version=version))
-        return [
-            ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"],
-            ["javac", "-nowarn", "-cp", f"{folder / 'lib'}/*", "-d", folder, SOURCES / "OldClient.java"],
-        ]
-
-    folder = fetched(f"java-{version}", "mvn", make)
-    classpath = f"{folder}:{folder / 'lib'}/*"
-    check(broker, f"java-{version}", "java", "-Xmx256m", "-cp", classpath, "OldClient", "{servers}", "{topic}")
+def test_java_clients_of_other_times(tried, served, classes, version):
+    tried.begin("Java client", version, TEN)
+    libraries = by_maven(f"java-{version}", f"org.apache.kafka:kafka-clients:{version}")
+    program = compiled(SOURCES / "OldClient.java", libraries, classes(version))
+    ten(tried, served, Client("Java client", version), *program, "{servers}", "{topic}")
 
 
 @pytest.mark.parametrize("version", ["2.0.2", "1.4.7"])
 @pytest.mark.parametrize("speaks", [(), ("0.8.2",), ("0.9",), ("0.10",)])
-def test_kafka_python_of_other_times(broker, version, speaks):
-    def make(folder: Path) -> Sequence[Sequence[str | Path]]:
+def test_kafka_python_of_other_times(tried, served, version, speaks):
+    def make(folder: Path) -> Commands:
         python = folder / "venv" / "bin" / "python"
         quiet = ["--quiet", "--disable-pip-version-check"]
         return [
@@ -111,7 +185,8 @@ def test_kafka_python_of_other_times(broker, version, speaks):
             [python, "-m", "pip", "install", *quiet, f"kafka-python=={version}"],
         ]
 
+    tried.begin("kafka-python", version, " ".join(("as a client of", *speaks)) if speaks else TEN)
     folder = fetched(f"kafka-python-{version}", sys.executable, make)
-    python = folder / "venv" / "bin" / "python"
-    topic = "-".join(("python", version, *speaks))
-    check(broker, topic, python, SOURCES / "old_kafka_python.py", "{servers}", "{topic}", *speaks)
+    client = Client("kafka-python", "-".join((version, *speaks)))
+    program = SOURCES / "old_kafka_python.py"
+    ten(tried, served, client, folder / "venv" / "bin" / "python", program, "{servers}", "{topic}", *speaks)

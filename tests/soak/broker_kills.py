@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -44,6 +45,11 @@ def free_port() -> int:
         return taken.getsockname()[1]
 
 
+def _drain(stream: TextIO) -> None:
+    with stream:
+        stream.read()
+
+
 class Process:
     """The broker: a command of its own, on one port and one directory through all kills."""
 
@@ -59,7 +65,7 @@ class Process:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         line = self._process.stderr.readline()
         assert line.startswith("listening on"), line + self._process.stderr.read()
-        threading.Thread(target=self._process.stderr.read, daemon=True).start()
+        threading.Thread(target=_drain, args=(self._process.stderr,), daemon=True).start()
 
     def end(self, number: int = signal.SIGKILL) -> int:
         self._process.send_signal(number)

@@ -1,8 +1,10 @@
 module kafkaframes/interop
 
-go 1.21
+go 1.26.0
 
 require (
-	github.com/IBM/sarama v1.43.3
-	github.com/twmb/franz-go v1.18.1
+	github.com/IBM/sarama v1.61.1
+	github.com/segmentio/kafka-go v0.4.51
+	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go/pkg/kadm v1.19.0
 )

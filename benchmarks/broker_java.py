@@ -1,0 +1,137 @@
+"""How long does Kafka's own producer wait for this broker and for Kafka, paced and as fast as it can, and at what cost?
+
+Kafka's ``ProducerPerformance`` with its defaults (acks of all, idempotent, linger of its release), a topic of one
+partition for each run; both brokers are up for the whole run and take turns, so that a busy machine is busy for both.
+CPU seconds are the broker's own, from /proc.
+
+Run:      python benchmarks/broker_java.py --kafka COMMAND [--libraries DIR] [--rounds 3] [--count FACTOR]
+          COMMAND starts the other broker, with {port} and {dir}, in the foreground until SIGTERM; DIR has Kafka's jars
+Saves:    benchmarks/results/broker_java.md: medians, and ours divided by theirs; with the load of the machine
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+from broker_peers import broker, cpu_seconds
+
+RESULTS = Path(__file__).parent / "results" / "broker_java.md"
+LIBRARIES = Path.home() / ".cache" / "real-kafka" / "4.3.1" / "lib"
+OURS, THEIRS = "kafkaframes", "Kafka"
+SAID = re.compile(r"([\d.]+) MB/sec\), .* (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th")
+
+
+class Load(NamedTuple):
+    """So many records of a size, so many a second (-1: as fast as it can), with settings of the producer."""
+
+    name: str
+    count: int
+    size: int
+    rate: int
+    settings: tuple[str, ...] = ()
+
+
+LOADS = (
+    Load("500 x 100 B a second", 10_000, 100, 500),
+    Load("500 x 100 B a second, linger.ms=0", 10_000, 100, 500, ("linger.ms=0",)),
+    Load("1,000,000 x 100 B", 1_000_000, 100, -1),
+    Load("200,000 x 1 KiB", 200_000, 1024, -1),
+)
+
+
+class Measured(NamedTuple):
+    """Mebibytes in a second, milliseconds until the acknowledgement, CPU seconds of the broker."""
+
+    rate: float
+    p50: float
+    p99: float
+    cpu: float
+
+
+def measure(address: str, pid: int, topic: str, load: Load, libraries: Path) -> Measured:
+    """Run one load; a topic is made by being written to."""
+    given = {"--topic": topic, "--num-records": load.count, "--record-size": load.size, "--throughput": load.rate}
+    words = [str(word) for pair in given.items() for word in pair]
+    settings = ["--producer-props", f"bootstrap.servers={address}", *load.settings]
+    command = [
+        "java",
+        "-Xmx512m",
+        "-cp",
+        f"{libraries}/*",
+        "org.apache.kafka.tools.ProducerPerformance",
+        *words,
+        *settings,
+    ]
+    before = cpu_seconds(pid)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = SAID.search(done.stdout.strip().splitlines()[-1])
+    if said is None:
+        raise RuntimeError(done.stdout + done.stderr)
+    return Measured(*map(float, said.groups()), cpu_seconds(pid) - before)
+
+
+def row_of(name: str, cells: tuple[str, ...]) -> str:
+    """A row of a table."""
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def rows_of(found: dict[str, list[Measured]]) -> list[str]:
+    """The rows of a load: the median of each side, and ours divided by theirs."""
+    shapes = ("{:.2f} MB/s", "{:.0f} ms", "{:.0f} ms", "{:.2f} s")
+    medians = {name: Measured(*map(statistics.median, zip(*ones, strict=True))) for name, ones in found.items()}
+    rows = []
+    for name, one in medians.items():
+        rows.append(row_of(name, tuple(shape.format(value) for shape, value in zip(shapes, one, strict=True))))
+    ratios = (f"{ours / theirs:.2f}" if theirs else "-" for ours, theirs in zip(*medians.values(), strict=True))
+    return [*rows, row_of("ratio", tuple(ratios))]
+
+
+def main() -> None:
+    """Run, print and save the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kafka", metavar="COMMAND")
+    parser.add_argument("--libraries", type=Path, default=LIBRARIES, metavar="DIR")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--count", type=float, default=1.0, metavar="FACTOR", help="of the records; a trial is not saved"
+    )
+    given = parser.parse_args()
+    if given.kafka is None or not given.libraries.is_dir():
+        print("give the command that starts a Kafka (--kafka), and its jars (--libraries): nothing was measured")
+        return
+    commands = {OURS: f"{sys.executable} -m kafkaframes broker --port {{port}} --data-dir {{dir}}/data"}
+    commands[THEIRS] = given.kafka
+    lines = [
+        "# Kafka's own producer beside both brokers",
+        "",
+        f"{date.today()}, {os.cpu_count()} cores shared (load {os.getloadavg()[0]:.1f} at the start), Java's",
+        f"ProducerPerformance with its defaults; median of {given.rounds} rounds, brokers in turn, one before them not",
+        "counted. Milliseconds until a record is acknowledged; CPU seconds are the broker's.",
+    ]
+    with broker(commands[OURS]) as ours, broker(commands[THEIRS]) as theirs:
+        for number, load in enumerate(LOADS):
+            smaller = load._replace(count=max(1, int(load.count * given.count)))
+            found: dict[str, list[Measured]] = {OURS: [], THEIRS: []}
+            for turn in range(-1, given.rounds):
+                for name, (address, pid, _) in ((OURS, ours), (THEIRS, theirs)):
+                    one = measure(address, pid, f"load-{number}-{turn + 1}", smaller, given.libraries)
+                    if turn >= 0:
+                        found[name].append(one)
+                    print(load.name, name, one, f"load {os.getloadavg()[0]:.1f}", flush=True)
+            lines += ["", f"## {load.name}", "", "| | in | p50 | p99 | CPU |", "|---|---|---|---|---|", *rows_of(found)]
+    lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f}."]
+    print("\n".join(lines))
+    if given.count == 1:
+        RESULTS.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

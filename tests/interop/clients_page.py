@@ -1,0 +1,75 @@
+"""The table of docs/clients.md: a row for each client or framework, of what the last run that had it has tried.
+
+``python -m tests.interop`` writes it; rows of clients that a run did not have stay as they are, with their date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.interop import summary
+
+PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
+FILE = "KAFKAFRAMES_INTEROP_CLIENTS"  # names the file that pytest leaves the rows in
+PROPERTY = "client"
+BEGIN, END = "<!-- clients: written by python -m tests.interop -->", "<!-- end of clients -->"
+HEADER = ("client or framework", "version", "what was tried", "result", "date")
+
+
+@dataclass
+class Tried:
+    """What a test tries of a client, for the page; begun before anything can fail."""
+
+    note: dict[str, str] = field(default_factory=dict)
+
+    def begin(self, name: str, version: str, trial: str) -> None:
+        self.note.update(name=name, version=version, trial=trial, seen="")
+
+    def saw(self, words: str) -> None:
+        self.note["seen"] = words
+
+
+def rows_of(reports: Iterable[tuple[str, Any]], today: str) -> list[tuple[str, ...]]:
+    """Return the rows of a run, of pytest's reports with their categories."""
+    found: dict[tuple[str, str], dict[str, tuple[str, Any]]] = {}
+    for category, report in reports:
+        note = dict(report.user_properties).get(PROPERTY)
+        if note and (report.when == "call" or category != "passed"):
+            found.setdefault((note["name"], note["version"]), {})[note["trial"]] = (category, report)
+    return [(*client, *_cells(trials), today) for client, trials in found.items()]
+
+
+def _cells(trials: dict[str, tuple[str, Any]]) -> tuple[str, str]:
+    """Say what was tried with what was seen, and what came of it."""
+    said, failed, missing = [], [], []
+    for name, (category, report) in trials.items():
+        seen = dict(report.user_properties)[PROPERTY]["seen"]
+        said.append(f"{name} ({seen})" if seen else name)
+        if category == "skipped":
+            missing.append(summary.reason_of(report).partition(":")[0])
+        elif category != "passed":
+            failed.append(name)
+    if failed:
+        return "; ".join(said), f"**failed**: {', '.join(failed)}"
+    return "; ".join(said), f"not tried: {missing[0]}" if missing else "as it should"
+
+
+def merged(page: str, rows: Iterable[tuple[str, ...]]) -> str:
+    """Put rows into the page's table, in the place of those of the same client and version."""
+    before, rest = page.split(BEGIN)
+    table, after = rest.split(END)
+    lines = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in table.strip().splitlines()[2:]]
+    kept = {line[:2]: line for line in lines} | {row[:2]: row for row in rows}
+    ordered = sorted(kept.values(), key=lambda row: (row[0].lower(), [-int(part) for part in row[1].split(".")]))
+    made = "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, tuple("---" for _ in HEADER), *ordered))
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+
+
+def write(left: Path) -> None:
+    """Bring the page up to date with the rows that a run has left."""
+    if left.exists():
+        PAGE.write_text(merged(PAGE.read_text(), [tuple(row) for row in json.loads(left.read_text())]))

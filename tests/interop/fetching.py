@@ -1,0 +1,70 @@
+"""Clients and frameworks that the registries bring, fetched once into ``~/.cache/kafkaframes/clients``; else a skip."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tests.interop.conftest import CACHE
+
+Commands = Sequence[Sequence[str | Path]]
+POM = (
+    '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>local</groupId>'
+    "<artifactId>clients</artifactId><version>1</version><packaging>pom</packaging><dependencies>{dependencies}"
+    "</dependencies></project>"
+)
+MOST_SECONDS = 900  # some bring native code that is compiled
+DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"
+
+
+_refused: dict[str, str] = {}  # why, so that nobody asks again in this run
+
+
+def fetched(name: str, tool: str, make: Callable[[Path], Commands]) -> Path:
+    """Return a client's folder, made by commands the first time; skip where they cannot be run."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"no {tool} on the PATH")
+    folder = CACHE / "clients" / name
+    if name in _refused:
+        pytest.skip(_refused[name])
+    if not (folder / ".complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for command in make(folder):
+            if said := _run(list(map(str, command)), folder):
+                _refused[name] = f"{name} cannot be had: {said}"
+                pytest.skip(_refused[name])
+        (folder / ".complete").touch()
+    return folder
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """Say what went wrong, if something did."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} takes longer than {MOST_SECONDS} s"
+    return (done.stdout + done.stderr)[-300:] or f"exit status {done.returncode}" if done.returncode else ""
+
+
+def by_maven(name: str, *coordinates: str) -> Path:
+    """Return the folder of jars that Maven fetches with what they need."""
+
+    def make(folder: Path) -> Commands:
+        wanted = "".join(DEPENDENCY.format(*one.split(":")) for one in coordinates)
+        (folder / "pom.xml").write_text(POM.format(dependencies=wanted))
+        return [["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]]
+
+    return fetched(name, "mvn", make) / "lib"
+
+
+def compiled(source: Path, libraries: Path, to: Path) -> list[str | Path]:
+    """Compile a program of Java; return the command that runs it."""
+    to.mkdir(exist_ok=True)
+    if not list(to.glob("*.class")):
+        subprocess.run(["javac", "-nowarn", "-cp", f"{libraries}/*", "-d", to, source], check=True, timeout=300)
+    quiet = ["-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    return ["java", "-Xmx256m", *quiet, "-cp", f"{to}:{libraries}/*", source.stem]

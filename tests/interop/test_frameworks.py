@@ -1,0 +1,246 @@
+"""Kafka Streams, Connect and MirrorMaker beside the embedded broker: exact through kill -9 of them and of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.interop.fetching import by_maven, compiled
+from tests.interop.trials import Client, Running, Served, programs
+from tests.soak.broker_kills import free_port
+
+from kafkaframes import scan_topic
+from kafkaframes.client import Producer
+
+KEYS = 7
+RECORDS = 1_500
+STEPS = 3  # what is written comes in so many parts, with a kill behind each but the last
+SOURCES = Path(__file__).parent / "other"
+VERSIONS = ("4.3.1", "3.9.1")
+PATIENCE_SECONDS = 180
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    broker = Served(tmp_path / "data")
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def jars() -> Callable[[str], Path]:
+    """Return the folder of Streams' and Connect's jars of a version."""
+
+    def folder(version: str) -> Path:
+        parts = ("kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
+        simple = "1.7.36"
+        return by_maven(
+            f"frameworks-{version}",
+            *(f"org.apache.kafka:{part}:{version}" for part in parts),
+            f"org.slf4j:slf4j-simple:{simple}",
+        )
+
+    return folder
+
+
+def until(what: str, is_so: Callable[[], bool], *running: Running) -> None:
+    """Wait until something is so, while programs run."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"not so: {what}; {[one.errors() for one in running]}"
+        time.sleep(0.3)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_streams_counts_exactly(tried, served, jars, tmp_path, version):
+    tried.begin("Kafka Streams", version, "exactly_once_v2, kill -9")
+    command = compiled(SOURCES / "Counts.java", jars(version), tmp_path / "classes")
+    served.create("words")
+    served.create("counts")
+    with programs(served, Client("Kafka Streams", version, tuple(command))) as start:
+        counts = start("words", "counts", tmp_path / "state")
+        for step in range(STEPS):
+            with Producer(served.bootstrap) as producer:
+                for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
+                    producer.send("words", b"x", key=b"key-%d" % (number % KEYS))
+                    time.sleep(0.003)
+                producer.flush()
+            if step == 0:
+                until("it counts", lambda: len(served.values("counts")) > 100, counts)
+                counts.kill()
+                counts = start("words", "counts", tmp_path / "state")
+            elif step == 1:
+                served.crash()
+        until("all is counted", lambda: len(served.values("counts")) >= RECORDS, counts)
+        counts.end()
+    seen: dict[bytes, list[int]] = defaultdict(list)
+    for key, value in rows(served, "counts"):
+        seen[key].append(int(value))
+    expected = {b"key-%d" % key: len(range(key, RECORDS, KEYS)) for key in range(KEYS)}
+    assert {key: (values == list(range(1, len(values) + 1)), len(values)) for key, values in seen.items()} == {
+        key: (True, count) for key, count in expected.items()
+    }
+    tried.saw(f"{RECORDS:,} records, the application and the broker killed, every count once")
+
+
+def rows(served: Served, topic: str) -> list[tuple[bytes, bytes]]:
+    """Return keys and values of committed records, in the order of their partitions."""
+    table = scan_topic(served.bootstrap, topic).select("partition", "offset", "key", "value").to_arrow()
+    ordered = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    return list(zip(ordered["key"].to_pylist(), ordered["value"].to_pylist(), strict=True))
+
+
+@contextmanager
+def java(folder: Path, libraries: Path, main: str, settings: dict[str, object]) -> Iterator[Callable[[], None]]:
+    """Run a program that takes a file of properties; give what kills it and starts it again."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{main.rpartition('.')[2]}.properties"
+    file.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
+    log = (folder / "log").open("ab")
+    options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    command = ["java", *options, "-cp", f"{libraries}/*", main, str(file)]
+
+    def begin() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"KAFKA_HOME": str(folder)})
+
+    running = [begin()]
+
+    def crash() -> None:
+        running[-1].kill()
+        running[-1].wait()
+        running.append(begin())
+
+    try:
+        yield crash
+    finally:
+        running[-1].terminate()
+        try:
+            running[-1].wait(60)
+        except subprocess.TimeoutExpired:
+            running[-1].kill()
+            running[-1].wait()
+        log.close()
+
+
+def test_connect_writes_each_line_once(tried, served, jars, tmp_path):
+    version = VERSIONS[0]
+    tried.begin("Kafka Connect", version, "exactly-once source, kill -9")
+    libraries = jars(version)
+    address = f"http://127.0.0.1:{free_port()}"
+    source = tmp_path / "lines"
+    source.write_text("")
+    converter = "org.apache.kafka.connect.storage.StringConverter"
+    worker = {
+        "bootstrap.servers": served.bootstrap,
+        "group.id": "workers",
+        "listeners": address,
+        "exactly.once.source.support": "enabled",
+        "key.converter": converter,
+        "value.converter": converter,
+        "scheduled.rebalance.max.delay.ms": 0,
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 1000,
+        "config.storage.topic": "connect-configs",
+        "offset.storage.topic": "connect-offsets",
+        "status.storage.topic": "connect-status",
+        **{f"{kind}.storage.replication.factor": 1 for kind in ("config", "offset", "status")},
+    }
+    connector = {
+        "connector.class": "FileStreamSource",
+        "file": str(source),
+        "topic": "lines",
+        "tasks.max": "1",
+        "exactly.once.support": "required",
+        "transaction.boundary": "poll",
+    }
+    served.create("lines", 1)
+    lines = [f"line {number}" for number in range(RECORDS)]
+    with java(tmp_path / "connect", libraries, "org.apache.kafka.connect.cli.ConnectDistributed", worker) as crash:
+        until("the connector is made", lambda: put(f"{address}/connectors/lines/config", connector))
+        for step in range(STEPS):
+            with source.open("a") as file:
+                for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
+                    file.write(f"{lines[number]}\n")
+                    file.flush()
+                    time.sleep(0.003)
+            until("something is written", lambda step=step: len(served.values("lines")) > step * RECORDS // STEPS)
+            if step == 0:
+                crash()
+            elif step == 1:
+                served.crash()
+        until("all is written", lambda: len(served.values("lines")) >= RECORDS)
+    assert served.values("lines") == lines
+    tried.saw(f"{RECORDS:,} lines of a file, the worker and the broker killed, each written once, in order")
+
+
+def put(url: str, body: dict[str, str]) -> bool:
+    """Say whether a worker took it."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="PUT")
+    try:
+        with urllib.request.urlopen(request, timeout=90) as answer:
+            return answer.status in (200, 201)
+    except OSError:
+        return False
+
+
+def test_mirror_maker_copies_each_record_once(tried, served, jars, tmp_path):
+    version = VERSIONS[0]
+    tried.begin("MirrorMaker 2", version, "exactly once, kill -9")
+    libraries = jars(version)
+    target = Served(tmp_path / "target")
+    settings = {
+        "clusters": "here, there",
+        "here.bootstrap.servers": served.bootstrap,
+        "there.bootstrap.servers": target.bootstrap,
+        "here->there.enabled": "true",
+        "there->here.enabled": "false",
+        "here->there.topics": "orders",
+        "here->there.sync.topic.acls.enabled": "false",
+        "replication.factor": 1,
+        **{f"{kind}.topic.replication.factor": 1 for kind in ("checkpoints", "heartbeats", "offset-syncs")},
+        **{f"{kind}.storage.replication.factor": 1 for kind in ("offset", "status", "config")},
+        "refresh.topics.interval.seconds": 5,
+        "scheduled.rebalance.max.delay.ms": 0,
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 1000,
+        "there.exactly.once.source.support": "enabled",
+        "dedicated.mode.enable.internal.rest": "true",
+        "listeners": f"http://127.0.0.1:{free_port()}",
+    }
+    served.create("orders")
+    try:
+        with java(tmp_path / "mirror", libraries, "org.apache.kafka.connect.mirror.MirrorMaker", settings) as crash:
+            for step in range(STEPS):
+                with Producer(served.bootstrap) as producer:
+                    for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
+                        producer.send("orders", b"order-%d" % number, key=b"%d" % number)
+                        time.sleep(0.002)
+                    producer.flush()
+                until("something is copied", lambda step=step: copied(target) > step * RECORDS // STEPS)
+                if step == 0:
+                    crash()
+                elif step == 1:
+                    target.crash()
+            until("all is copied", lambda: copied(target) >= RECORDS)
+        assert rows(target, "here.orders") == rows(served, "orders")
+    finally:
+        target.close()
+    tried.saw(f"{RECORDS:,} records, MirrorMaker and the target killed, each copied once, in order")
+
+
+def copied(target: Served) -> int:
+    """Return how many records the target has so far."""
+    from kafkaframes.errors import KafkaframesError
+
+    try:
+        return len(target.values("here.orders"))
+    except KafkaframesError:  # the topic is not there yet
+        return 0

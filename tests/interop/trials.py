@@ -1,0 +1,301 @@
+"""What each client is asked beside the embedded broker, in whichever language it is written, and how it is judged.
+
+A client is a program: ``PROGRAM ... NAME HOST:PORT VERB ARGUMENTS``. Values are ``PREFIX-NUMBER``, with dots behind so
+that codecs have something to do; a line on standard output for each thing that happened, without the dots:
+
+    write TOPIC PREFIX COUNT CODEC PAUSE_MS    ``acked VALUE`` or ``failed VALUE``
+    read TOPIC GROUP                           ``read VALUE``, until standard input ends; then it commits, and leaves
+    transact TOPIC                             commits kept-0 to kept-4, aborts gone-0 ..., commits kept-too-0 ...
+    admin TOPIC                                makes it, ``partitions 3``; deletes it, ``there false``
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.soak.broker_kills import Process
+
+from kafkaframes import read_records, scan_topic
+from kafkaframes.client import Admin, NewTopic
+from kafkaframes.errors import BrokerError
+
+PATIENCE_SECONDS = 120
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONS = 4
+KILLED_AT = (300, 700)  # so many records were acknowledged
+WRITTEN = 1_200
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client in the table, and what it has.
+
+    Attributes:
+        name: as people know it; with the version, a row of docs/clients.md.
+        command: its program and the name that the program knows it by.
+        is_idempotent: what it sends again is written once; else at least once.
+    """
+
+    name: str
+    version: str
+    command: tuple[str | Path, ...] = ()
+    codecs: tuple[str, ...] = CODECS
+    is_idempotent: bool = True
+    has_transactions: bool = True
+    has_admin: bool = True
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Of a test, and in names of topics."""
+        return re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.name}-{self.version}").strip("-")
+
+
+class Running:
+    """A program at work; its lines are taken as they come."""
+
+    def __init__(self, broker: Served, client: Client, *words: object) -> None:
+        command = [*client.command, broker.bootstrap, *words]
+        self._process = subprocess.Popen(
+            list(map(str, command)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | client.environment,
+        )
+        self._lines: list[tuple[str, str]] = []
+        self._errors: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._take_lines, daemon=True),
+            threading.Thread(target=self._take_errors, daemon=True),
+        ]
+        for one in self._threads:
+            one.start()
+
+    def _take_lines(self) -> None:
+        with self._process.stdout as lines:
+            for line in lines:
+                word, _, rest = line.decode(errors="replace").strip().partition(" ")
+                self._lines.append((word, rest))
+
+    def _take_errors(self) -> None:
+        with self._process.stderr as lines:
+            for line in lines:
+                self._errors.append(line.decode(errors="replace"))
+
+    def said(self, word: str) -> list[str]:
+        """Return what was said so far with a word."""
+        return [rest for one, rest in list(self._lines) if one == word]
+
+    def until(self, what: str, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so, while the program runs."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_so():
+            assert self._process.poll() is None, f"ended with {self._process.returncode}: {self.errors()}"
+            assert time.monotonic() < deadline, f"not so: {what}; {Counter(w for w, _ in self._lines)} {self.errors()}"
+            time.sleep(0.05)
+
+    def errors(self) -> str:
+        """Return the end of what it complained of."""
+        return "".join(self._errors[-40:])[-4000:]
+
+    def end(self) -> Running:
+        """Wait until it ends by itself, with its standard input closed."""
+        self._process.stdin.close()
+        try:
+            status = self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"does not end: {self.errors()}") from None
+        for one in self._threads:
+            one.join()
+        assert status == 0, self.errors()
+        return self
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):  # what was not flushed to it
+            self._process.stdin.close()
+        for one in self._threads:
+            one.join()
+
+
+class Served:
+    """A broker in a process of its own, on one port and one directory through all kills, and what it has."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._process = Process(str(directory), "log")
+        self._process.start()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._process.port}"
+
+    def crash(self) -> None:
+        """End it with kill -9, and start it again a moment later."""
+        self._process.end()
+        time.sleep(0.5)
+        self._process.start()
+
+    def close(self) -> None:
+        self._process.end()
+
+    def create(self, topic: str, partitions: int = PARTITIONS) -> None:
+        with Admin(self.bootstrap) as admin:
+            admin.create_topics([NewTopic(topic, partitions)])
+
+    def values(self, topic: str) -> list[str]:
+        """Return what a consumer of committed records gets."""
+        table = scan_topic(self.bootstrap, topic).select("value").to_arrow()
+        return [value.decode().rstrip(".") for value in table.column(0).to_pylist()]
+
+    def codecs(self, topic: str) -> dict[str, str]:
+        """Return the codec of the batch that has each value, from the files."""
+        found = read_records(
+            self.directory, topics=[topic], columns=["value", "codec"], control_records=False
+        ).read_all()
+        return {row["value"].decode().rstrip("."): row["codec"] for row in found.to_pylist()}
+
+    def assigned(self, group: str) -> list[int]:
+        """Return how many partitions each member of a stable group has."""
+        with Admin(self.bootstrap) as admin:
+            try:
+                found = admin.describe_group(group)
+            except BrokerError:  # nobody has joined yet
+                return []
+        return sorted(len(one.assignment) for one in found.members) if found.state == "Stable" else []
+
+
+@contextmanager
+def programs(broker: Served, client: Client) -> Iterator[Callable[..., Running]]:
+    """Give what starts the client's program; none of them outlives the test."""
+    started: list[Running] = []
+
+    def start(*words: object) -> Running:
+        started.append(Running(broker, client, *words))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.kill()
+
+
+def writes_every_codec(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+    """Each codec is in the log as it was asked for; a group reads all of it."""
+    topic = f"codecs-{client.id}"
+    broker.create(topic)
+    expected = {}
+    for codec in client.codecs:
+        writer = start("write", topic, codec, 20, codec, 0).end()
+        written = [f"{codec}-{number}" for number in range(20)]
+        assert sorted(writer.said("acked")) == sorted(written), f"{codec}: {writer.errors()}"
+        expected |= dict.fromkeys(written, codec)
+    assert broker.codecs(topic) == expected
+    reader = start("read", topic, f"{topic}-group")
+    reader.until("all is read", lambda: set(reader.said("read")) >= set(expected))
+    assert Counter(reader.end().said("read")) == Counter(expected.keys())
+    return ", ".join(client.codecs)
+
+
+def rebalances(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+    """Two members share the partitions; one leaves, the other has them all; what was committed is not read again."""
+    topic = f"group-{client.id}"
+    group = f"{topic}-group"
+    broker.create(topic)
+
+    def write(prefix: str) -> set[str]:
+        return set(start("write", topic, prefix, 100, "none", 1).end().said("acked"))
+
+    first = start("read", topic, group)
+    first.until("one member has all partitions", lambda: broker.assigned(group) == [4])
+    written = write("alone")
+    first.until("it reads all", lambda: set(first.said("read")) >= written)
+    second = start("read", topic, group)
+    second.until("two members share", lambda: broker.assigned(group) == [2, 2])
+    written = write("shared")
+    second.until("both read all", lambda: {*first.said("read"), *second.said("read")} >= written)
+    second.end()
+    first.until("one has all again", lambda: broker.assigned(group) == [4])
+    written = write("alone-again")
+    first.until("it reads all again", lambda: set(first.said("read")) >= written)
+    first.end()
+    last = start("read", topic, group)
+    last.until("the third has all", lambda: broker.assigned(group) == [4])
+    written = write("after")
+    last.until("it reads what is new", lambda: set(last.said("read")) >= written)
+    assert set(last.end().said("read")) == written
+    return "2 members"
+
+
+def has_transactions(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+    """What was committed is read, what was aborted is not."""
+    topic = f"transact-{client.id}"
+    broker.create(topic)
+    start("transact", topic).end()
+    assert sorted(broker.values(topic)) == [f"{kept}-{number}" for kept in ("kept", "kept-too") for number in range(5)]
+    with_aborted = scan_topic(broker.bootstrap, topic, isolation="read_uncommitted").select("value").to_arrow()
+    assert with_aborted.num_rows == 15
+    return "committed, aborted"
+
+
+def administers(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+    """A topic is made, described and deleted."""
+    ended = start("admin", f"admin-{client.id}").end()
+    assert ended.said("partitions") == ["3"]
+    assert ended.said("there") == ["false"]
+    return "create, describe, delete"
+
+
+def lives_through_kills(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+    """A broker that is killed twice has each record that it acknowledged: once, where the client sees to it."""
+    topic = f"kills-{client.id}"
+    broker.create(topic)
+    reader = start("read", topic, f"{topic}-group")
+    writer = start("write", topic, "record", WRITTEN, "none", 3)
+    for count in KILLED_AT:
+        writer.until(f"{count} are acknowledged", lambda count=count: len(writer.said("acked")) >= count)
+        broker.crash()
+    acked = writer.end().said("acked")
+    assert len(acked) == len(set(acked)) > KILLED_AT[-1] + 100, "it goes on after the last kill"
+    found = Counter(broker.values(topic))
+    assert [one for one in acked if not found[one]] == []
+    twice = sum(count - 1 for count in found.values())
+    if client.is_idempotent:
+        assert twice == 0
+    reader.until("all that is acknowledged is read", lambda: set(reader.said("read")) >= set(acked))
+    reader.end()
+    return f"{len(acked):,} acknowledged, each there" + (" once" if not twice else f", {twice} twice")
+
+
+Trial = Callable[[Served, Client, Callable[..., Running]], str]
+TRIALS: dict[str, tuple[Trial, Callable[[Client], bool]]] = {
+    "codecs": (writes_every_codec, lambda client: bool(client.codecs)),
+    "rebalance": (rebalances, lambda client: True),
+    "transaction": (has_transactions, lambda client: client.has_transactions),
+    "admin": (administers, lambda client: client.has_admin),
+    "kill -9": (lives_through_kills, lambda client: True),
+}
+
+
+def trials_of(clients: Sequence[Client]) -> list[tuple[Client, str]]:
+    """Return every client with every trial of what it has."""
+    return [(client, name) for client in clients for name, (_, has) in TRIALS.items() if has(client)]
+
+
+def run_trial(broker: Served, client: Client, name: str) -> str:
+    """Run one; say in a few words what was seen."""
+    with programs(broker, client) as start:
+        return TRIALS[name][0](broker, client, start)
